@@ -1,0 +1,175 @@
+"""The contract of a backend: what starts, watches and ends kernels on a node.
+
+Every method may be repeated: starting what runs is success, ending what is gone is success. Methods block and are
+called from several threads at once, never twice at the same time for one kernel. A backend knows nothing of the
+portal: it gets a ``KernelSpec`` and answers with plain values.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from uuid import UUID
+
+from backendai.core.errors import PlatformError
+from backendai.core.slots import Slots
+from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+
+Progress = Callable[[float | None, str], None]  # share done (0–1, None: unknown) and one sentence
+
+
+class BackendError(PlatformError):
+    """The engine could not be asked, or refused; ``code`` is the kernel's reason."""
+
+    code = "backend-error"
+
+
+class ImageNotFound(BackendError):
+    """The image is neither on the node nor in the registry that its name points to."""
+
+    code = "image-not-found"
+
+
+class StartFailed(BackendError):
+    """The engine knows the image but cannot start the kernel."""
+
+    code = "failed-to-start"
+
+
+class StaleGeneration(BackendError):
+    """A container of a newer generation exists: the order to start this one is out of date."""
+
+    code = "stale-generation"
+
+
+class KernelGone(BackendError):
+    """There is no such kernel on this node (any more)."""
+
+    code = "kernel-gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A kernel whose main process is alive. ``adopted``: it was already there. ``address``: reachable from the node."""
+
+    container_id: str
+    adopted: bool
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a kernel's main process ended. ``reason`` is ``exited``, ``out-of-memory``, ``scratch-full`` or empty when
+    it was stopped on order; ``message`` says it in one sentence with its numbers."""
+
+    exit_code: int | None
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEvent:
+    """Something happened to a kernel (its main process ended): a hint to look again."""
+
+    kernel_id: UUID
+
+
+class Terminal(abc.ABC):
+    """A byte stream to a shell in a kernel, used from one asyncio task each way."""
+
+    @abc.abstractmethod
+    async def read(self) -> bytes:
+        """Return the next output; empty when the shell has ended."""
+
+    @abc.abstractmethod
+    async def write(self, data: bytes) -> None:
+        """Send input; waits while the other side is full."""
+
+    @abc.abstractmethod
+    async def resize(self, rows: int, cols: int) -> None:
+        """Tell the shell its new size."""
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """Hang up: the attached client ends, a tmux session behind it stays. May be called twice."""
+
+
+class Backend(abc.ABC):
+    """Kernels of one node. ``deployment`` keeps several portals on one engine apart; nothing without it is touched."""
+
+    name: str
+
+    @abc.abstractmethod
+    def capacity(self) -> Slots:
+        """Return what the engine's machine has in all (``cpu``, ``mem``), before any reserve."""
+
+    @abc.abstractmethod
+    def notes(self) -> list[Note]:
+        """Return what an administrator should know (weaker isolation, live-restore off), with the fix."""
+
+    @abc.abstractmethod
+    def images(self) -> list[ImageSighting]:
+        """Return the images that can be started without a pull."""
+
+    @abc.abstractmethod
+    def has_image(self, reference: str) -> bool:
+        """Return whether ``start`` would find the image now; cheap."""
+
+    @abc.abstractmethod
+    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+        """Fetch the image. Raises ImageNotFound (registry says no), BackendError (no answer, 120 s of silence)."""
+
+    @abc.abstractmethod
+    def start(self, spec: KernelSpec) -> Started:
+        """Get or adopt: network, scratch and container of this spec exist and the main process is alive on return.
+
+        An older generation's container is removed first. Raises StaleGeneration, ImageNotFound, StartFailed (after
+        removing what it made), BackendError (the engine does not answer: nothing is known).
+        """
+
+    @abc.abstractmethod
+    def stop(self, kernel_id: UUID, *, grace: float) -> None:
+        """End the main process (polite signal, ``grace`` seconds, kill). Returns when it has ended or is gone."""
+
+    @abc.abstractmethod
+    def ended(self, kernel_id: UUID) -> Ended | None:
+        """Return how it ended, or None while it runs. Raises KernelGone when nothing is left to look at."""
+
+    @abc.abstractmethod
+    def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
+        """Return the last ``limit`` bytes of the main process's output and whether more was cut off; b"" if gone."""
+
+    @abc.abstractmethod
+    def remove(self, kernel_id: UUID) -> None:
+        """Remove container, network, scratch and whatever else the kernel held. Gone already is success."""
+
+    @abc.abstractmethod
+    def kernels(self) -> list[KernelSighting]:
+        """Return every kernel of this deployment and agent that the engine knows, running or ended.
+
+        Raises BackendError when the engine cannot be asked: unknown is not empty.
+        """
+
+    @abc.abstractmethod
+    def sweep(self, live: set[UUID]) -> None:
+        """Remove networks, scratch folders and terminals of this deployment that belong to no kernel in ``live``."""
+
+    @abc.abstractmethod
+    def watch(self) -> Iterator[KernelEvent]:
+        """Yield an event whenever a kernel's main process ends; returns when the engine closes the stream."""
+
+    @abc.abstractmethod
+    async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
+        """Attach to the shell session ``name`` (tmux when the image has it), making it if needed.
+
+        Raises KernelGone, BackendError.
+        """
+
+    @abc.abstractmethod
+    def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        """Yield the output of the main process from ``tail`` lines before the end (None: all), and on as it comes."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of the engine. Native-process kernels end here, containers go on."""

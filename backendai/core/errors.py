@@ -1,0 +1,50 @@
+"""Errors, sorted by who must act on them.
+
+A ``UserError`` is shown to the person who asked, word for word: it names the field, the number and the limit.
+A ``PlatformError`` is ours to mend: it is logged with its context and shown only with an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class BackendAIError(Exception):
+    """Base of every error that this project raises on purpose; ``code`` is stable and kebab-case."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, code: str | None = None, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.code
+        self.details: Mapping[str, Any] = details
+
+
+class UserError(BackendAIError):
+    """The request cannot be met as it stands; ``field`` says which input to change (None: not one field)."""
+
+    code = "invalid-request"
+
+    def __init__(self, message: str, *, field: str | None = None, code: str | None = None, **details: Any) -> None:
+        super().__init__(message, code=code, **details)
+        self.field = field
+
+
+class NotFound(UserError):
+    """The object does not exist, or the one who asks may not know that it does: both look the same."""
+
+    code = "not-found"
+
+
+class Conflict(UserError):
+    """The request is fine but something else stands in its way now (a taken name, a finished session)."""
+
+    code = "conflict"
+
+
+class PlatformError(BackendAIError):
+    """Something of ours failed: a node, the container engine, the broker."""
+
+    code = "platform-error"

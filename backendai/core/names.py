@@ -1,0 +1,30 @@
+"""One rule for names, used by forms, REST and services alike."""
+
+from __future__ import annotations
+
+import re
+
+from backendai.core.errors import UserError
+
+_SHORTEST, _LONGEST = 3, 64
+_ALLOWED = re.compile(r"^[A-Za-z0-9._-]+\Z")
+_STARTS = re.compile(r"^[A-Za-z0-9]")
+_ENDS = re.compile(r"[A-Za-z0-9]\Z")
+
+
+def check_session_name(name: str, *, field: str = "name") -> str:
+    """Return the name when it is allowed; else a UserError that says which part of the rule it breaks."""
+    if len(name) < _SHORTEST:
+        raise UserError(f"Use at least {_SHORTEST} characters ({len(name)} given).", field=field, code="invalid-name")
+    if len(name) > _LONGEST:
+        raise UserError(f"Use at most {_LONGEST} characters ({len(name)} given).", field=field, code="invalid-name")
+    if not _ALLOWED.match(name):
+        odd = next(letter for letter in name if not _ALLOWED.match(letter))
+        raise UserError(
+            f"{odd!r} is not allowed: use letters, digits, dot, dash and underscore.", field=field, code="invalid-name"
+        )
+    if not _STARTS.match(name):
+        raise UserError("Begin with a letter or a digit.", field=field, code="invalid-name")
+    if not _ENDS.search(name):
+        raise UserError("End with a letter or a digit.", field=field, code="invalid-name")
+    return name

@@ -1,0 +1,158 @@
+"""Slots: named amounts of resources, exact.
+
+Inside, an amount is an integer number of thousandths of the slot's unit (``cpu`` cores, ``mem`` bytes, accelerator
+devices or shares), so sums are exact in Python and in every database. At the border amounts are decimal strings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from backendai.core.errors import UserError
+
+MILLI = 1000
+LARGEST = 2**62  # fits a signed 64-bit column
+
+_BINARY_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
+_SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(?:i?b)?\s*\Z", re.IGNORECASE)
+_NAME = re.compile(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One slot that does not fit: how much was wanted, how much there is (thousandths)."""
+
+    name: str
+    wanted: int
+    free: int
+
+    def __str__(self) -> str:
+        wanted, free = format_amount(self.name, self.wanted), format_amount(self.name, self.free)
+        return f"{self.name}: {wanted} asked, {free} available"
+
+
+class Slots(Mapping[str, int]):
+    """An immutable map from slot name to thousandths of its unit; zero amounts are left out."""
+
+    __slots__ = ("_amounts",)
+
+    def __init__(self, amounts: Mapping[str, int] | Iterable[tuple[str, int]] = ()) -> None:
+        self._amounts = {name: amount for name, amount in sorted(dict(amounts).items()) if amount}
+
+    @classmethod
+    def parse(cls, amounts: Mapping[str, Any], *, field: str = "resources") -> Slots:
+        """Return slots from border values (``{"cpu": 1, "mem": "512m"}``); a wrong one is a UserError naming it."""
+        return cls({name: parse_amount(name, value, field=f"{field}.{name}") for name, value in amounts.items()})
+
+    def to_json(self) -> dict[str, str]:
+        """Return exact decimal strings in the slot's unit: ``{"cpu": "0.5", "mem": "536870912"}``."""
+        return {name: decimal_text(amount) for name, amount in self._amounts.items()}
+
+    def __getitem__(self, name: str) -> int:
+        return self._amounts.get(name, 0)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._amounts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._amounts)
+
+    def __len__(self) -> int:
+        return len(self._amounts)
+
+    def __add__(self, other: Slots) -> Slots:
+        return Slots({name: self[name] + other[name] for name in self._amounts.keys() | other._amounts.keys()})
+
+    def __sub__(self, other: Slots) -> Slots:
+        return Slots({name: self[name] - other[name] for name in self._amounts.keys() | other._amounts.keys()})
+
+    def __mul__(self, count: int) -> Slots:
+        return Slots({name: amount * count for name, amount in self._amounts.items()})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Slots) and self._amounts == other._amounts
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._amounts.items()))
+
+    def __repr__(self) -> str:
+        return f"Slots({self.describe() or 'nothing'})"
+
+    def shortages(self, room: Slots) -> list[Shortage]:
+        """Return every slot of this request that ``room`` cannot give; empty when it fits."""
+        return [Shortage(name, wanted, room[name]) for name, wanted in self._amounts.items() if wanted > room[name]]
+
+    def fits(self, room: Slots) -> bool:
+        """Return whether ``room`` has all of it."""
+        return all(wanted <= room[name] for name, wanted in self._amounts.items())
+
+    def describe(self) -> str:
+        """Return it for people: ``cpu 2, mem 4 GiB``."""
+        return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in self._amounts.items())
+
+
+def parse_amount(name: str, value: Any, *, field: str) -> int:
+    """Return thousandths of the slot's unit; ``mem`` and ``shm`` take 512m, 2GiB, 1.5g or plain bytes."""
+    if not _NAME.match(name):
+        raise UserError(f"{name!r} is not a resource name.", field=field, code="unknown-slot")
+    amount = _parse_size(value, field) if is_size(name) else _parse_number(value, field)
+    thousandths = amount * MILLI
+    if thousandths != thousandths.to_integral_value():
+        raise UserError(f"{value} is too fine: the smallest step is 0.001.", field=field, code="invalid-amount")
+    if not 0 <= thousandths < LARGEST:
+        raise UserError(f"{value} is out of range.", field=field, code="invalid-amount")
+    return int(thousandths)
+
+
+def parse_size(value: Any, *, field: str) -> int:
+    """Return whole bytes from 512m, 2GiB, 1.5g or a plain number."""
+    return int(_parse_size(value, field))
+
+
+def is_size(name: str) -> bool:
+    """Return whether the slot is counted in bytes."""
+    return name in ("mem", "shm") or name.endswith(".mem")
+
+
+def decimal_text(amount: int) -> str:
+    """Return thousandths as an exact decimal string: 500 → ``0.5``, 2000 → ``2``."""
+    whole, rest = divmod(abs(amount), MILLI)
+    sign = "-" if amount < 0 else ""
+    return f"{sign}{whole}.{rest:03d}".rstrip("0") if rest else f"{sign}{whole}"
+
+
+def format_amount(name: str, amount: int) -> str:
+    """Return an amount for people: ``mem`` in binary units, the rest as a number."""
+    return format_size(amount // MILLI) if is_size(name) else decimal_text(amount)
+
+
+def format_size(size: int) -> str:
+    """Return bytes for people, in the largest binary unit that keeps it at or above 1: ``1.5 GiB``."""
+    value, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(value) < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.2f}".rstrip("0").rstrip(".") + f" {unit}"
+
+
+def _parse_size(value: Any, field: str) -> Decimal:
+    match = _SIZE.match(str(value)) if not isinstance(value, bool) else None
+    if match is None or len(str(value)) > 40:
+        raise UserError(f"{value!r} is not a size: use 512m, 2g or bytes.", field=field, code="invalid-amount")
+    size = Decimal(match[1]) * _BINARY_UNITS[match[2].lower()]
+    return size.to_integral_value()
+
+
+def _parse_number(value: Any, field: str) -> Decimal:
+    try:
+        number = Decimal(str(value).strip()) if not isinstance(value, bool) else Decimal("nan")
+    except InvalidOperation:
+        number = Decimal("nan")
+    if not number.is_finite() or len(str(value)) > 40:
+        raise UserError(f"{value!r} is not a number.", field=field, code="invalid-amount")
+    return number

@@ -1,0 +1,58 @@
+"""What the scheduler decides: placements and waits, each wait with its reason as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something does not happen: a stable kebab-case code, one plain sentence, and its numbers (JSON values).
+
+    ``never``: waiting cannot help as things stand (bigger than any registered agent). ``until``: it ends by itself then.
+    """
+
+    code: str
+    message: str
+    details: dict[str, object] = field(default_factory=dict)
+    never: bool = False
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing the scheduler looked at on the way to its decision about a session."""
+
+    step: str
+    passed: bool
+    message: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Start this session: kernel id → agent id, for every kernel."""
+
+    session_id: UUID
+    kernels: dict[UUID, UUID]
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Leave this session pending; ``position`` counts from 1 in the order of the pass."""
+
+    session_id: UUID
+    reason: Reason
+    position: int
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The outcome of one pass over one resource group."""
+
+    placements: tuple[Placement, ...] = ()
+    waits: tuple[Wait, ...] = ()

@@ -1,0 +1,185 @@
+"""Messages between the portal and the nodes: every field that crosses the process border, and nothing else.
+
+The node speaks first (``SyncUp``), the portal answers with what it wants (``SyncDown``); between two syncs a node
+fetches one ``KernelSpec`` and sends ``KernelReport``s. Amounts of slots are decimal strings as in ``core.slots``.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PROTOCOL = 1
+
+
+class Message(BaseModel):
+    """Base: unknown fields are refused, values are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KernelState(StrEnum):
+    """What a node says about one kernel. The names are those of the kernel statuses that they lead to."""
+
+    PREPARING = "PREPARING"
+    PULLING = "PULLING"
+    CREATING = "CREATING"
+    RUNNING = "RUNNING"
+    TERMINATED = "TERMINATED"
+
+
+class Peer(Message):
+    """A kernel of the same session: its host name and, when known, its address on the session's network."""
+
+    hostname: str
+    address: str | None = None
+
+
+class KernelSpec(Message):
+    """Everything a node needs to start one kernel.
+
+    ``generation`` is the fencing token: it grows with every placement; a container of an older one is stale.
+    """
+
+    deployment: str
+    kernel_id: UUID
+    session_id: UUID
+    generation: int
+    agent: str
+    session_name: str
+    session_type: Literal["interactive", "batch"] = "interactive"
+    image: str
+    architecture: str = ""
+    role: str = "main"
+    index: int = 1
+    hostname: str = "main1"
+    slots: dict[str, str]
+    devices: dict[str, list[str]] = Field(default_factory=dict)
+    shm_bytes: int = 64 * 2**20
+    scratch_bytes: int = 0
+    log_bytes: int = 10 * 2**20
+    pids: int = 4096
+    environ: dict[str, str] = Field(default_factory=dict)
+    command: str = ""
+    peers: list[Peer] = Field(default_factory=list)
+    cluster_size: int = 1
+    pull_timeout: float = 1800.0
+    create_timeout: float = 120.0
+
+
+class StopOrder(Message):
+    """End this kernel: ``grace`` seconds between the polite signal and the kill."""
+
+    kernel_id: UUID
+    generation: int
+    grace: float = 5.0
+
+
+class KernelReport(Message):
+    """What became of one kernel. ``reason`` is a kebab-case code, ``message`` one plain sentence with the numbers."""
+
+    kernel_id: UUID
+    generation: int
+    state: KernelState
+    container_id: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    progress: float | None = None
+    address: str = ""
+    timings: dict[str, float] = Field(default_factory=dict)
+
+
+class KernelSighting(Message):
+    """One container (or process) of ours that is really there now."""
+
+    kernel_id: UUID
+    generation: int
+    running: bool
+    container_id: str = ""
+    exit_code: int | None = None
+
+
+class ImageSighting(Message):
+    """An image that the node can start at once. ``labels`` are the image's own (see docs/images.md)."""
+
+    reference: str
+    digest: str = ""
+    architecture: str = ""
+    size_bytes: int = 0
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class Note(Message):
+    """Something an administrator should know about a node, and what to do about it."""
+
+    code: str
+    message: str
+    fix: str = ""
+
+
+class SyncUp(Message):
+    """A node's view of itself; the list of kernels was taken before this message was made."""
+
+    protocol: int = PROTOCOL
+    boot_id: str
+    version: str
+    backend: str
+    architecture: str
+    gateway_url: str
+    capacity: dict[str, str]
+    devices: dict[str, list[str]] = Field(default_factory=dict)
+    images: list[ImageSighting] | None = None
+    images_digest: str = ""
+    kernels: list[KernelSighting] = Field(default_factory=list)
+    notes: list[Note] = Field(default_factory=list)
+    draining: bool = False
+    wait: float = Field(default=0.0, ge=0.0, le=30.0)
+
+
+class Desired(Message):
+    """A kernel that should exist on the node now."""
+
+    kernel_id: UUID
+    generation: int
+    started: bool
+
+
+class SyncDown(Message):
+    """What the portal wants of the node.
+
+    ``start`` holds the specs of placed kernels that do not run yet; ``desired`` every live kernel of the node;
+    ``stop`` what must end; ``unwanted`` kernels from the node's list that no live row asks for: the node removes one
+    when it has been named in two answers in a row.
+    """
+
+    deployment: str
+    public_key: str
+    interval: float = 5.0
+    want_images: bool = False
+    start: list[KernelSpec] = Field(default_factory=list)
+    desired: list[Desired] = Field(default_factory=list)
+    stop: list[StopOrder] = Field(default_factory=list)
+    unwanted: list[KernelSighting] = Field(default_factory=list)
+
+
+class JoinUp(Message):
+    """A new node introduces itself with a join token."""
+
+    token: str
+    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    gateway_url: str
+
+
+class JoinDown(Message):
+    """The node's own token (said once), its queue, and how to reach the broker (empty: work by sync alone)."""
+
+    agent_id: UUID
+    name: str
+    token: str
+    broker_url: str = ""
+    deployment: str
+    public_key: str

@@ -1,0 +1,72 @@
+"""Tickets for a node's gateway: short-lived, for one kernel and one purpose, signed by the portal.
+
+Nodes hold only the public key, so no node can make a ticket, not even for itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+from uuid import UUID
+
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from backendai.core.errors import PlatformError
+
+Purpose = Literal["terminal", "log", "execute", "files", "port"]
+LIFETIME_SECONDS = 30
+_ALGORITHM = "EdDSA"
+
+
+class TicketRefused(PlatformError):
+    """The ticket is forged, too old, or for something else."""
+
+    code = "ticket-refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """The right to reach one kernel of one generation for one purpose, until ``expires_at`` (epoch seconds)."""
+
+    kernel_id: UUID
+    generation: int
+    purpose: Purpose
+    expires_at: float
+
+
+def new_private_key() -> str:
+    """Return a fresh Ed25519 private key as PEM."""
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return pem.decode()
+
+
+def public_key_of(private_key: str) -> str:
+    """Return the PEM public key that belongs to a PEM private key."""
+    key = serialization.load_pem_private_key(private_key.encode(), password=None).public_key()
+    pem = key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return pem.decode()
+
+
+def sign_ticket(private_key: str, *, kernel_id: UUID, generation: int, purpose: Purpose, now: float) -> str:
+    """Return a ticket that a gateway accepts for ``LIFETIME_SECONDS`` from ``now`` (epoch seconds)."""
+    claims = {"kernel": str(kernel_id), "gen": generation, "for": purpose, "exp": now + LIFETIME_SECONDS}
+    return jwt.encode(claims, private_key, algorithm=_ALGORITHM)
+
+
+def read_ticket(public_key: str, token: str, *, purpose: Purpose, now: float) -> Ticket:
+    """Return the ticket's content; raises TicketRefused when it is not the portal's, too old, or for another purpose."""
+    try:
+        claims = jwt.decode(token, public_key, algorithms=[_ALGORITHM], options={"verify_exp": False})
+        ticket = Ticket(UUID(claims["kernel"]), int(claims["gen"]), claims["for"], float(claims["exp"]))
+    except (jwt.PyJWTError, KeyError, ValueError, TypeError) as error:
+        raise TicketRefused("The ticket is not valid.") from error
+    if now > ticket.expires_at:
+        raise TicketRefused("The ticket has expired.")
+    if ticket.purpose != purpose:
+        raise TicketRefused("The ticket is for another purpose.")
+    return ticket
