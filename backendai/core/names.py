@@ -28,3 +28,11 @@ def check_session_name(name: str, *, field: str = "name") -> str:
     if not _ENDS.search(name):
         raise UserError("End with a letter or a digit.", field=field, code="invalid-name")
     return name
+
+
+_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
+
+
+def architecture_name(name: str) -> str:
+    """Return the one spelling of a machine architecture that is used here: ``x86_64``, ``aarch64``."""
+    return _ARCHITECTURES.get(name.lower(), name.lower())

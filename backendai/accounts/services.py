@@ -1,0 +1,81 @@
+"""Making people, projects and tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from backendai.accounts.models import AccessToken, Domain, KeyPair, Membership, Project, User
+from backendai.activity.services import audit
+from backendai.core.errors import NotFound, UserError
+
+_PREFIX = "bai_"
+_TOUCH_AFTER = timedelta(minutes=1)
+
+
+def create_person(
+    email: str, *, password: str | None, project: Project, role: str = User.Role.USER, full_name: str = ""
+) -> User:
+    """Return a new user with a key pair, as a member of the project."""
+    with transaction.atomic():
+        user = User.objects.create_user(
+            email, password, role=role, full_name=full_name, domain=project.domain, is_superuser=role == "superadmin"
+        )
+        KeyPair.objects.create(user=user)
+        Membership.objects.create(user=user, project=project)
+        audit(None, "user.create", "user", [user.pk], email=user.email, role=str(role))
+    return user
+
+
+def get_or_create_project(domain_name: str, project_name: str) -> Project:
+    """Return the project, making it and its domain when they are not there."""
+    domain, _ = Domain.objects.get_or_create(name=domain_name)
+    project, _ = Project.objects.get_or_create(domain=domain, name=project_name)
+    return project
+
+
+def create_token(user: User, name: str, *, expires_at: datetime | None = None) -> tuple[AccessToken, str]:
+    """Return a new bearer token's row and its text, which nobody can read again."""
+    name = name.strip()
+    if not 1 <= len(name) <= 64:
+        raise UserError("Give the token a name of 1 to 64 characters.", field="name", code="invalid-name")
+    if expires_at is not None and expires_at <= timezone.now():
+        raise UserError("The end of validity is in the past.", field="expires_at", code="invalid-date")
+    text = _PREFIX + secrets.token_urlsafe(32)
+    with transaction.atomic():
+        token = AccessToken.objects.create(
+            user=user, name=name, digest=digest_of(text), hint=text[:8], expires_at=expires_at
+        )
+        audit(user.pk, "token.create", "token", [token.pk], name=name)
+    return token, text
+
+
+def revoke_token(user: User, token_id: object) -> None:
+    """Delete one of the user's own tokens; whoever uses it is refused from now on."""
+    with transaction.atomic():
+        deleted, _ = AccessToken.objects.visible_to(user).filter(pk=token_id).delete()
+        if not deleted:
+            raise NotFound("There is no such token.")
+        audit(user.pk, "token.revoke", "token", [token_id])
+
+
+def user_of_token(text: str) -> User | None:
+    """Return the active user that a bearer token belongs to, or None; notes its use once a minute."""
+    if not text.startswith(_PREFIX) or len(text) > 128:
+        return None
+    now = timezone.now()
+    token = AccessToken.objects.valid(now).select_related("user").filter(digest=digest_of(text)).first()
+    if token is None:
+        return None
+    if token.last_used_at is None or now - token.last_used_at > _TOUCH_AFTER:
+        AccessToken.objects.filter(pk=token.pk).update(last_used_at=now)
+    return token.user
+
+
+def digest_of(text: str) -> str:
+    """Return the form in which a random token is stored; tokens are long and random, so one SHA-256 is enough."""
+    return hashlib.sha256(text.encode()).hexdigest()

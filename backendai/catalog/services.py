@@ -1,0 +1,78 @@
+"""What images the nodes have, and the images that the platform brings along."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.cluster.models import Agent
+from backendai.core.errors import UserError
+from backendai.core.names import architecture_name
+from backendai.core.slots import Slots
+from backendai.wire.messages import ImageSighting
+
+BUILD_JOB = "image.build"
+_MINIMUM_PREFIX = "ai.backend.resource.min."
+
+
+def record_images(agent: Agent, images: Sequence[ImageSighting], digest: str) -> None:
+    """Write which images this agent has; labels of known ones go into the catalogue."""
+    seen = {image.reference: image for image in images}
+    with transaction.atomic():
+        ImageOnAgent.objects.filter(agent=agent).exclude(reference__in=seen).delete()
+        ImageOnAgent.objects.bulk_create(
+            [_row(agent, image) for image in seen.values()],
+            update_conflicts=True,
+            unique_fields=["agent", "reference"],
+            update_fields=["digest", "architecture", "size_bytes", "labels"],
+        )
+        Agent.objects.filter(pk=agent.pk).update(images_digest=digest)
+        _refresh_catalogue(seen)
+
+
+def seed_images() -> None:
+    """Make sure that the images which the platform builds itself are in the catalogue."""
+    Image.objects.get_or_create(
+        name="python",
+        defaults={
+            "title": "Python",
+            "description": "Python with JupyterLab, git and tmux.",
+            "reference": "local/backendai-python:latest",
+            "process_reference": "process/python",
+            "is_built_here": True,
+            "minimum": {"cpu": "0.1", "mem": str(64 * 2**20)},
+        },
+    )
+
+
+def _row(agent: Agent, image: ImageSighting) -> ImageOnAgent:
+    return ImageOnAgent(
+        agent=agent,
+        reference=image.reference,
+        digest=image.digest,
+        architecture=architecture_name(image.architecture),
+        size_bytes=image.size_bytes,
+        labels=image.labels,
+    )
+
+
+def _refresh_catalogue(seen: dict[str, ImageSighting]) -> None:
+    for image in Image.objects.filter(reference__in=seen):
+        found = seen[image.reference]
+        minimum = _minimum(found.labels) or image.minimum
+        fields = (found.labels, minimum, architecture_name(found.architecture) or image.architecture)
+        if fields != (image.labels, image.minimum, image.architecture):
+            image.labels, image.minimum, image.architecture = fields
+            image.save(update_fields=["labels", "minimum", "architecture"])
+
+
+def _minimum(labels: dict[str, str]) -> dict[str, str]:
+    amounts = {
+        name.removeprefix(_MINIMUM_PREFIX): value for name, value in labels.items() if name.startswith(_MINIMUM_PREFIX)
+    }
+    try:
+        return Slots.parse(amounts).to_json()
+    except UserError:
+        return {}

@@ -1,0 +1,43 @@
+"""The Celery app of the control workers and of beat. Messages are hints: losing or doubling one costs time only."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
+
+from django.conf import settings  # noqa: E402  (settings are read only after the module is named)
+
+from backendai.wire.broker import broker_address  # noqa: E402
+
+app = Celery("backendai")
+app.conf.update(
+    broker_url=broker_address(settings.REDIS_URL),
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    task_default_queue="control",
+    task_ignore_result=True,
+    task_serializer="json",
+    accept_content=["json"],
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    worker_send_task_events=False,
+    worker_enable_remote_control=False,
+    beat_schedule={
+        "pass": {
+            "task": "controller.run_pass",
+            "schedule": settings.PASS_INTERVAL.total_seconds(),
+            "options": {"expires": settings.PASS_INTERVAL.total_seconds()},
+        },
+        "repair": {
+            "task": "controller.run_repair",
+            "schedule": settings.REPAIR_INTERVAL.total_seconds(),
+            "options": {"expires": settings.REPAIR_INTERVAL.total_seconds()},
+        },
+    },
+)
+app.autodiscover_tasks(["backendai.controller"])
+# The passes go on by a clock of their own when the broker is down.
+app.steps["worker"].add("backendai.controller.clock:ClockStep")

@@ -1,0 +1,123 @@
+"""What sessions run on: resource groups, their agents, and how an agent joins."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.utils import timezone
+
+from backendai.accounts.models import Domain, Project
+from backendai.cluster.querysets import AgentQuerySet, ResourceGroupQuerySet
+from backendai.core.slots import Slots
+
+name_rule = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower case letters, digits and dashes.")
+
+
+class ResourceGroup(models.Model):
+    """A set of agents with one queue and one set of scheduling rules."""
+
+    class Sequence(models.TextChoices):
+        FIFO = "fifo", "first in, first out"
+        LIFO = "lifo", "last in, first out"
+
+    class Selection(models.TextChoices):
+        CONCENTRATED = "concentrated", "fill one agent after the other"
+        DISPERSED = "dispersed", "spread over the agents"
+
+    name = models.CharField(max_length=63, unique=True, validators=[name_rule])
+    description = models.CharField(max_length=255, blank=True)
+    is_active = models.BooleanField(default=True)
+    is_public = models.BooleanField(default=True, help_text="Open to every project; else only to those named below.")
+    domains = models.ManyToManyField(Domain, blank=True, related_name="resource_groups")
+    projects = models.ManyToManyField(Project, blank=True, related_name="resource_groups")
+    sequence = models.CharField(max_length=16, choices=Sequence, default=Sequence.FIFO)
+    selection = models.CharField(max_length=16, choices=Selection, default=Selection.CONCENTRATED)
+    retries_to_skip = models.PositiveIntegerField(
+        default=0, help_text="After so many tries a session that does not fit lets others pass; 0: never."
+    )
+    pull_timeout = models.DurationField(default=timedelta(minutes=30))
+    create_timeout = models.DurationField(default=timedelta(minutes=2))
+    terminate_timeout = models.DurationField(default=timedelta(minutes=1))
+    agent_lost_grace = models.DurationField(default=timedelta(minutes=5))
+    max_retries = models.PositiveSmallIntegerField(default=3, help_text="Tries of a start before it is given up.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = ResourceGroupQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Agent(models.Model):
+    """A compute node and the process on it. Its queue is ``node.<name>``."""
+
+    class Status(models.TextChoices):
+        ALIVE = "ALIVE", "alive"
+        LOST = "LOST", "lost"
+        TERMINATED = "TERMINATED", "terminated"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=63, unique=True, validators=[name_rule])
+    resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="agents")
+    status = models.CharField(max_length=16, choices=Status, default=Status.LOST)
+    schedulable = models.BooleanField(default=True)
+    backend = models.CharField(max_length=32, blank=True)
+    architecture = models.CharField(max_length=32, blank=True)
+    version = models.CharField(max_length=32, blank=True)
+    boot_id = models.CharField(max_length=64, blank=True)
+    gateway_url = models.CharField(max_length=255, blank=True)
+    capacity = models.JSONField(default=dict, help_text="Slots that kernels may take, as decimal strings.")
+    devices = models.JSONField(default=dict)
+    notes = models.JSONField(default=list, help_text="What an administrator should know, with the fix.")
+    images_digest = models.CharField(max_length=64, blank=True)
+    max_kernels = models.PositiveIntegerField(null=True, blank=True)
+    token_digest = models.CharField(max_length=64, unique=True)
+    last_seen_at = models.DateTimeField(null=True, blank=True)
+    lost_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = AgentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def slots(self) -> Slots:
+        """The capacity as amounts."""
+        return Slots.parse(self.capacity)
+
+
+class JoinToken(models.Model):
+    """Lets a new node introduce itself; stored as a hash."""
+
+    digest = models.CharField(max_length=64, unique=True)
+    resource_group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, related_name="join_tokens")
+    name_prefix = models.CharField(max_length=63, blank=True, help_text="Only agents whose name begins so may use it.")
+    is_reusable = models.BooleanField(default=False)
+    used_at = models.DateTimeField(null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"join token for {self.resource_group}"
+
+
+class PassLease(models.Model):
+    """Keeps a loop's pass single over all control workers: taken by compare-and-set, and it runs out by itself."""
+
+    name = models.CharField(max_length=96, primary_key=True)
+    owner = models.CharField(max_length=64, blank=True)
+    until = models.DateTimeField(default=timezone.now)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return self.name

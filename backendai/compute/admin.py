@@ -1,0 +1,65 @@
+from django.contrib import admin
+
+from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):
+    """Statuses and the ledger have one writer each, and it is not this page."""
+
+    def has_add_permission(self, request):
+        return False
+
+    def has_change_permission(self, request, obj=None):
+        return False
+
+    def has_delete_permission(self, request, obj=None):
+        return False
+
+
+class KernelInline(admin.TabularInline):
+    model = Kernel
+    fields = ["hostname", "status", "status_reason", "agent", "generation", "container_id", "exit_code"]
+    readonly_fields = fields
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request, obj=None):
+        return False
+
+
+@admin.register(ComputeSession)
+class ComputeSessionAdmin(ReadOnlyAdmin):
+    list_display = ["name", "owner", "status", "status_reason", "resource_group", "created_at"]
+    list_filter = ["status", "session_type", "resource_group"]
+    search_fields = ["name", "owner__email", "id"]
+    list_select_related = ["owner", "resource_group"]
+    inlines = [KernelInline]
+
+
+@admin.register(Kernel)
+class KernelAdmin(ReadOnlyAdmin):
+    list_display = ["id", "session", "hostname", "status", "agent", "generation"]
+    list_filter = ["status", "agent"]
+    search_fields = ["id", "session__name", "container_id"]
+    list_select_related = ["session", "agent"]
+
+
+@admin.register(Allocation)
+class AllocationAdmin(ReadOnlyAdmin):
+    list_display = ["agent", "slot", "amount", "kernel"]
+    list_filter = ["agent", "slot"]
+    list_select_related = ["agent", "kernel"]
+
+
+@admin.register(SchedulingRecord)
+class SchedulingRecordAdmin(ReadOnlyAdmin):
+    list_display = ["session", "phase", "result", "from_status", "to_status", "attempts", "error_code", "updated_at"]
+    list_filter = ["phase", "result"]
+    search_fields = ["session__name", "session__id", "error_code"]
+    list_select_related = ["session"]
+
+
+@admin.register(KernelLog)
+class KernelLogAdmin(ReadOnlyAdmin):
+    list_display = ["kernel", "size", "is_truncated", "saved_at"]
+    exclude = ["content"]

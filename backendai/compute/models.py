@@ -1,0 +1,206 @@
+"""Compute sessions, their kernels, what they hold, and what happened to them.
+
+Only ``services.moves`` writes a status; only ``services.ledger`` writes allocations.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from backendai.accounts.models import Project
+from backendai.catalog.models import Image
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.querysets import KernelQuerySet, SessionQuerySet
+from backendai.compute.status import LIVE, REASON_TEXTS, TERMINAL, Outcome, Phase, Result, SessionType, Status
+from backendai.core.slots import Slots
+
+
+class ComputeSession(models.Model):
+    """What a user launches: one kernel, or a cluster of them."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=64)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="compute_sessions")
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="compute_sessions")
+    resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="compute_sessions")
+    image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="compute_sessions")
+    access_key = models.CharField(max_length=32, blank=True)
+    session_type = models.CharField(max_length=16, choices=SessionType, default=SessionType.INTERACTIVE)
+    status = models.CharField(max_length=16, choices=Status, default=Status.PENDING)
+    status_reason = models.CharField(max_length=64, blank=True)
+    status_message = models.CharField(max_length=500, blank=True)
+    status_data = models.JSONField(default=dict, blank=True)
+    result = models.CharField(max_length=16, choices=Result, default=Result.UNDEFINED)
+    priority = models.PositiveSmallIntegerField(default=10)
+    slots = models.JSONField(help_text="Slots of each kernel, as decimal strings.")
+    shm_bytes = models.BigIntegerField(default=64 * 2**20)
+    cluster_size = models.PositiveSmallIntegerField(default=1)
+    environ = models.JSONField(default=dict, blank=True)
+    startup_command = models.TextField(blank=True)
+    starts_at = models.DateTimeField(null=True, blank=True)
+    attempts = models.PositiveIntegerField(default=0, help_text="Scheduling tries since it became pending.")
+    avoid_agents = models.JSONField(default=list, blank=True, help_text="Agents on which a start failed.")
+    retries = models.PositiveSmallIntegerField(default=0, help_text="Starts that failed so far.")
+    version = models.PositiveBigIntegerField(default=0)
+    idempotency_key = models.CharField(max_length=128, null=True, blank=True)  # noqa: DJ001  (null: no key; unique)
+    created_at = models.DateTimeField(default=timezone.now)
+    scheduled_at = models.DateTimeField(null=True, blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    terminating_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    changed_at = models.DateTimeField(default=timezone.now)
+    moved_from = models.CharField(max_length=16, blank=True, editable=False)
+    move_id = models.UUIDField(null=True, editable=False)
+
+    objects = SessionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["owner", "-created_at"]),
+            models.Index(fields=["resource_group", "status", "-priority", "created_at"]),
+            models.Index(fields=["status"]),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["owner", "name"],
+                condition=models.Q(status__in=sorted(LIVE)),
+                name="session_name_once_per_owner_while_live",
+            ),
+            models.UniqueConstraint(fields=["owner", "idempotency_key"], name="session_once_per_idempotency_key"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def kernel_slots(self) -> Slots:
+        """The amounts of one kernel."""
+        return Slots.parse(self.slots)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Nothing more will happen to it."""
+        return self.status in TERMINAL
+
+    @property
+    def is_running(self) -> bool:
+        """Its terminal and apps can be opened."""
+        return self.status == Status.RUNNING
+
+    @property
+    def reason_text(self) -> str:
+        """The reason in plain words."""
+        return self.status_message or REASON_TEXTS.get(self.status_reason, "")
+
+
+class Kernel(models.Model):
+    """One container (or process) of a session. ``generation`` grows with every placement: the fencing token."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    session = models.ForeignKey(ComputeSession, on_delete=models.CASCADE, related_name="kernels")
+    role = models.CharField(max_length=16, default="main")
+    index = models.PositiveSmallIntegerField(default=1)
+    rank = models.PositiveSmallIntegerField(default=0)
+    hostname = models.CharField(max_length=63, default="main1")
+    status = models.CharField(max_length=16, choices=Status, default=Status.PENDING)
+    status_reason = models.CharField(max_length=64, blank=True)
+    status_message = models.CharField(max_length=500, blank=True)
+    progress = models.FloatField(null=True, blank=True)
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.PROTECT, related_name="kernels")
+    generation = models.PositiveIntegerField(default=0)
+    container_id = models.CharField(max_length=64, blank=True)
+    exit_code = models.IntegerField(null=True, blank=True)
+    slots = models.JSONField(help_text="Slots of this kernel, as decimal strings.")
+    devices = models.JSONField(default=dict, blank=True)
+    is_unconfirmed = models.BooleanField(default=False, help_text="Its node has not confirmed that it ended.")
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    changed_at = models.DateTimeField(default=timezone.now)
+    moved_from = models.CharField(max_length=16, blank=True, editable=False)
+    move_id = models.UUIDField(null=True, editable=False)
+
+    objects = KernelQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["rank"]
+        indexes = [models.Index(fields=["agent", "status"]), models.Index(fields=["status"])]
+        constraints = [models.UniqueConstraint(fields=["session", "rank"], name="kernel_rank_once_per_session")]
+
+    def __str__(self) -> str:
+        return f"{self.hostname} of {self.session_id}"
+
+    @property
+    def amounts(self) -> Slots:
+        """What it asks for."""
+        return Slots.parse(self.slots)
+
+    @property
+    def reason_text(self) -> str:
+        """The reason in plain words."""
+        return self.status_message or REASON_TEXTS.get(self.status_reason, "")
+
+
+class Allocation(models.Model):
+    """The ledger: this kernel holds this amount on this agent. A row lives exactly as long as the kernel is placed
+    and live; "used" is a sum over rows."""
+
+    kernel = models.ForeignKey(Kernel, on_delete=models.CASCADE, related_name="allocations")
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="allocations")
+    slot = models.CharField(max_length=64)
+    amount = models.BigIntegerField(help_text="Thousandths of the slot's unit.")
+
+    class Meta:
+        indexes = [models.Index(fields=["agent", "slot"])]
+        constraints = [models.UniqueConstraint(fields=["kernel", "slot"], name="allocation_once_per_kernel_and_slot")]
+
+    def __str__(self) -> str:
+        return f"{self.slot} {self.amount}"
+
+
+class SchedulingRecord(models.Model):
+    """One row of a session's history. The same thing happening again counts ``attempts`` up instead of a new row."""
+
+    session = models.ForeignKey(ComputeSession, on_delete=models.CASCADE, related_name="records")
+    phase = models.CharField(max_length=32, choices=Phase)
+    result = models.CharField(max_length=16, choices=Outcome)
+    from_status = models.CharField(max_length=16, blank=True)
+    to_status = models.CharField(max_length=16, blank=True)
+    attempts = models.PositiveIntegerField(default=1)
+    error_code = models.CharField(max_length=64, blank=True)
+    message = models.CharField(max_length=500, blank=True)
+    sub_steps = models.JSONField(default=list, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    updated_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-updated_at", "-id"]
+        indexes = [models.Index(fields=["session", "-id"])]
+
+    def __str__(self) -> str:
+        return f"{self.phase} {self.result} {self.from_status} → {self.to_status}"
+
+
+class KernelLog(models.Model):
+    """The end of a kernel's output, kept after its container is gone (gzip)."""
+
+    kernel = models.OneToOneField(Kernel, on_delete=models.CASCADE, related_name="log", primary_key=True)
+    content = models.BinaryField()
+    size = models.PositiveIntegerField(default=0)
+    is_truncated = models.BooleanField(default=False)
+    saved_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"log of {self.kernel_id}"
+
+
+def history_entry(**fields: Any) -> SchedulingRecord:
+    """Return an unsaved history row with its text cut to fit."""
+    fields["message"] = str(fields.get("message", ""))[:500]
+    return SchedulingRecord(**fields)

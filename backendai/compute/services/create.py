@@ -1,0 +1,98 @@
+"""Launching a compute session: check everything, then write it whole in one transaction."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, history_entry
+from backendai.compute.services.check import Checked, check_spec
+from backendai.compute.spec import SessionSpec
+from backendai.compute.status import LIVE, Outcome, Phase, Status
+from backendai.core.errors import Conflict
+from backendai.wire.broker import CONTROL_QUEUE, hint_on_commit
+from backendai.wire.browser import SessionEvent, publish_on_commit
+
+
+def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> ComputeSession:
+    """Return a new PENDING session with its kernels, or the one made earlier under the same idempotency key.
+
+    Raises UserError (the field, the number and the limit) with nothing written; Conflict when the name is taken.
+    """
+    if idempotency_key and (earlier := _earlier(user, idempotency_key)):
+        return earlier
+    checked = check_spec(user, spec)
+    name = spec.name or _generated_name(checked.image.name)
+    try:
+        with transaction.atomic():
+            session = _write(user, checked, name, spec, idempotency_key)
+            hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
+    except IntegrityError as error:
+        if idempotency_key and (earlier := _earlier(user, idempotency_key)):
+            return earlier
+        raise _taken(user, name) from error
+    return session
+
+
+def _earlier(user: User, key: str) -> ComputeSession | None:
+    found: ComputeSession | None = ComputeSession.objects.filter(owner=user, idempotency_key=key[:128]).first()
+    return found
+
+
+def _generated_name(image_name: str) -> str:
+    stem = "".join(letter if letter.isalnum() else "-" for letter in image_name).strip("-")[:40] or "session"
+    return f"{stem}-{secrets.token_hex(3)}"
+
+
+def _write(
+    user: User, checked: Checked, name: str, spec: SessionSpec, idempotency_key: str | None
+) -> ComputeSession:
+    key_pair = user.key_pairs.filter(is_active=True).first()
+    slots = checked.slots.to_json()
+    session: ComputeSession = ComputeSession.objects.create(
+        name=name,
+        owner=user,
+        project=checked.project,
+        resource_group=checked.group,
+        image=checked.image,
+        access_key=key_pair.access_key if key_pair else "",
+        session_type=spec.session_type,
+        slots=slots,
+        shm_bytes=checked.shm_bytes,
+        cluster_size=spec.cluster_size,
+        environ=dict(spec.environ),
+        startup_command=spec.startup_command,
+        starts_at=spec.starts_at,
+        idempotency_key=(idempotency_key or "")[:128] or None,
+    )
+    Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
+    SchedulingRecord.objects.bulk_create(
+        [history_entry(session=session, phase=Phase.SCHEDULE, result=Outcome.SUCCESS, to_status=Status.PENDING)]
+    )
+    audit(user.pk, "session.create", "session", [session.pk], name=name, image=checked.image.name, slots=slots)
+    publish_on_commit([SessionEvent(str(session.pk), str(user.pk), session.status, 0)])
+    return session
+
+
+def _kernel(session_id: UUID, rank: int, slots: dict[str, str]) -> Kernel:
+    role, index = ("main", 1) if rank == 0 else ("sub", rank)
+    return Kernel(session_id=session_id, rank=rank, role=role, index=index, hostname=f"{role}{index}", slots=slots)
+
+
+def _taken(user: User, name: str) -> Conflict:
+    other: Any = ComputeSession.objects.filter(owner=user, name=name, status__in=LIVE).first()
+    if other is None:
+        return Conflict("Another request was faster; try again.", code="conflict")
+    return Conflict(
+        f"You already have a session named {name!r} ({other.get_status_display()}); end it or choose another name.",
+        field="name",
+        code="name-taken",
+        session=str(other.pk),
+    )
+
+

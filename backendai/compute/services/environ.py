@@ -1,0 +1,42 @@
+"""The environment variables that every kernel gets."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from backendai.compute.models import Kernel
+from backendai.core.slots import MILLI
+
+_CORE_COUNTS = "ai.backend.envs.corecount"
+
+
+def environ_of(kernel: Kernel, hostnames: list[str]) -> dict[str, str]:
+    """Return the variables of one kernel; what the user set wins, except for the platform's own names."""
+    session, owner, image = kernel.session, kernel.session.owner, kernel.session.image
+    cores = str(max(1, ceil(kernel.amounts["cpu"] / MILLI)))
+    counts = {name: cores for name in image.labels.get(_CORE_COUNTS, "").split(",") if name}
+    platform = {
+        "BACKENDAI_SESSION_ID": str(session.pk),
+        "BACKENDAI_SESSION_NAME": session.name,
+        "BACKENDAI_KERNEL_ID": str(kernel.pk),
+        "BACKENDAI_KERNEL_IMAGE": image.reference,
+        "BACKENDAI_USER_UUID": str(owner.pk),
+        "BACKENDAI_USER_EMAIL": owner.email,
+        "BACKENDAI_USER_NAME": owner.display_name,
+        "BACKENDAI_ACCESS_KEY": session.access_key,
+        "BACKENDAI_CLUSTER_SIZE": str(session.cluster_size),
+        "BACKENDAI_CLUSTER_REPLICAS": _replicas(session.cluster_size),
+        "BACKENDAI_CLUSTER_HOSTS": ",".join(hostnames),
+        "BACKENDAI_CLUSTER_HOST": kernel.hostname,
+        "BACKENDAI_CLUSTER_ROLE": kernel.role,
+        "BACKENDAI_CLUSTER_IDX": str(kernel.index),
+        "BACKENDAI_CLUSTER_LOCAL_RANK": str(kernel.rank),
+        "BACKENDAI_SERVICE_PORTS": image.labels.get("ai.backend.service-ports", ""),
+    }
+    if session.startup_command:
+        platform["_BACKEND_BATCH_MODE"] = "1"
+    return counts | session.environ | platform
+
+
+def _replicas(cluster_size: int) -> str:
+    return "main:1" if cluster_size == 1 else f"main:1,sub:{cluster_size - 1}"

@@ -1,0 +1,128 @@
+"""Statuses of compute sessions and kernels, the moves between them, and the reasons that explain them.
+
+Sessions and kernels bear the same names. ``docs/architecture.md`` draws this table.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Status(models.TextChoices):
+    """Where a compute session or a kernel is in its life."""
+
+    PENDING = "PENDING", "pending"
+    SCHEDULED = "SCHEDULED", "scheduled"
+    PREPARING = "PREPARING", "preparing"
+    PULLING = "PULLING", "pulling image"
+    CREATING = "CREATING", "creating"
+    RUNNING = "RUNNING", "running"
+    TERMINATING = "TERMINATING", "terminating"
+    TERMINATED = "TERMINATED", "terminated"
+    CANCELLED = "CANCELLED", "cancelled"
+    ERROR = "ERROR", "error"
+
+
+class SessionType(models.TextChoices):
+    """What a session is for."""
+
+    INTERACTIVE = "interactive", "interactive"
+    BATCH = "batch", "batch"
+
+
+class Result(models.TextChoices):
+    """How a batch session's main program did."""
+
+    UNDEFINED = "UNDEFINED", "undefined"
+    SUCCESS = "SUCCESS", "success"
+    FAILED = "FAILED", "failed"
+
+
+class Outcome(models.TextChoices):
+    """The result of one step in the scheduling history."""
+
+    SUCCESS = "SUCCESS", "success"
+    FAILURE = "FAILURE", "failure"
+    STALE = "STALE", "stale"
+    NEED_RETRY = "NEED_RETRY", "need retry"
+    EXPIRED = "EXPIRED", "expired"
+    GIVE_UP = "GIVE_UP", "give up"
+    SKIPPED = "SKIPPED", "skipped"
+
+
+class Phase(models.TextChoices):
+    """Which part of the platform wrote a row of the scheduling history."""
+
+    SCHEDULE = "schedule", "schedule"
+    START = "start", "start"
+    RUN = "run", "run"
+    TERMINATE = "terminate", "terminate"
+    REPAIR = "repair", "repair"
+
+
+_S = Status
+
+STARTING = frozenset({_S.SCHEDULED, _S.PREPARING, _S.PULLING, _S.CREATING})
+PLACED = STARTING | {_S.RUNNING, _S.TERMINATING}  # holds slots in the ledger
+TERMINAL = frozenset({_S.TERMINATED, _S.CANCELLED, _S.ERROR})
+LIVE = frozenset(_S) - TERMINAL
+
+SESSION_MOVES: dict[Status, frozenset[Status]] = {
+    _S.PENDING: frozenset({_S.SCHEDULED, _S.CANCELLED}),
+    _S.SCHEDULED: frozenset({_S.PREPARING, _S.PULLING, _S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
+    _S.PREPARING: frozenset({_S.PULLING, _S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
+    _S.PULLING: frozenset({_S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
+    _S.CREATING: frozenset({_S.RUNNING, _S.PENDING, _S.TERMINATING}),
+    _S.RUNNING: frozenset({_S.TERMINATING}),
+    _S.TERMINATING: frozenset({_S.TERMINATED, _S.CANCELLED, _S.ERROR}),
+    _S.TERMINATED: frozenset(),
+    _S.CANCELLED: frozenset(),
+    _S.ERROR: frozenset(),
+}
+
+# A kernel ends when its node says so, wherever it was: the node's word is the end of the container.
+KERNEL_MOVES: dict[Status, frozenset[Status]] = {
+    status: targets | ({_S.TERMINATED, _S.ERROR} if status in PLACED else frozenset())
+    for status, targets in SESSION_MOVES.items()
+}
+
+# Reasons whose fault is the platform's or the image's: a session that ends so is in ERROR, not TERMINATED.
+FAULTS = frozenset(
+    {
+        "image-not-found",
+        "failed-to-start",
+        "create-timeout",
+        "pull-timeout",
+        "start-timeout",
+        "container-missing",
+        "agent-lost",
+        "backend-error",
+    }
+)
+
+# Reasons worth another try on another agent before the session is given up.
+RETRIABLE = frozenset({"failed-to-start", "create-timeout", "start-timeout", "backend-error", "agent-lost"})
+
+REASON_TEXTS: dict[str, str] = {
+    "user-requested": "Ended by its owner.",
+    "admin-requested": "Ended by an administrator.",
+    "force-terminated": "Ended by force.",
+    "self-terminated": "The main program ended by itself.",
+    "task-finished": "The batch program finished.",
+    "task-failed": "The batch program failed.",
+    "out-of-memory": "It used more memory than it had asked for.",
+    "image-not-found": "The image is neither on the node nor in its registry.",
+    "failed-to-start": "The node could not start it.",
+    "create-timeout": "Starting it took too long.",
+    "pull-timeout": "Fetching the image took too long.",
+    "start-timeout": "The node did not start it in time.",
+    "container-missing": "Its container vanished from the node.",
+    "agent-lost": "Its node has not answered for too long.",
+    "agent-stopped": "Its node's agent was stopped, and native processes end with it.",
+    "scratch-full": "It wrote more to its home folder than the limit allows.",
+}
+
+
+def sources_of(target: Status, moves: dict[Status, frozenset[Status]]) -> list[Status]:
+    """Return the statuses from which a move to ``target`` is allowed."""
+    return [status for status, targets in moves.items() if target in targets]

@@ -1,0 +1,66 @@
+"""The control worker's own clock: when beat and the broker deliver nothing, the passes run all the same."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import timedelta
+from typing import Any
+
+from celery import bootsteps
+from django.conf import settings
+from django.db import close_old_connections
+from django.utils import timezone
+
+from backendai.cluster.services import last_pass_at
+from backendai.controller import loops
+
+logger = logging.getLogger(__name__)
+
+_LOOK_EVERY = 1.0
+_SILENCE = timedelta(seconds=4)
+
+
+class ClockStep(bootsteps.StartStopStep):
+    """A thread of the worker that runs a pass when none has ended for ``_SILENCE``."""
+
+    requires = {"celery.worker.components:Pool"}
+
+    def __init__(self, worker: Any, **kwargs: Any) -> None:
+        super().__init__(worker, **kwargs)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, worker: Any) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="control-clock", daemon=True)
+        self._thread.start()
+
+    def stop(self, worker: Any) -> None:
+        """Stop it and wait for the pass that may be under way."""
+        self._stop.set()
+        if self._thread:
+            self._thread.join(timeout=30)
+
+    def _run(self) -> None:
+        while not self._stop.wait(_LOOK_EVERY):
+            try:
+                tick()
+            except Exception:
+                logger.exception("the clock's pass failed")
+            finally:
+                close_old_connections()
+
+
+def tick() -> None:
+    """Run each pass that is overdue."""
+    now = timezone.now()
+    if _overdue(loops.PASS_LEASE, _SILENCE):
+        loops.run_pass(now)
+    if _overdue(loops.REPAIR_LEASE, settings.REPAIR_INTERVAL + _SILENCE):
+        loops.run_repair(now)
+
+
+def _overdue(lease: str, silence: timedelta) -> bool:
+    last = last_pass_at(lease)
+    return last is None or timezone.now() - last > silence

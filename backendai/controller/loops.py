@@ -1,0 +1,73 @@
+"""The loops: look, decide, act. Beat, a hint and the clock thread all call the same functions, in any number."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from backendai.cluster.models import ResourceGroup
+from backendai.cluster.services import release_lease, take_lease
+from backendai.compute.models import ComputeSession
+from backendai.controller.repair import repair
+from backendai.planning.apply import apply_plan
+from backendai.planning.snapshot import read_snapshot
+from backendai.scheduler.decide import decide
+
+logger = logging.getLogger(__name__)
+
+PASS_LEASE, REPAIR_LEASE = "pass", "repair"
+_LEASE = timedelta(seconds=30)
+
+
+def run_pass(now: datetime) -> int:
+    """Run the scheduler over every group with pending sessions; returns how many sessions were placed."""
+    return _single(PASS_LEASE, now, lambda: _all_groups(now))
+
+
+def schedule_group(group_id: int, now: datetime) -> int:
+    """Run the scheduler over one group; returns how many sessions were placed. Somebody else at it: they see to it."""
+    group = ResourceGroup.objects.filter(pk=group_id).first()
+    if group is None:
+        return 0
+    return _single(f"group.{group_id}", now, lambda: _one_group(group, now))
+
+
+def run_repair(now: datetime) -> int:
+    """Run the repair pass; returns how many rows it put right."""
+    return _single(REPAIR_LEASE, now, lambda: repair(now))
+
+
+def _all_groups(now: datetime) -> int:
+    waiting = ComputeSession.objects.pending().order_by().values_list("resource_group_id", flat=True).distinct()
+    return sum(schedule_group(group_id, now) for group_id in list(waiting))
+
+
+def _one_group(group: ResourceGroup, now: datetime) -> int:
+    # One broken group or session must not stop the others.
+    try:
+        snapshot = read_snapshot(group, now)
+        if not snapshot.pending:
+            return 0
+        return len(apply_plan(group, decide(snapshot), now=now))
+    except Exception:
+        logger.exception("the pass over resource group %s failed", group.name)
+        return 0
+
+
+def _single(name: str, now: datetime, work: Callable[[], int]) -> int:
+    owner = f"{_PROCESS}:{threading.get_ident()}"
+    if not take_lease(name, owner, now=now, duration=_LEASE):
+        return 0
+    try:
+        return work()
+    finally:
+        release_lease(name, owner, now=timezone.now())
+
+
+_PROCESS = f"{socket.gethostname()[:24]}:{os.getpid()}"

@@ -1,0 +1,156 @@
+"""What nodes may ask and say over HTTP. A node's token reaches its own kernels only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods
+from pydantic import ValidationError
+
+from backendai.catalog.services import record_images
+from backendai.cluster.models import Agent
+from backendai.cluster.services import agent_of_token, join_agent, record_sync
+from backendai.compute.services.logs import LARGEST, save_log
+from backendai.compute.services.node_view import has_work, spec_for, work_for
+from backendai.compute.services.reports import kernel_reported
+from backendai.controller import loops
+from backendai.core.errors import NotFound, UserError
+from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
+from backendai.wire.tickets import public_key_of
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.5
+View = Callable[..., HttpResponse]
+
+
+def node_view(view: View) -> View:
+    """Let a node in by its token and turn errors into small JSON answers."""
+
+    @csrf_exempt
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        agent = _agent(request)
+        if agent is None:
+            return _problem(401, "unknown-node", "The node's token is not known here.")
+        try:
+            return view(request, agent, *args, **kwargs)
+        except NotFound as error:
+            return _problem(404, error.code, error.message)
+        except (UserError, ValidationError, ValueError) as error:
+            logger.warning("node %s sent what cannot be used: %s", agent.name, error)
+            return _problem(400, "invalid-message", str(error)[:500])
+
+    return guarded
+
+
+@csrf_exempt
+@require_http_methods(["POST"])
+def join(request: HttpRequest) -> HttpResponse:
+    """Let a new node introduce itself with a join token."""
+    try:
+        agent, token = join_agent(JoinUp.model_validate_json(request.body))
+    except NotFound as error:
+        return _problem(403, error.code, error.message)
+    except (UserError, ValidationError) as error:
+        return _problem(400, "invalid-message", str(error)[:500])
+    answer = JoinDown(
+        agent_id=agent.pk,
+        name=agent.name,
+        token=token,
+        broker_url=settings.NODE_BROKER_URL,
+        deployment=settings.DEPLOYMENT,
+        public_key=public_key_of(settings.TICKET_KEY),
+    )
+    return _answer(answer.model_dump_json(), status=201)
+
+
+@csrf_exempt
+async def sync(request: HttpRequest) -> HttpResponse:
+    """Take a node's view of itself, answer with what it should do; with ``wait`` the answer waits for something."""
+    if request.method != "POST":
+        return HttpResponse(status=405)
+    status, answer, wait, agent_id = await sync_to_async(_sync)(request)
+    idle = isinstance(answer, SyncDown) and not (answer.start or answer.stop or answer.unwanted)
+    if wait and idle and agent_id and await _something_comes(agent_id, wait):
+        status, answer, _, _ = await sync_to_async(_sync)(request)
+    return _answer(answer.model_dump_json() if isinstance(answer, SyncDown) else json.dumps(answer), status=status)
+
+
+@require_http_methods(["GET"])
+@node_view
+def kernel(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
+    """Return the spec of one kernel that this node should run."""
+    return _answer(spec_for(agent, kernel_id).model_dump_json())
+
+
+@require_http_methods(["POST"])
+@node_view
+def report(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
+    """Take a node's word about one of its kernels."""
+    message = KernelReport.model_validate_json(request.body)
+    if message.kernel_id != kernel_id:
+        raise UserError("The report is about another kernel.", code="invalid-message")
+    return JsonResponse({"applied": kernel_reported(agent, message)})
+
+
+@require_http_methods(["PUT"])
+@node_view
+def log(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
+    """Keep the output of a kernel that ended."""
+    if int(request.headers.get("Content-Length") or 0) > LARGEST:
+        return _problem(413, "too-long", f"A log may have at most {LARGEST} bytes.")
+    generation = int(request.GET.get("generation", "0"))
+    save_log(agent, kernel_id, generation, request.body, truncated=request.GET.get("truncated") == "1")
+    return HttpResponse(status=204)
+
+
+def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, UUID | None]:
+    agent = _agent(request)
+    if agent is None:
+        return 401, {"code": "unknown-node", "detail": "The node's token is not known here."}, 0.0, None
+    try:
+        message = SyncUp.model_validate_json(request.body)
+        news = record_sync(agent, message, now=timezone.now())
+    except (UserError, ValidationError) as error:
+        logger.warning("node %s sent what cannot be used: %s", agent.name, error)
+        return 400, {"code": "invalid-message", "detail": str(error)[:500]}, 0.0, None
+    if message.images is not None:
+        record_images(agent, message.images, message.images_digest)
+    want_images = message.images is None and message.images_digest != agent.images_digest
+    if news or message.images is not None:
+        loops.schedule_group(agent.resource_group_id, timezone.now())
+    return 200, work_for(agent, message.kernels, want_images=want_images), message.wait, agent.pk
+
+
+async def _something_comes(agent_id: UUID, wait: float) -> bool:
+    looks = int(wait / _POLL_SECONDS)
+    for _ in range(looks):
+        await asyncio.sleep(_POLL_SECONDS)
+        if await sync_to_async(has_work)(agent_id):
+            return True
+    return False
+
+
+def _agent(request: HttpRequest) -> Agent | None:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return agent_of_token(token) if scheme == "Node" and token else None
+
+
+def _answer(body: str, *, status: int = 200) -> HttpResponse:
+    return HttpResponse(body, content_type="application/json", status=status)
+
+
+def _problem(status: int, code: str, detail: str) -> HttpResponse:
+    return JsonResponse({"code": code, "detail": detail}, status=status)

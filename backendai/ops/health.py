@@ -1,0 +1,30 @@
+"""Is this process alive, and can the portal do its work?"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+
+from backendai.cluster.services import last_pass_at
+from backendai.controller.loops import PASS_LEASE
+
+_STALE = timedelta(seconds=15)
+
+
+def alive(request: HttpRequest) -> HttpResponse:
+    """Answer as long as the process can."""
+    return HttpResponse("ok", content_type="text/plain")
+
+
+def ready(request: HttpRequest) -> HttpResponse:
+    """Answer 200 when the database answers and a scheduler pass has ended lately, else 503 with what is missing."""
+    try:
+        last = last_pass_at(PASS_LEASE)
+    except DatabaseError:
+        return JsonResponse({"database": "does not answer"}, status=503)
+    if last is None or timezone.now() - last > _STALE:
+        return JsonResponse({"database": "ok", "scheduler": "no pass lately"}, status=503)
+    return JsonResponse({"database": "ok", "scheduler": "ok"})

@@ -1,0 +1,20 @@
+"""``manage.py seed``: what a fresh installation starts with."""
+
+import os
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from backendai.ops.seeding import seed
+
+
+class Command(BaseCommand):
+    help = "Make the first administrator, project, resource group, presets and image, where they are missing."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        seed(
+            settings.DATA_DIR,
+            admin_email=os.environ.get("BACKENDAI_ADMIN_EMAIL", "admin@example.com"),
+            admin_password=os.environ.get("BACKENDAI_ADMIN_PASSWORD", ""),
+        )

@@ -1,0 +1,57 @@
+"""What a fresh installation starts with: an administrator, a project, a resource group, presets, an image."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.accounts.services import create_person, get_or_create_project
+from backendai.catalog.models import ResourcePreset
+from backendai.catalog.services import seed_images
+from backendai.cluster.models import JoinToken, ResourceGroup
+from backendai.cluster.services import create_join_token
+
+LOCAL_PREFIX = "local"
+_PRESETS = [("small", 1, "1g"), ("medium", 2, "4g"), ("large", 4, "8g")]
+
+
+def seed(data: Path, *, admin_email: str, admin_password: str = "") -> None:
+    """Make what is missing; what an administrator changed or removed since the first time stays as it is.
+
+    Writes ``first-admin.json`` when it made the administrator, and ``local-join-token`` for agents on this machine.
+    """
+    with transaction.atomic():
+        project = get_or_create_project("default", "default")
+        group, fresh = ResourceGroup.objects.get_or_create(name="default")
+        if fresh:
+            for rank, (name, cpu, memory) in enumerate(_PRESETS):
+                ResourcePreset.objects.create(name=name, rank=rank, slots={"cpu": str(cpu), "mem": memory})
+        seed_images()
+        password = "" if User.objects.exists() else admin_password or secrets.token_urlsafe(12)
+        if password:
+            create_person(admin_email, password=password, project=project, role=User.Role.SUPERADMIN)
+        token_path = data / "local-join-token"
+        token = "" if token_path.exists() else _local_token(group)
+    if password:
+        write_private(data / "first-admin.json", json.dumps({"email": admin_email, "password": password}))
+    if token:
+        write_private(token_path, token)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+
+
+def _local_token(group: ResourceGroup) -> str:
+    JoinToken.objects.filter(name_prefix=LOCAL_PREFIX).delete()
+    return create_join_token(group, name_prefix=LOCAL_PREFIX, reusable=True)

@@ -1,0 +1,10 @@
+"""Health for load balancers and people."""
+
+from django.urls import path
+
+from backendai.ops import health
+
+urlpatterns = [
+    path("healthz", health.alive, name="healthz"),
+    path("readyz", health.ready, name="readyz"),
+]

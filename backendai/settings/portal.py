@@ -1,0 +1,208 @@
+"""Settings of the portal (web, control, beat and the commands). Every value that differs between installations comes
+from the environment; ``.env.example`` lists them all, and ``backendai.ops.checks`` refuses what cannot work."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import environ
+from csp.constants import NONE, SELF
+
+from backendai.settings.secret_store import load_secrets
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+env = environ.Env()
+environ.Env.read_env(BASE_DIR / ".env")
+
+# -- where things are --------------------------------------------------------------------------------------------------
+DATA_DIR = Path(env.str("BACKENDAI_DATA", default=str(BASE_DIR / "var"))).absolute()
+_stored = {} if env.str("BACKENDAI_SECRET_KEY", default="") else load_secrets(DATA_DIR / "secrets.json")
+SECRET_KEY = env.str("BACKENDAI_SECRET_KEY", default=_stored.get("secret_key", ""))
+TICKET_KEY = env.str("BACKENDAI_TICKET_KEY", default=_stored.get("ticket_key", ""), multiline=True)
+DEPLOYMENT = env.str("BACKENDAI_DEPLOYMENT", default=_stored.get("deployment", "default"))
+
+DEBUG = env.bool("BACKENDAI_DEBUG", default=False)
+PORT = env.int("BACKENDAI_PORT", default=8080)
+ALLOWED_HOSTS = env.list("BACKENDAI_ALLOWED_HOSTS", default=["*"])
+CSRF_TRUSTED_ORIGINS = env.list("BACKENDAI_TRUSTED_ORIGINS", default=[])
+SECURE = env.bool("BACKENDAI_HTTPS", default=False)
+PORTAL_URL = env.str("BACKENDAI_PORTAL_URL", default=f"http://127.0.0.1:{PORT}")
+NODE_BROKER_URL = env.str("BACKENDAI_NODE_BROKER_URL", default=env.str("REDIS_URL", default=""))
+
+# -- rooms -------------------------------------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_htmx",
+    "csp",
+    "backendai.activity",
+    "backendai.accounts",
+    "backendai.cluster",
+    "backendai.catalog",
+    "backendai.compute",
+    "backendai.planning",
+    "backendai.controller",
+    "backendai.api",
+    "backendai.web",
+    "backendai.realtime",
+    "backendai.ops",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "backendai.urls"
+ASGI_APPLICATION = "backendai.asgi.application"
+WSGI_APPLICATION = "backendai.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# -- database ----------------------------------------------------------------------------------------------------------
+DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'portal.sqlite3'}")}
+_database = DATABASES["default"]
+if "sqlite" in _database["ENGINE"]:
+    # IMMEDIATE: with DEFERRED, six writers lose nine transactions out of ten to "database is locked".
+    _database["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-16000;",
+    }
+else:
+    _database["OPTIONS"] = {
+        "pool": {"min_size": 1, "max_size": env.int("BACKENDAI_DATABASE_POOL", default=10), "timeout": 10},
+        "connect_timeout": 3,
+        "options": "-c statement_timeout=10000 -c lock_timeout=3000 -c idle_in_transaction_session_timeout=30000",
+    }
+
+# -- Redis: hints, browser events --------------------------------------------------------------------------------------
+REDIS_URL = env.str("REDIS_URL", default=f"unix://{DATA_DIR / 'valkey.sock'}")
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        # The client's default socket timeout would close every idle websocket after five seconds.
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}], "prefix": f"{DEPLOYMENT}:events"},
+    }
+}
+
+# -- the loops ---------------------------------------------------------------------------------------------------------
+PASS_INTERVAL = timedelta(seconds=2)
+REPAIR_INTERVAL = timedelta(seconds=30)
+SYNC_INTERVAL = timedelta(seconds=env.float("BACKENDAI_SYNC_INTERVAL", default=5.0))
+AGENT_LOST_AFTER = timedelta(seconds=env.float("BACKENDAI_AGENT_LOST_AFTER", default=60.0))
+
+# -- kernels ---------------------------------------------------------------------------------------------------------
+SCRATCH_BYTES = env.int("BACKENDAI_SCRATCH_BYTES", default=10 * 2**30)
+
+# -- people ------------------------------------------------------------------------------------------------------------
+AUTH_USER_MODEL = "accounts.User"
+LOGIN_URL = "web:login"
+LOGIN_REDIRECT_URL = "web:sessions"
+LOGOUT_REDIRECT_URL = "web:login"
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+SESSION_COOKIE_NAME = "__Host-portal" if SECURE else "portal"
+CSRF_COOKIE_NAME = "__Host-csrf" if SECURE else "csrf"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_HTTPONLY = True
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if SECURE else None
+SECURE_HSTS_SECONDS = 31536000 if SECURE else 0
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "object-src": [NONE],
+        "base-uri": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+
+# -- REST --------------------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "backendai.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "backendai.api.errors.handle_exception",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Backend.AI portal",
+    "DESCRIPTION": "Compute sessions, and what they run on.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "COMPONENT_SPLIT_REQUEST": True,
+}
+
+# -- texts, assets, logs -----------------------------------------------------------------------------------------------
+LANGUAGE_CODE = "en"
+TIME_ZONE = env.str("BACKENDAI_TIME_ZONE", default="UTC")
+USE_TZ = True
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = DATA_DIR / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.str("BACKENDAI_LOG_LEVEL", default="INFO")},
+    "loggers": {"django.server": {"handlers": ["console"], "level": "INFO", "propagate": False}},
+}

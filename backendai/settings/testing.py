@@ -1,0 +1,22 @@
+"""Settings of the tests: the portal's, on a private data folder, with the database that the environment names."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+_data = tempfile.mkdtemp(prefix="backendai-test-")
+os.environ["BACKENDAI_DATA"] = _data
+os.environ["DATABASE_URL"] = os.environ.get("BACKENDAI_TEST_DATABASE_URL", f"sqlite:///{_data}/portal.sqlite3")
+os.environ["REDIS_URL"] = os.environ.get("BACKENDAI_TEST_REDIS_URL", f"unix://{_data}/absent.sock")
+
+from backendai.settings.portal import *  # noqa: E402, F403
+
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+if "sqlite" in DATABASES["default"]["ENGINE"]:  # noqa: F405
+    DATABASES["default"]["TEST"] = {"NAME": f"{_data}/test.sqlite3"}  # noqa: F405

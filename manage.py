@@ -1,0 +1,18 @@
+#!/usr/bin/env python
+"""Every process of the platform starts here: ``manage.py <name>``."""
+
+import os
+import sys
+
+from django.core.management import execute_from_command_line
+
+
+def main() -> None:
+    """Run one management command; a node's agent gets the settings without a database."""
+    node = sys.argv[1:2] == ["agent"]
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", f"backendai.settings.{'node' if node else 'portal'}")
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

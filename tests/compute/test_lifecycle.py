@@ -1,0 +1,375 @@
+"""A session's way from the launch to the end, through the services that the real parts call."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.ledger import occupied_by_agent
+from backendai.compute.services.moves import Why, move
+from backendai.compute.services.node_view import spec_for, work_for
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.status import Phase, Status
+from backendai.controller.loops import run_pass
+from backendai.controller.repair import repair
+from backendai.core.errors import Conflict, NotFound, UserError
+from backendai.core.slots import Slots
+from backendai.wire.messages import KernelSighting, KernelState
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_running_session, make_session, place, report_of
+
+pytestmark = pytest.mark.django_db
+
+
+def only_kernel(session: ComputeSession) -> Kernel:
+    return session.kernels.get()
+
+
+def test_it_goes_from_pending_to_running_in_one_pass_and_one_report(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_session(cast.alice)
+    assert run_pass(timezone.now()) == 1
+    session.refresh_from_db()
+    assert session.status == Status.SCHEDULED
+    kernel = only_kernel(session)
+    assert (kernel.status, kernel.agent, kernel.generation) == (Status.SCHEDULED, agent, 1)
+    assert occupied_by_agent() == {agent.pk: Slots.parse({"cpu": 1, "mem": "512m"})}
+    assert kernel_reported(agent, report_of(kernel, KernelState.RUNNING, container_id="abc"))
+    session.refresh_from_db()
+    assert session.status == Status.RUNNING
+    assert session.started_at is not None
+
+
+def test_it_gives_slots_back_when_the_node_confirms_the_end_and_not_before(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent)
+    terminate_session(session, cast.alice)
+    session.refresh_from_db()
+    assert session.status == Status.TERMINATING
+    assert Allocation.objects.count() == 2
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED, exit_code=137))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATED, "user-requested")
+    assert not Allocation.objects.exists()
+
+
+def test_it_cancels_a_pending_session_at_once(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    terminate_session(session, cast.alice)
+    session.refresh_from_db()
+    assert session.status == Status.CANCELLED
+    assert only_kernel(session).status == Status.CANCELLED
+    with pytest.raises(Conflict):
+        terminate_session(session, cast.alice)
+
+
+def test_a_terminal_status_absorbs(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    terminate_session(session, cast.alice)
+    for status in Status:
+        assert move([session.pk], status, Why(Phase.REPAIR), now=timezone.now()) == set()
+
+
+def test_only_one_of_two_stale_copies_moves_it(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    why = Why(Phase.TERMINATE, "user-requested")
+    assert move([session.pk], Status.CANCELLED, why) == {session.pk}
+    assert move([session.pk], Status.SCHEDULED, Why(Phase.SCHEDULE)) == set()
+
+
+def test_the_history_chains_from_status_to_status(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent)
+    terminate_session(session, cast.alice)
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED, exit_code=0))
+    rows = SchedulingRecord.objects.filter(session=session).order_by("id").values_list("from_status", "to_status")
+    assert list(rows) == [
+        ("", "PENDING"),
+        ("PENDING", "SCHEDULED"),
+        ("SCHEDULED", "RUNNING"),
+        ("RUNNING", "TERMINATING"),
+        ("TERMINATING", "TERMINATED"),
+    ]
+
+
+def test_a_report_of_an_older_generation_changes_nothing(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_session(cast.alice)
+    place(session, agent)
+    stale = report_of(only_kernel(session), KernelState.RUNNING).model_copy(update={"generation": 0})
+    assert kernel_reported(agent, stale) is False
+    session.refresh_from_db()
+    assert session.status == Status.SCHEDULED
+
+
+def test_a_node_cannot_speak_of_another_nodes_kernel(cast: Cast) -> None:
+    session = make_running_session(cast.alice, make_agent())
+    stranger = make_agent()
+    with pytest.raises(NotFound):
+        kernel_reported(stranger, report_of(only_kernel(session), KernelState.TERMINATED))
+    with pytest.raises(NotFound):
+        spec_for(stranger, only_kernel(session).pk)
+
+
+def test_a_failed_start_is_tried_again_elsewhere_and_given_up_in_the_end(cast: Cast) -> None:
+    make_group(max_retries=1)
+    first, second = make_agent("first"), make_agent("second")
+    session = make_session(cast.alice)
+    place(session, first)
+    failure = {"reason": "failed-to-start", "message": "The engine refused: no such device."}
+    kernel_reported(first, report_of(only_kernel(session), KernelState.TERMINATED, **failure))
+    session.refresh_from_db()
+    assert (session.status, session.retries, session.avoid_agents) == (Status.PENDING, 1, [str(first.pk)])
+    assert not Allocation.objects.exists()
+    assert run_pass(timezone.now()) == 1
+    kernel = only_kernel(session)
+    assert (kernel.agent, kernel.generation) == (second, 2)
+    kernel_reported(second, report_of(kernel, KernelState.TERMINATED, **failure))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.ERROR, "failed-to-start")
+    assert "no such device" in session.status_message
+    assert not Allocation.objects.exists()
+
+
+def test_an_image_that_is_nowhere_ends_the_session_with_that_reason(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_session(cast.alice)
+    place(session, agent)
+    report = report_of(
+        only_kernel(session), KernelState.TERMINATED, reason="image-not-found", message="local/python:latest: not there"
+    )
+    kernel_reported(agent, report)
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.ERROR, "image-not-found")
+    assert session.status_message == "local/python:latest: not there"
+
+
+def test_a_main_program_that_ends_by_itself_ends_the_session_and_says_so(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent)
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED, reason="exited", exit_code=3))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATED, "self-terminated")
+    assert "exit code 3" in session.reason_text
+
+
+@pytest.mark.parametrize(("exit_code", "result"), [(0, "SUCCESS"), (2, "FAILED")])
+def test_a_batch_session_gets_its_result_from_the_exit_code(cast: Cast, exit_code: int, result: str) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent, session_type="batch", startup_command="true")
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED, reason="exited", exit_code=exit_code))
+    session.refresh_from_db()
+    assert (session.status, session.result) == (Status.TERMINATED, result)
+
+
+def test_one_dead_kernel_ends_the_whole_cluster_with_its_reason(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent, cluster_size=3)
+    main, *subs = session.kernels.order_by("rank")
+    kernel_reported(agent, report_of(subs[0], KernelState.TERMINATED, reason="out-of-memory", message="It had 512 MiB."))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATING, "out-of-memory")
+    assert {order.kernel_id for order in work_for(agent, [], want_images=False).stop} == {main.pk, subs[1].pk}
+    for kernel in (main, subs[1]):
+        kernel_reported(agent, report_of(kernel, KernelState.TERMINATED, exit_code=143))
+    session.refresh_from_db()
+    assert session.status == Status.TERMINATED
+    assert not Allocation.objects.exists()
+
+
+def test_a_cluster_runs_when_all_its_kernels_run(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_session(cast.alice, cluster_size=2)
+    place(session, agent)
+    main, sub = session.kernels.order_by("rank")
+    kernel_reported(agent, report_of(main, KernelState.RUNNING))
+    session.refresh_from_db()
+    assert session.status == Status.SCHEDULED
+    kernel_reported(agent, report_of(sub, KernelState.RUNNING))
+    session.refresh_from_db()
+    assert session.status == Status.RUNNING
+
+
+def test_a_lost_agent_keeps_what_may_still_run_until_it_answers(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent)
+    later = timezone.now() + timedelta(seconds=90)
+    repair(later)
+    agent.refresh_from_db()
+    assert agent.status == "LOST"
+    repair(later + timedelta(minutes=6))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATING, "agent-lost")
+    assert only_kernel(session).is_unconfirmed
+    assert Allocation.objects.count() == 2
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED))
+    session.refresh_from_db()
+    assert session.status == Status.ERROR
+    assert not Allocation.objects.exists()
+
+
+def test_an_administrator_may_give_up_on_a_silent_node_and_is_told_what_that_means(cast: Cast) -> None:
+    agent = make_agent("gpu-01", status="LOST")
+    session = make_running_session(cast.alice, make_agent("gpu-02"))
+    Kernel.objects.filter(session=session).update(agent=agent)
+    terminate_session(session, cast.alice, force=True)
+    session.refresh_from_db()
+    assert session.status == Status.TERMINATING
+    terminate_session(session, cast.dana, force=True)
+    session.refresh_from_db()
+    assert session.status == Status.TERMINATED
+    assert "may still run" in only_kernel(session).status_message
+    assert not Allocation.objects.exists()
+
+
+def test_a_node_that_does_not_start_a_kernel_in_time_is_not_waited_for(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_session(cast.alice)
+    place(session, agent)
+    repair(timezone.now() + timedelta(minutes=2, seconds=30))
+    session.refresh_from_db()
+    assert session.status == Status.SCHEDULED
+    make_agent()
+    agent.last_seen_at = timezone.now() + timedelta(minutes=4)
+    agent.status = "ALIVE"
+    agent.save()
+    repair(timezone.now() + timedelta(minutes=4))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATING, "start-timeout")
+
+
+def test_the_node_is_told_what_to_start_to_stop_and_to_forget(cast: Cast) -> None:
+    agent = make_agent()
+    waiting, ending = make_session(cast.alice), make_running_session(cast.alice, agent)
+    place(waiting, agent)
+    terminate_session(ending, cast.alice)
+    stray = KernelSighting(kernel_id="6f1c6c0e-5d0e-4b5e-9a3c-111111111111", generation=1, running=True)
+    work = work_for(agent, [stray], want_images=False)
+    assert [spec.kernel_id for spec in work.start] == [only_kernel(waiting).pk]
+    assert [order.kernel_id for order in work.stop] == [only_kernel(ending).pk]
+    assert work.unwanted == [stray]
+    assert work.start[0].environ["BACKENDAI_SESSION_NAME"] == waiting.name
+
+
+def test_the_same_idempotency_key_gives_the_same_session(cast: Cast) -> None:
+    from backendai.compute.services.create import create_session
+    from backendai.compute.spec import SessionSpec
+
+    make_session(cast.alice)
+    spec = SessionSpec(image="python")
+    first = create_session(cast.alice, spec, idempotency_key="k")
+    assert create_session(cast.alice, spec, idempotency_key="k").pk == first.pk
+    assert create_session(cast.bob, spec, idempotency_key="k").pk != first.pk
+
+
+@pytest.mark.parametrize(
+    ("over", "field", "code", "numbers"),
+    [
+        ({"name": "ab"}, "name", "invalid-name", "2 given"),
+        ({"name": "-abc"}, "name", "invalid-name", "Begin"),
+        ({"name": "a b c d"}, "name", "invalid-name", "' '"),
+        ({"name": "abcd-"}, "name", "invalid-name", "End"),
+        ({"name": "abc\n"}, "name", "invalid-name", "not allowed"),
+        ({"name": "x" * 65}, "name", "invalid-name", "65 given"),
+        ({"resources": {"cpu": 1, "mem": "32m"}}, "resources.mem", "below-minimum", "64 MiB"),
+        ({"resources": {"cpu": 0, "mem": "1g"}}, "resources.cpu", "below-minimum", "0.1"),
+        ({"resources": {"cpu": 64, "mem": "1g"}}, "resources.cpu", "bigger-than-any-agent", "more than 4"),
+        ({"resources": {"cpu": 3, "mem": "1g"}, "cluster_size": 2}, "resources.cpu", "bigger-than-any-agent", "6 asked"),
+        ({"resources": {"cpu": "-1"}}, "resources.cpu", "invalid-amount", "-1"),
+        ({"resources": {"cpu": "nan"}}, "resources.cpu", "invalid-amount", "nan"),
+        ({"resources": {"mem": "12 parsecs"}}, "resources.mem", "invalid-amount", "parsecs"),
+        ({"resource_group": "secret"}, "resource_group", "resource-group-not-allowed", "default"),
+        ({"shm": "1g"}, "shm", "shm-too-large", "512 MiB"),
+        ({"session_type": "batch"}, "startup_command", "missing-command", "command"),
+        ({"startup_command": "true"}, "startup_command", "batch-only", "batch"),
+        ({"environ": {"1A": "x"}}, "environ", "invalid-variable", "1A"),
+        ({"cluster_size": 99}, "cluster_size", "invalid-cluster-size", "16"),
+        ({"preset": "huge"}, "preset", "unknown-preset", "huge"),
+        ({"project": "nowhere"}, "project", "no-project", "nowhere"),
+    ],
+)
+def test_a_request_that_cannot_be_met_names_field_number_and_limit(
+    cast: Cast, over: dict, field: str, code: str, numbers: str
+) -> None:
+    make_agent(group=make_group())
+    group = make_group("secret", is_public=False)
+    assert group
+    with pytest.raises(UserError) as caught:
+        make_session(cast.alice, **over)
+    assert (caught.value.field, caught.value.code) == (field, code)
+    assert numbers in caught.value.message
+    assert not ComputeSession.objects.exists()
+
+
+def test_an_unknown_image_is_refused_by_name(cast: Cast) -> None:
+    from backendai.compute.services.create import create_session
+    from backendai.compute.spec import SessionSpec
+
+    make_group()
+    with pytest.raises(UserError, match="no image 'cobol'"):
+        create_session(cast.alice, SessionSpec(image="cobol"))
+
+
+def test_a_name_in_use_is_refused_and_free_again_after_the_end(cast: Cast) -> None:
+    first = make_session(cast.alice, name="training")
+    with pytest.raises(Conflict) as caught:
+        make_session(cast.alice, name="training")
+    assert caught.value.details["session"] == str(first.pk)
+    make_session(cast.bob, name="training")
+    terminate_session(first, cast.alice)
+    make_session(cast.alice, name="training")
+
+
+def test_more_than_is_free_now_waits_and_says_why(cast: Cast) -> None:
+    make_agent(cpu=4)
+    first = make_session(cast.alice, resources={"cpu": 3, "mem": "1g"})
+    second = make_session(cast.bob, resources={"cpu": 2, "mem": "1g"})
+    assert run_pass(timezone.now()) == 1
+    second.refresh_from_db()
+    assert (second.status, second.status_reason) == (Status.PENDING, "insufficient-resources")
+    assert "cpu" in second.status_message
+    first.refresh_from_db()
+    assert first.status == Status.SCHEDULED
+
+
+def test_with_no_agent_it_waits_for_one(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    run_pass(timezone.now())
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.PENDING, "no-agent")
+
+
+def test_one_unchanged_reason_over_many_passes_is_one_row_with_a_count(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    for _ in range(20):
+        run_pass(timezone.now())
+    rows = SchedulingRecord.objects.filter(session=session, error_code="no-agent")
+    assert [row.attempts for row in rows] == [20]
+
+
+def test_a_plan_made_from_an_old_picture_cannot_overfill_an_agent(cast: Cast) -> None:
+    agent = make_agent(cpu=1)
+    first, second = make_session(cast.alice), make_session(cast.alice)
+    place(first, agent)
+    place(second, agent)
+    assert (first.status, second.status) == (Status.SCHEDULED, Status.PENDING)
+
+
+def test_a_pass_takes_a_fixed_number_of_queries(cast: Cast, django_assert_max_num_queries) -> None:
+    agent = make_agent(cpu=100, mem="100g")
+    assert agent
+    make_session(cast.alice)
+    run_pass(timezone.now())  # makes the lease rows
+    for _ in range(5):
+        make_session(cast.alice)
+    with django_assert_max_num_queries(40) as few:
+        assert run_pass(timezone.now()) == 5
+    for _ in range(25):
+        make_session(cast.alice)
+    with django_assert_max_num_queries(40) as many:
+        assert run_pass(timezone.now()) == 25
+    assert len(few.captured_queries) == len(many.captured_queries)

@@ -1,0 +1,81 @@
+"""Rows for tests, made through the services wherever there is one."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.catalog.models import Image
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.create import create_session
+from backendai.compute.services.place import Assignment, place_sessions
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.spec import SessionSpec
+from backendai.core.slots import Slots
+from backendai.wire.messages import KernelReport, KernelState
+
+_numbers = itertools.count(1)
+
+
+def make_group(name: str = "default", **over: Any) -> ResourceGroup:
+    """Return the resource group, made when it is not there."""
+    group, _ = ResourceGroup.objects.get_or_create(name=name, defaults=over)
+    return group
+
+
+def make_agent(name: str = "", *, cpu: Any = 4, mem: Any = "8g", group: ResourceGroup | None = None, **over: Any) -> Agent:
+    """Return an agent that has just been heard of."""
+    name = name or f"agent-{next(_numbers)}"
+    values = {
+        "capacity": Slots.parse({"cpu": cpu, "mem": mem}).to_json(),
+        "status": Agent.Status.ALIVE,
+        "backend": "docker",
+        "architecture": "x86_64",
+        "gateway_url": "http://127.0.0.1:1",
+        "last_seen_at": timezone.now(),
+        "token_digest": f"digest-of-{name}",
+    }
+    return Agent.objects.create(name=name, resource_group=group or make_group(), **(values | over))
+
+
+def make_image(name: str = "python", **over: Any) -> Image:
+    """Return the image, made when it is not there."""
+    values = {"reference": f"local/{name}:latest", "minimum": {"cpu": "0.1", "mem": str(64 * 2**20)}}
+    image, _ = Image.objects.get_or_create(name=name, defaults=values | over)
+    return image
+
+
+def make_session(owner: User, **over: Any) -> ComputeSession:
+    """Return a PENDING session of this owner, launched as a person would launch it."""
+    make_group(over.get("resource_group") or "default")
+    make_image(over.get("image", "python"))
+    values = {"image": "python", "resources": {"cpu": 1, "mem": "512m"}, "name": f"session-{next(_numbers)}"}
+    return create_session(owner, SessionSpec(**(values | over)))
+
+
+def make_running_session(owner: User, agent: Agent | None = None, **over: Any) -> ComputeSession:
+    """Return a RUNNING session, placed and reported as the real parts would."""
+    agent = agent or make_agent()
+    session = make_session(owner, **over)
+    place(session, agent)
+    for kernel in session.kernels.all():
+        kernel_reported(agent, report_of(kernel, KernelState.RUNNING, container_id=f"c{kernel.pk.hex[:10]}"))
+    session.refresh_from_db()
+    return session
+
+
+def place(session: ComputeSession, agent: Agent) -> None:
+    """Place every kernel of the session on the agent."""
+    kernels = {kernel.pk: agent.pk for kernel in session.kernels.all()}
+    place_sessions(session.resource_group_id, [Assignment(session.pk, kernels)], now=timezone.now())
+    session.refresh_from_db()
+
+
+def report_of(kernel: Any, state: KernelState, **over: Any) -> KernelReport:
+    """Return what the kernel's node would say about it."""
+    kernel.refresh_from_db()
+    return KernelReport(kernel_id=kernel.pk, generation=kernel.generation, state=state, **over)

@@ -1,0 +1,111 @@
+"""The rooms and who may import whom. Changing the table is a design decision."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "backendai"
+
+_BELOW_ACCOUNTS = {"activity", "wire", "core"}
+_BELOW_CLUSTER = {"accounts"} | _BELOW_ACCOUNTS
+_BELOW_CATALOG = {"cluster"} | _BELOW_CLUSTER
+_BELOW_COMPUTE = {"catalog"} | _BELOW_CATALOG
+_BELOW_PLANNING = {"compute"} | _BELOW_COMPUTE
+_BELOW_DOORS = {"planning"} | _BELOW_PLANNING
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "scheduler": {"core"},
+    "wire": {"core"},
+    "activity": {"wire", "core"},
+    "accounts": _BELOW_ACCOUNTS,
+    "cluster": _BELOW_CLUSTER,
+    "catalog": _BELOW_CATALOG,
+    "compute": _BELOW_COMPUTE,
+    "planning": _BELOW_PLANNING | {"scheduler"},
+    "controller": _BELOW_DOORS | {"scheduler"},
+    "api": _BELOW_DOORS,
+    "web": _BELOW_DOORS,
+    "realtime": _BELOW_PLANNING,
+    "agent": {"wire", "core"},
+}
+FRAME = {"settings", "celery", "asgi", "wsgi", "urls", "ops", "__init__"}
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def first_party_imports(tree: ast.AST) -> list[tuple[int, str]]:
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("backendai"):
+            found.append((node.lineno, node.module or ""))
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names if alias.name.startswith("backendai")]
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_it_imports_only_from_rooms_below(path: Path) -> None:
+    room = room_of(path)
+    if room in FRAME:
+        return
+    assert room in MAY_IMPORT, f"{room} is not in the table of rooms"
+    for line, module in first_party_imports(ast.parse(path.read_text())):
+        target = module.split(".")[1] if "." in module else ""
+        assert target in MAY_IMPORT[room] | {room}, f"{path}:{line} imports {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_it_hides_no_first_party_import_in_a_function(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert not first_party_imports(node), f"{path}:{node.lineno} {node.name} hides an import"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_it_keeps_files_and_functions_small(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= 300, f"{path} has more than 300 lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            size = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert size <= 40, f"{path}:{node.lineno} {node.name} has {size} lines"
+
+
+def test_it_has_no_import_cycle() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in FILES:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        runtime = _without_type_checking(ast.parse(path.read_text()))
+        graph[module] = {target for _, target in first_party_imports(runtime)} - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' → '.join(error.args[1])}")
+
+
+def test_the_scheduler_pulls_in_neither_django_nor_celery(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, backendai.scheduler.decide; print(sorted({'django','celery','redis','docker'} & set(sys.modules)))"
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def _without_type_checking(tree: ast.Module) -> ast.Module:
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING")
+    ]
+    return tree
