@@ -74,21 +74,7 @@ def move(
                 "pk", "moved_from", "owner_id", "version"
             )
         )
-        SchedulingRecord.objects.bulk_create(
-            history_entry(
-                session_id=pk,
-                phase=why.phase,
-                result=why.outcome,
-                from_status=source,
-                to_status=to,
-                error_code=why.code if why.outcome != Outcome.SUCCESS or to in TERMINAL | {Status.TERMINATING} else "",
-                message=why.message,
-                sub_steps=why.steps.get(pk, []),
-                created_at=now,
-                updated_at=now,
-            )
-            for pk, source, _, _ in moved
-        )
+        _write_history([(pk, source) for pk, source, _, _ in moved], to, why, now)
         publish_on_commit(SessionEvent(str(pk), str(owner), str(to), version) for pk, _, owner, version in moved)
     return {pk for pk, _, _, _ in moved}
 
@@ -130,3 +116,22 @@ def touch(session_ids: Collection[UUID]) -> None:
         ComputeSession.objects.filter(pk__in=session_ids).update(version=F("version") + 1)
         rows = ComputeSession.objects.filter(pk__in=session_ids).values_list("pk", "owner_id", "status", "version")
         publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in rows)
+
+
+def _write_history(moved: Collection[tuple[UUID, str]], to: Status, why: Why, now: datetime) -> None:
+    tells = why.outcome != Outcome.SUCCESS or to in TERMINAL or to == Status.TERMINATING
+    SchedulingRecord.objects.bulk_create(
+        history_entry(
+            session_id=pk,
+            phase=why.phase,
+            result=why.outcome,
+            from_status=source,
+            to_status=to,
+            error_code=why.code if tells else "",
+            message=why.message,
+            sub_steps=why.steps.get(pk, []),
+            created_at=now,
+            updated_at=now,
+        )
+        for pk, source in moved
+    )

@@ -1,0 +1,62 @@
+"""System checks: settings that cannot work are refused at start, with an id and the mend."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+
+
+@register()
+def check_secrets(**kwargs: Any) -> list[CheckMessage]:
+    """The secret key is long, the ticket key can sign."""
+    found: list[CheckMessage] = []
+    if len(settings.SECRET_KEY) < 32:
+        found.append(Error("BACKENDAI_SECRET_KEY is too short.", "Use at least 32 random characters.", id="portal.E001"))
+    try:
+        load_pem_private_key(settings.TICKET_KEY.replace("\\n", "\n").encode(), password=None)
+    except (ValueError, TypeError):
+        hint = "Set BACKENDAI_TICKET_KEY to an Ed25519 private key in PEM, or unset BACKENDAI_SECRET_KEY too."
+        found.append(Error("BACKENDAI_TICKET_KEY is not a private key.", hint, id="portal.E002"))
+    return found
+
+
+@register()
+def check_addresses(**kwargs: Any) -> list[CheckMessage]:
+    """The portal's own address and the broker's have a form that can be reached."""
+    found: list[CheckMessage] = []
+    if urlsplit(settings.PORTAL_URL).scheme not in ("http", "https"):
+        hint = "Write it as http://host:port or https://host."
+        found.append(Error("BACKENDAI_PORTAL_URL is not a web address.", hint, id="portal.E003"))
+    if urlsplit(settings.REDIS_URL).scheme not in ("redis", "rediss", "unix"):
+        hint = "Write it as redis://host:port/0 or unix:///path."
+        found.append(Error("REDIS_URL is not a Redis address.", hint, id="portal.E004"))
+    for origin in settings.CSRF_TRUSTED_ORIGINS:
+        if urlsplit(origin).scheme not in ("http", "https") or "*" in origin:
+            hint = "Name each origin whole: apps of users may live under neighbouring names."
+            found.append(Error(f"BACKENDAI_TRUSTED_ORIGINS: {origin!r} cannot be used.", hint, id="portal.E005"))
+    return found
+
+
+@register()
+def check_times(**kwargs: Any) -> list[CheckMessage]:
+    """A silent node is given several syncs before it counts as lost."""
+    if settings.SYNC_INTERVAL * 3 > settings.AGENT_LOST_AFTER:
+        hint = "Keep BACKENDAI_AGENT_LOST_AFTER at three times BACKENDAI_SYNC_INTERVAL or more."
+        return [Error("Agents would be lost after a single late sync.", hint, id="portal.E006")]
+    if settings.SCRATCH_BYTES < 64 * 2**20:
+        hint = "BACKENDAI_SCRATCH_BYTES is in bytes; 64 MiB is the least that works."
+        return [Error("The home folder of kernels is too small.", hint, id="portal.E007")]
+    return []
+
+
+@register(deploy=True)
+def check_https(**kwargs: Any) -> list[CheckMessage]:
+    """A portal that others reach over a network should speak HTTPS."""
+    if settings.SECURE:
+        return []
+    hint = "Put it behind a proxy with TLS and set BACKENDAI_HTTPS=1."
+    return [Warning("Passwords and terminals travel in clear text.", hint, id="portal.W001")]

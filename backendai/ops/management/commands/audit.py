@@ -1,0 +1,52 @@
+"""``manage.py audit``: does everything that must hold, hold?"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import docker
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
+from docker.errors import DockerException
+
+from backendai.ops.auditing import CHECKS, Sighted, World, run_checks
+
+
+class Command(BaseCommand):
+    help = "Check every invariant against the database, and against the container engine of this machine."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--no-engine", action="store_true", help="Look at the database only.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        engine = None if options["no_engine"] else containers(settings.DEPLOYMENT)
+        if engine is None:
+            self.stdout.write("container engine: not asked")
+        found = run_checks(World(timezone.now(), engine))
+        for name, check in CHECKS.items():
+            mark = "VIOLATED" if name in found else "ok"
+            summary = (check.__doc__ or "").split(": ", 1)[-1].splitlines()[0]
+            self.stdout.write(f"{name}  {mark:8}  {summary}")
+            for violation in found.get(name, []):
+                self.stdout.write(f"      {violation}")
+        if found:
+            raise SystemExit(1)
+
+
+def containers(deployment: str) -> list[Sighted] | None:
+    """Return the containers of this deployment on this machine's engine; None when it does not answer."""
+    try:
+        client = docker.APIClient(timeout=10)
+        rows = client.containers(all=True, filters={"label": f"backendai.deployment={deployment}"})
+    except DockerException:
+        return None
+    return [
+        Sighted(
+            UUID(row["Labels"]["backendai.kernel"]),
+            int(row["Labels"]["backendai.generation"]),
+            row["State"] == "running",
+        )
+        for row in rows
+    ]

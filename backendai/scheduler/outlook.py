@@ -1,0 +1,171 @@
+"""Could the session ever start: compare it with what the agents have when they are empty, dead ones included.
+
+A session that fails here does not wait for others to end, so it holds nobody back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from backendai.core.slots import Slots
+from backendai.scheduler.demand import Demand, Request
+from backendai.scheduler.feasible import describe_request, distance, shortage_details, shortages
+from backendai.scheduler.plan import Reason
+from backendai.scheduler.rooms import Room
+from backendai.scheduler.snapshot import AgentView
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Agents that are alike when empty: one of them, and how many there are."""
+
+    empty: Room
+    capacity: Slots
+    count: int
+
+
+def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
+    """Return the agents by kind, each shown by the first name of its kind."""
+    alike: dict[tuple[object, ...], list[AgentView]] = {}
+    for agent in sorted(agents, key=lambda agent: (agent.name, agent.id)):
+        features = agent.architecture, agent.alive, agent.schedulable, agent.max_kernels, agent.capacity
+        alike.setdefault(features, []).append(agent)
+    return tuple(_kind(same, order) for order, same in enumerate(alike.values()))
+
+
+def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | None:
+    """Return why the session could not start even if nothing else ran, or None when it could."""
+    if not kinds:
+        return Reason("no-agent", f"Resource group {group} has 0 agents: none is registered yet.", {"agents": 0})
+    for request in demand.requests:
+        reason = _too_big_for_any(request, kinds)
+        if reason is not None:
+            return reason
+    if not _hold_together(demand, kinds):
+        return _too_big_for_all(demand, kinds)
+    alive = tuple(kind for kind in kinds if kind.empty.alive)
+    if not _hold(demand, alive):
+        return _not_enough_alive(demand, kinds, alive)
+    schedulable = tuple(kind for kind in alive if kind.empty.schedulable)
+    if not _hold(demand, schedulable):
+        return _not_enough_schedulable(alive, schedulable)
+    return None
+
+
+def _kind(same: list[AgentView], order: int) -> Kind:
+    return Kind(Room(replace(same[0], occupied=Slots(), kernels=0), order), same[0].capacity, len(same))
+
+
+def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None:
+    suitable = [kind.empty for kind in kinds if _suits(kind, request)]
+    if not suitable:
+        return _no_such_architecture(request, kinds)
+    if any(room.fits(request) for room in suitable):
+        return None
+    closest = min(suitable, key=lambda room: (distance(room, request), room.name))
+    missing = shortages(closest, request)
+    if not missing:
+        message = (
+            f"{request.kernels} kernels on one agent are too many: "
+            f"{closest.name}, which has the resources, takes at most {closest.max_kernels}."
+        )
+        details = {"agent": closest.name, "wanted": request.kernels, "limit": closest.max_kernels}
+        return Reason("too-many-kernels", message, details, never=True)
+    lacking = "; ".join(str(shortage) for shortage in missing)
+    message = f"No agent is big enough, even when empty: {closest.name} comes closest ({lacking})."
+    return Reason("bigger-than-any-agent", message, shortage_details(closest.name, missing), never=True)
+
+
+def _no_such_architecture(request: Request, kinds: tuple[Kind, ...]) -> Reason:
+    offered = sorted({kind.empty.architecture for kind in kinds if kind.empty.architecture})
+    agents = _count(kinds)
+    message = (
+        f"The image needs architecture {request.architecture}; "
+        f"0 of {agents} agents {'has' if agents == 1 else 'have'} it (offered: {', '.join(offered) or 'none'})."
+    )
+    details: dict[str, object] = {"wanted": request.architecture, "offered": offered}
+    return Reason("no-agent-with-architecture", message, details, never=True)
+
+
+def _too_big_for_all(demand: Demand, kinds: tuple[Kind, ...]) -> Reason:
+    wanted = len(demand.requests)
+    limit = _kernel_limit(demand, kinds)
+    details: dict[str, object] = {"kernels": wanted, "limit": limit, "agents": _count(kinds)}
+    if limit < wanted:
+        least = describe_request(_least(demand))
+        message = f"{wanted} kernels of at least {least} are too many: the agents, all empty, hold at most {limit}."
+    else:
+        missing = demand.total.shortages(_sum_of(_able(demand, kinds)))
+        details.update(shortage_details("", missing))
+        lacking = "; ".join(str(shortage) for shortage in missing)
+        message = f"All {wanted} kernels together ask for more than the agents have that can hold one ({lacking})."
+    return Reason("bigger-than-all-agents", message, details, never=True)
+
+
+def _not_enough_alive(demand: Demand, kinds: tuple[Kind, ...], alive: tuple[Kind, ...]) -> Reason:
+    details: dict[str, object] = {"agents": _count(kinds), "alive": _count(alive)}
+    if not alive:
+        return Reason("no-agent-alive", f"None of the {_count(kinds)} agents of the group answers.", details)
+    able = [kind.empty.name for kind in _able(demand, kinds) if not kind.empty.alive]
+    message = (
+        f"{_count(alive)} of {_count(kinds)} agents answer, and they are too small for this even when empty: "
+        f"it waits for the return of an agent such as {able[0]}."
+    )
+    return Reason("no-agent-alive", message, {**details, "silent": able})
+
+
+def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ...]) -> Reason:
+    message = (
+        f"{_count(schedulable)} of {_count(alive)} agents that answer take new sessions, "
+        "too few for this even when empty: an administrator paused the others."
+    )
+    details: dict[str, object] = {"alive": _count(alive), "schedulable": _count(schedulable)}
+    return Reason("no-agent-schedulable", message, details)
+
+
+def _hold(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
+    """Return whether empty agents could hold it; for several kernels a bound: no means no, yes means perhaps."""
+    each = all(any(_suits(kind, request) and kind.empty.fits(request) for kind in kinds) for request in demand.requests)
+    return each and _hold_together(demand, kinds)
+
+
+def _hold_together(demand: Demand, kinds: tuple[Kind, ...]) -> bool:
+    if len(demand.requests) == 1:
+        return True
+    enough_places = _kernel_limit(demand, kinds) >= len(demand.requests)
+    return enough_places and demand.total.fits(_sum_of(_able(demand, kinds)))
+
+
+def _kernel_limit(demand: Demand, kinds: tuple[Kind, ...]) -> int:
+    """Return how many of the kernels fit at most, were all as small as the smallest in every slot."""
+    least, wanted = _least(demand), len(demand.requests)
+    limit = 0
+    for kind in _able(demand, kinds):
+        each = [kind.empty.free[name] // amount for name, amount in least.items]
+        most = wanted if kind.empty.max_kernels is None else kind.empty.max_kernels
+        limit += min(wanted, most, *each) * kind.count
+    return min(limit, wanted)
+
+
+def _able(demand: Demand, kinds: tuple[Kind, ...]) -> list[Kind]:
+    """Return the kinds that can hold at least one of the requests when empty: no other adds anything."""
+    return [kind for kind in kinds if any(_suits(kind, each) and kind.empty.fits(each) for each in demand.requests)]
+
+
+def _least(demand: Demand) -> Request:
+    names = frozenset.intersection(*(request.names for request in demand.requests))
+    least = {name: min(request.wanted[name] for request in demand.requests) for name in names}
+    return Request(Slots(least), 1, "")
+
+
+def _sum_of(kinds: Iterable[Kind]) -> Slots:
+    return sum((kind.capacity * kind.count for kind in kinds), Slots())
+
+
+def _suits(kind: Kind, request: Request) -> bool:
+    return request.architecture in ("", kind.empty.architecture)
+
+
+def _count(kinds: tuple[Kind, ...]) -> int:
+    return sum(kind.count for kind in kinds)

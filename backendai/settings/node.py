@@ -1,0 +1,31 @@
+"""Settings of a compute node's agent: no database, no models, no secret of the portal. What differs between nodes is
+read by ``backendai.agent.config``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import environ
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+environ.Env.read_env(BASE_DIR / ".env")
+
+SECRET_KEY = secrets.token_urlsafe(50)  # signs nothing; Django asks for one
+INSTALLED_APPS = ["backendai.agent"]
+DATABASES: dict[str, dict[str, str]] = {}
+USE_TZ = True
+TIME_ZONE = "UTC"
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": os.environ.get("BACKENDAI_LOG_LEVEL", "INFO")},
+    "loggers": {
+        "urllib3": {"level": "ERROR"},
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+    },
+}

@@ -1,0 +1,1 @@
+"""Builds the kernel images that come with the platform; the command is ``bin/build-images``."""

@@ -1,0 +1,300 @@
+"""A whole platform in one thread: the real services, loops and node logic between a fake engine, a fake broker that
+drops, doubles and reorders, a fake network and a fake clock."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import close_old_connections
+from django.utils import timezone
+
+from backendai.agent.backends.base import (
+    Backend,
+    BackendError,
+    Ended,
+    KernelGone,
+    StaleGeneration,
+    Started,
+    StartFailed,
+)
+from backendai.agent.ends import Ends
+from backendai.agent.lanes import Claim, Move
+from backendai.agent.portal import PortalRefused, PortalUnreachable
+from backendai.agent.reconcile import Reconciler
+from backendai.agent.roster import Roster
+from backendai.agent.starts import Starts
+from backendai.cluster.models import Agent
+from backendai.cluster.services import record_sync
+from backendai.compute.services.logs import save_log
+from backendai.compute.services.node_view import spec_for, work_for
+from backendai.compute.services.reports import kernel_reported
+from backendai.controller import loops
+from backendai.core.errors import NotFound
+from backendai.core.slots import Slots
+from backendai.ops.auditing import Sighted
+from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp
+
+
+class Crashed(BaseException):
+    """The node's process dies here; nothing of it catches this."""
+
+
+@dataclass
+class Container:
+    generation: int
+    running: bool = True
+    exit_code: int | None = None
+
+
+@dataclass
+class Faults:
+    """What goes wrong next, each once."""
+
+    start: str = ""  # refuse, silent-before, silent-after, crash-before, crash-after
+    portal: str = ""  # lost-before, lost-after, crash-after
+
+
+class FakeEngine(Backend):
+    """Containers in a dictionary, with the daemon's manners: names are unique, effects may outlive a failed call."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.containers: dict[UUID, Container] = {}
+        self.faults = Faults()
+
+    def start(self, spec: KernelSpec) -> Started:
+        fault, self.faults.start = self.faults.start, ""
+        if fault == "refuse":
+            raise StartFailed("The engine refused.")
+        if fault == "silent-before":
+            raise BackendError("The engine does not answer.")
+        if fault == "crash-before":
+            raise Crashed
+        there = self.containers.get(spec.kernel_id)
+        if there and there.generation > spec.generation:
+            raise StaleGeneration("A newer one is here.")
+        adopted = there is not None and there.generation == spec.generation
+        if not adopted:
+            self.containers[spec.kernel_id] = Container(spec.generation)
+        if fault == "silent-after":
+            raise BackendError("The engine did it but its answer is lost.")
+        if fault == "crash-after":
+            raise Crashed
+        return Started(f"c{spec.kernel_id.hex[:8]}", adopted)
+
+    def stop(self, kernel_id: UUID, *, grace: float) -> None:
+        if (there := self.containers.get(kernel_id)) and there.running:
+            there.running, there.exit_code = False, 143
+
+    def ended(self, kernel_id: UUID) -> Ended | None:
+        there = self.containers.get(kernel_id)
+        if there is None:
+            raise KernelGone("It is gone.")
+        return None if there.running else Ended(there.exit_code, "exited" if there.exit_code != 143 else "", "")
+
+    def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
+        return b"hello\n", False
+
+    def remove(self, kernel_id: UUID) -> None:
+        self.containers.pop(kernel_id, None)
+
+    def kernels(self) -> list[KernelSighting]:
+        return [
+            KernelSighting(kernel_id=pk, generation=one.generation, running=one.running, exit_code=one.exit_code)
+            for pk, one in self.containers.items()
+        ]
+
+    def has_image(self, reference: str) -> bool:
+        return True
+
+    def capacity(self):
+        return Slots()
+
+    def notes(self):
+        return []
+
+    def images(self):
+        return []
+
+    def pull(self, reference, *, timeout, progress):
+        raise AssertionError("no pull is needed here")
+
+    def sweep(self, live):
+        pass
+
+    def watch(self):
+        return iter(())
+
+    async def open_terminal(self, kernel_id, *, name, rows, cols):
+        raise KernelGone("no terminals here")
+
+    def follow_log(self, kernel_id, *, tail, follow):
+        raise KernelGone("no logs here")
+
+    def close(self):
+        pass
+
+
+class InProcessPortal:
+    """The portal as a node sees it, through a network that may lose the question or the answer."""
+
+    def __init__(self, agent_id: UUID, faults: Faults) -> None:
+        self.agent_id, self.faults, self.cut = agent_id, faults, False
+        self.reports: list[KernelReport] = []
+
+    def now(self) -> float:
+        return timezone.now().timestamp()
+
+    def sync(self, up: SyncUp) -> SyncDown:
+        return self._call(lambda agent: (record_sync(agent, up, now=timezone.now()), self._work(agent, up))[1])
+
+    def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
+        try:
+            return self._call(lambda agent: spec_for(agent, kernel_id))
+        except PortalRefused:
+            return None
+
+    def report(self, report: KernelReport) -> bool:
+        self.reports.append(report)
+        return self._call(lambda agent: kernel_reported(agent, report))
+
+    def put_log(self, kernel_id: UUID, generation: int, log: bytes, *, truncated: bool) -> None:
+        self._call(lambda agent: save_log(agent, kernel_id, generation, log, truncated=truncated))
+
+    def _work(self, agent: Agent, up: SyncUp) -> SyncDown:
+        return work_for(agent, up.kernels, want_images=False)
+
+    def _call(self, deed):
+        fault, self.faults.portal = self.faults.portal, ""
+        if self.cut or fault == "lost-before":
+            raise PortalUnreachable("no way to the portal")
+        try:
+            answer = deed(Agent.objects.get(pk=self.agent_id))
+        except NotFound as error:
+            raise PortalRefused(error.message, status=404) from error
+        finally:
+            close_old_connections()
+        if fault == "lost-after":
+            raise PortalUnreachable("the answer is lost")
+        if fault == "crash-after":
+            raise Crashed
+        return answer
+
+
+class Node:
+    """One node: the agent's real logic, without its threads."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent, self.engine = agent, FakeEngine()
+        self.portal = InProcessPortal(agent.pk, self.engine.faults)
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the node's process anew: all memory is gone, the containers are not."""
+        self.roster, self.reconciler, self.first = Roster(), Reconciler(), True
+        self.ends = Ends(self.engine, self.portal, self.roster)
+        self.starts = Starts(
+            self.engine, self.portal, self.roster, self.ends, agent=self.agent.name, on_pulled=lambda: None
+        )
+
+    def sync(self) -> None:
+        """One round of the sync loop."""
+        self._survive(self._sync)
+
+    def hint(self, task: str, kernel_id: UUID, generation: int) -> None:
+        """A hint arrives."""
+        if task == "node.start_kernel":
+            self._survive(lambda: self._do("start", kernel_id, generation, lambda c: self.starts.start(None, c)))
+        else:
+            self._survive(lambda: self._do("stop", kernel_id, generation, lambda c: self.ends.stop(5.0, c)))
+
+    def _sync(self) -> None:
+        listing = self.engine.kernels()
+        self.roster.replace(listing, taken_at=0.0)
+        up = SyncUp(
+            boot_id="b", version="1", backend="docker", architecture="x86_64", gateway_url="http://127.0.0.1:1",
+            capacity=self.agent.capacity, kernels=listing,
+        )  # fmt: skip
+        try:
+            answer = self.portal.sync(up)
+        except PortalUnreachable:
+            self.reconciler.forget()
+            return
+        orders = self.reconciler.compare(listing, answer, held=set(), eager=self.first)
+        self.first = False
+        for stop in orders.stop:
+            self._do("stop", stop.kernel_id, stop.generation, lambda c: self.ends.stop(5.0, c))
+        for kernel_id, generation in orders.ended:
+            self._do("look", kernel_id, generation, self.ends.look)
+        for kernel_id, generation in orders.discard:
+            self._do("discard", kernel_id, generation, self.ends.discard)
+        for kernel_id, generation in orders.missing:
+            self.ends.give_verdict(kernel_id, generation, "container-missing", "It is gone.")
+        for spec in orders.start:
+            self._do("start", spec.kernel_id, spec.generation, lambda c, spec=spec: self.starts.start(spec, c))
+
+    def _do(self, deed, kernel_id: UUID, generation: int, work) -> None:
+        claim = Claim(kernel_id, generation, deed)
+        move: Move | None = work(claim)
+        while move is not None:
+            move = move[1](claim)
+
+    def _survive(self, deed) -> None:
+        try:
+            deed()
+        except Crashed:
+            self.restart()
+
+
+@dataclass
+class Platform:
+    """Everything but the database."""
+
+    nodes: list[Node]
+    now: datetime
+    hints: list[tuple[str, tuple, str]] = field(default_factory=list)
+
+    def send(self, task: str, *args, queue: str) -> bool:
+        """Stand in for the broker: nothing is delivered until a test says so."""
+        self.hints.append((task, args, queue))
+        return True
+
+    def deliver(self, index: int, *, keep: bool = False) -> None:
+        """Hand one waiting hint to whom it is for; ``keep`` doubles it."""
+        if not self.hints:
+            return
+        index %= len(self.hints)
+        task, args, queue = self.hints[index] if keep else self.hints.pop(index)
+        if queue == "control":
+            loops.schedule_group(int(args[0]), self.now)
+            return
+        for node in self.nodes:
+            if queue == f"node.{node.agent.name}":
+                node.hint(task, UUID(args[0]), int(args[1]))
+
+    def settle(self, rounds: int = 8) -> None:
+        """Let the loops run without faults, hints in any order."""
+        for node in self.nodes:
+            node.portal.cut = False
+            node.engine.faults.start = node.engine.faults.portal = ""
+        for _ in range(rounds):
+            self.now += timedelta(seconds=5)
+            loops.run_pass(self.now)
+            loops.run_repair(self.now)
+            random.shuffle(self.hints)
+            while self.hints:
+                self.deliver(0)
+            for node in self.nodes:
+                node.sync()
+
+    def containers(self) -> list[Sighted]:
+        """Everything that really runs or ran."""
+        return [
+            Sighted(pk, one.generation, one.running)
+            for node in self.nodes
+            for pk, one in node.engine.containers.items()
+        ]

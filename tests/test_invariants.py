@@ -1,0 +1,190 @@
+"""Whatever happens in whatever order, what must hold holds: a random walk over the whole platform."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from datetime import timedelta
+from unittest import mock
+
+import pytest
+from django.utils import timezone
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from backendai.accounts.models import Domain, Membership, Project, User
+from backendai.activity.models import AuditEntry
+from backendai.cluster.models import Agent, PassLease, ResourceGroup
+from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord
+from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.status import LIVE, TERMINAL, Status
+from backendai.controller import loops
+from backendai.core.errors import NotFound, UserError
+from backendai.ops.auditing import World, run_checks
+from backendai.planning.apply import apply_plan
+from backendai.planning.snapshot import read_snapshot
+from backendai.scheduler.decide import decide
+from backendai.scheduler.snapshot import Snapshot
+from tests.cast import make_cast
+from tests.factories import make_agent, make_session
+from tests.simulation import Node, Platform
+
+LONG = os.environ.get("BACKENDAI_TEST_LONG") == "1"
+SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08"]
+ENGINE_FAULTS = ["refuse", "silent-before", "silent-after", "crash-before", "crash-after"]
+index = st.integers(0, 50)
+
+
+def clean() -> None:
+    """Empty the tables that the walk writes; far faster than a flush of all."""
+    for model in (AuditEntry, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession, Agent, PassLease,
+                  ResourceGroup, Membership, Project, User, Domain):  # fmt: skip
+        model.objects.all().delete()
+
+
+class WholePlatform(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        clean()
+        self.cast = make_cast()
+        self.platform = Platform([Node(make_agent(name, cpu=4, mem="8g")) for name in ("n1", "n2")], timezone.now())
+        self.old_picture: list[tuple[ResourceGroup, Snapshot]] = []
+        self.patches = [
+            mock.patch("django.utils.timezone.now", lambda: self.platform.now),
+            mock.patch("backendai.wire.broker.hint", self.platform.send),
+        ]
+        for patch in self.patches:
+            patch.start()
+
+    def node(self, number: int) -> Node:
+        return self.platform.nodes[number % len(self.platform.nodes)]
+
+    def session(self, number: int) -> ComputeSession | None:
+        sessions = list(ComputeSession.objects.filter(status__in=LIVE).order_by("created_at", "pk"))
+        return sessions[number % len(sessions)] if sessions else None
+
+    @initialize()
+    def begin(self) -> None:
+        for node in self.platform.nodes:
+            node.sync()
+
+    @rule(cpu=st.sampled_from([1, 2, 3, 4]), size=st.sampled_from([1, 1, 2]), batch=st.booleans())
+    def create(self, cpu: int, size: int, batch: bool) -> None:
+        kind = {"session_type": "batch", "startup_command": "true"} if batch else {}
+        try:
+            make_session(self.cast.alice, resources={"cpu": cpu, "mem": "1g"}, cluster_size=size, **kind)
+        except UserError as error:
+            assert error.code == "bigger-than-any-agent"
+
+    @rule(number=index, force=st.booleans(), admin=st.booleans())
+    def terminate(self, number: int, force: bool, admin: bool) -> None:
+        if session := self.session(number):
+            terminate_session(session, self.cast.dana if admin else self.cast.alice, force=force)
+
+    @rule()
+    def schedule(self) -> None:
+        loops.run_pass(self.platform.now)
+
+    @rule()
+    def repair(self) -> None:
+        loops.run_repair(self.platform.now)
+
+    @rule()
+    def another_scheduler_looks(self) -> None:
+        self.old_picture = [(group, read_snapshot(group, self.platform.now)) for group in ResourceGroup.objects.all()]
+
+    @rule()
+    def another_scheduler_acts_late(self) -> None:
+        for group, snapshot in self.old_picture:
+            apply_plan(group, decide(snapshot), now=self.platform.now)
+
+    @rule(number=index, which=index)
+    def an_old_report_arrives_again(self, number: int, which: int) -> None:
+        node = self.node(number)
+        if node.portal.reports and not node.portal.cut:
+            report = node.portal.reports[which % len(node.portal.reports)]
+            with contextlib.suppress(NotFound):
+                kernel_reported(Agent.objects.get(pk=node.agent.pk), report)
+
+    @rule(number=index)
+    def sync(self, number: int) -> None:
+        self.node(number).sync()
+
+    @rule(number=index, twice=st.booleans())
+    def deliver(self, number: int, twice: bool) -> None:
+        self.platform.deliver(number, keep=twice)
+
+    @rule(number=index)
+    def drop(self, number: int) -> None:
+        if self.platform.hints:
+            self.platform.hints.pop(number % len(self.platform.hints))
+
+    @rule(number=index, fault=st.sampled_from(ENGINE_FAULTS))
+    def engine_fault(self, number: int, fault: str) -> None:
+        self.node(number).engine.faults.start = fault
+
+    @rule(number=index, fault=st.sampled_from(["lost-before", "lost-after", "crash-after"]))
+    def network_fault(self, number: int, fault: str) -> None:
+        self.node(number).engine.faults.portal = fault
+
+    @rule(number=index)
+    def node_process_is_killed(self, number: int) -> None:
+        self.node(number).restart()
+
+    @rule(number=index)
+    def cable(self, number: int) -> None:
+        portal = self.node(number).portal
+        portal.cut = not portal.cut
+
+    @rule(number=index, which=index, code=st.sampled_from([0, 1, 137]))
+    def container_exits(self, number: int, which: int, code: int) -> None:
+        running = [one for one in self.node(number).engine.containers.values() if one.running]
+        if running:
+            one = running[which % len(running)]
+            one.running, one.exit_code = False, code
+
+    @rule(number=index, which=index)
+    def container_vanishes(self, number: int, which: int) -> None:
+        containers = self.node(number).engine.containers
+        if containers:
+            containers.pop(list(containers)[which % len(containers)])
+
+    @rule(seconds=st.sampled_from([1, 5, 70, 200, 400]))
+    def time_passes(self, seconds: int) -> None:
+        self.platform.now += timedelta(seconds=seconds)
+
+    @invariant()
+    def what_must_hold_holds(self) -> None:
+        assert run_checks(World(self.platform.now, self.platform.containers()), SAFETY) == {}
+
+    def teardown(self) -> None:
+        try:
+            self.platform.settle()
+            assert run_checks(World(self.platform.now, self.platform.containers())) == {}
+            on_the_way = LIVE - {Status.PENDING, Status.RUNNING}
+            assert not ComputeSession.objects.filter(status__in=on_the_way).exists()
+            for session in ComputeSession.objects.filter(status__in=LIVE):
+                terminate_session(session, self.cast.dana)
+            self.platform.settle()
+            assert not ComputeSession.objects.exclude(status__in=TERMINAL).exists()
+            assert not Allocation.objects.exists()
+            assert self.platform.containers() == []
+        finally:
+            for patch in self.patches:
+                patch.stop()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.timeout(1200)
+def test_nothing_is_lost_doubled_or_leaked_whatever_happens() -> None:
+    size = settings(
+        max_examples=400 if LONG else 40,
+        stateful_step_count=60 if LONG else 30,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+        database=None,
+    )
+    run_state_machine_as_test(WholePlatform, settings=size)
