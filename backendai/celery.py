@@ -8,9 +8,9 @@ from celery import Celery
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 
-from django.conf import settings  # noqa: E402  (settings are read only after the module is named)
+from django.conf import settings
 
-from backendai.wire.broker import broker_address  # noqa: E402
+from backendai.wire.queues import broker_address
 
 app = Celery("backendai")
 app.conf.update(

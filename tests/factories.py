@@ -27,7 +27,9 @@ def make_group(name: str = "default", **over: Any) -> ResourceGroup:
     return group
 
 
-def make_agent(name: str = "", *, cpu: Any = 4, mem: Any = "8g", group: ResourceGroup | None = None, **over: Any) -> Agent:
+def make_agent(
+    name: str = "", *, cpu: Any = 4, mem: Any = "8g", group: ResourceGroup | None = None, **over: Any
+) -> Agent:
     """Return an agent that has just been heard of."""
     name = name or f"agent-{next(_numbers)}"
     values = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -94,10 +96,9 @@ def test_it_has_no_import_cycle() -> None:
 
 
 def test_the_scheduler_pulls_in_neither_django_nor_celery(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    code = "import sys, backendai.scheduler.decide; print(sorted({'django','celery','redis','docker'} & set(sys.modules)))"
+    code = (
+        "import sys, backendai.scheduler.decide; print(sorted({'django','celery','redis','docker'} & set(sys.modules)))"
+    )
     out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 

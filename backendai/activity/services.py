@@ -14,9 +14,7 @@ from backendai.activity.models import AuditEntry, BackgroundJob
 def audit(actor_id: UUID | None, action: str, target_type: str, target_ids: Iterable[Any], **details: Any) -> None:
     """Write one entry per target, in the caller's transaction."""
     AuditEntry.objects.bulk_create(
-        AuditEntry(
-            actor_id=actor_id, action=action, target_type=target_type, target_id=str(target), details=details
-        )
+        AuditEntry(actor_id=actor_id, action=action, target_type=target_type, target_id=str(target), details=details)
         for target in target_ids
     )
 
@@ -39,7 +37,9 @@ def report_progress(job_id: UUID, progress: float | None, message: str) -> None:
 def finish_job(job_id: UUID, *, message: str, failed: bool = False, fix: str = "") -> None:
     """Close a job; ``fix`` says what would mend a failure."""
     status = BackgroundJob.Status.FAILED if failed else BackgroundJob.Status.DONE
-    job = BackgroundJob(id=job_id, status=status, message=message[:500], fix=fix[:500], progress=None if failed else 1.0)
+    job = BackgroundJob(
+        id=job_id, status=status, message=message[:500], fix=fix[:500], progress=None if failed else 1.0
+    )
     job.save(update_fields=["status", "message", "fix", "progress", "updated_at"])
 
 

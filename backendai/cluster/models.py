@@ -59,6 +59,7 @@ class Agent(models.Model):
 
     class Status(models.TextChoices):
         ALIVE = "ALIVE", "alive"
+        DRAINING = "DRAINING", "draining"
         LOST = "LOST", "lost"
         TERMINATED = "TERMINATED", "terminated"
 

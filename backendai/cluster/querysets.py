@@ -41,5 +41,9 @@ class AgentQuerySet(models.QuerySet[Any]):
         return self.exclude(status="TERMINATED")
 
     def silent_since(self, moment: datetime) -> AgentQuerySet:
-        """Alive by the books, but not heard of since ``moment``."""
-        return self.filter(Q(last_seen_at__lt=moment) | Q(last_seen_at=None), status="ALIVE")
+        """Answering by the books, but not heard of since ``moment``."""
+        return self.answering().filter(Q(last_seen_at__lt=moment) | Q(last_seen_at=None))
+
+    def answering(self) -> AgentQuerySet:
+        """Syncing: alive, or about to stop."""
+        return self.filter(status__in=["ALIVE", "DRAINING"])

@@ -62,9 +62,10 @@ def agent_of_token(text: str) -> Agent | None:
 def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
     """Write what a node says about itself; returns whether it has come back from LOST or changed what it can take."""
     capacity = Slots.parse(message.capacity).to_json()
-    news = agent.status != Agent.Status.ALIVE or agent.capacity != capacity
+    status = Agent.Status.DRAINING if message.draining else Agent.Status.ALIVE
+    news = agent.status != status or agent.capacity != capacity
     Agent.objects.filter(pk=agent.pk).update(
-        status=Agent.Status.ALIVE,
+        status=status,
         lost_at=None,
         last_seen_at=now,
         backend=message.backend,
@@ -76,7 +77,7 @@ def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
         devices=message.devices,
         notes=[note.model_dump() for note in message.notes],
     )
-    agent.backend, agent.status = message.backend, Agent.Status.ALIVE
+    agent.backend, agent.status = message.backend, status
     return news
 
 
@@ -85,7 +86,7 @@ def mark_lost(*, now: datetime, silent_for: timedelta) -> list[Agent]:
     silent = list(Agent.objects.silent_since(now - silent_for))
     lost = []
     for agent in silent:
-        still = Agent.objects.filter(pk=agent.pk, status=Agent.Status.ALIVE, last_seen_at=agent.last_seen_at)
+        still = Agent.objects.filter(pk=agent.pk, status=agent.status, last_seen_at=agent.last_seen_at)
         if still.update(status=Agent.Status.LOST, lost_at=now):
             lost.append(agent)
     return lost
@@ -111,8 +112,8 @@ def release_lease(name: str, owner: str, *, now: datetime) -> None:
 
 def last_pass_at(name: str) -> datetime | None:
     """Return when the named loop last finished a pass."""
-    row = PassLease.objects.filter(pk=name).values_list("finished_at", flat=True).first()
-    return row
+    found: datetime | None = PassLease.objects.filter(pk=name).values_list("finished_at", flat=True).first()
+    return found
 
 
 def _usable_token(message: JoinUp, now: datetime) -> JoinToken:
@@ -130,4 +131,3 @@ def _usable_token(message: JoinUp, now: datetime) -> JoinToken:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-

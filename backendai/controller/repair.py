@@ -56,7 +56,7 @@ def _sessions_on(agent_id: object) -> list:
 
 def _overdue_starts(now: datetime) -> int:
     """End sessions whose node answers but does not get a kernel running in time."""
-    starting = Kernel.objects.filter(agent__status=Agent.Status.ALIVE)
+    starting = Kernel.objects.filter(agent__in=Agent.objects.answering())
     pulling = starting.filter(
         status=Status.PULLING, changed_at__lt=now - _SLACK - F("session__resource_group__pull_timeout")
     )

@@ -15,7 +15,9 @@ def check_secrets(**kwargs: Any) -> list[CheckMessage]:
     """The secret key is long, the ticket key can sign."""
     found: list[CheckMessage] = []
     if len(settings.SECRET_KEY) < 32:
-        found.append(Error("BACKENDAI_SECRET_KEY is too short.", "Use at least 32 random characters.", id="portal.E001"))
+        found.append(
+            Error("BACKENDAI_SECRET_KEY is too short.", "Use at least 32 random characters.", id="portal.E001")
+        )
     try:
         load_pem_private_key(settings.TICKET_KEY.replace("\\n", "\n").encode(), password=None)
     except (ValueError, TypeError):

@@ -16,7 +16,8 @@ from backendai.activity.services import finish_job, report_progress, start_job
 from backendai.catalog.models import Image
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.models import ResourceGroup
-from backendai.wire.broker import CONTROL_QUEUE, hint
+from backendai.wire.broker import hint
+from backendai.wire.queues import CONTROL_QUEUE
 
 logger = logging.getLogger(__name__)
 

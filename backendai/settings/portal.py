@@ -124,6 +124,9 @@ AGENT_LOST_AFTER = timedelta(seconds=env.float("BACKENDAI_AGENT_LOST_AFTER", def
 # -- kernels ---------------------------------------------------------------------------------------------------------
 SCRATCH_BYTES = env.int("BACKENDAI_SCRATCH_BYTES", default=10 * 2**30)
 
+# The end of a kernel's log comes in one piece (compute.services.logs.LARGEST).
+DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
+
 # -- people ------------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
 LOGIN_URL = "web:login"

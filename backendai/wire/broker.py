@@ -17,16 +17,13 @@ from django.db import transaction
 from kombu.exceptions import KombuError
 from redis.exceptions import RedisError
 
+from backendai.wire.queues import broker_address
+
 logger = logging.getLogger(__name__)
 
 _REST_SECONDS = 1.0
 _resting_until = 0.0
 _lock = threading.Lock()
-
-
-def broker_address(redis_url: str) -> str:
-    """Return the spelling that Celery wants: ``unix:///path?db=0`` becomes ``redis+socket:///path``."""
-    return redis_url.replace("unix://", "redis+socket://", 1)
 
 
 def hint(task: str, *args: str | int, queue: str) -> bool:
@@ -47,14 +44,6 @@ def hint(task: str, *args: str | int, queue: str) -> bool:
 def hint_on_commit(task: str, *args: str | int, queue: str) -> None:
     """Send a hint when the current transaction has committed (at once outside one)."""
     transaction.on_commit(lambda: hint(task, *args, queue=queue))
-
-
-def node_queue(agent_name: str) -> str:
-    """Return the queue that only this node's worker consumes."""
-    return f"node.{agent_name}"
-
-
-CONTROL_QUEUE = "control"
 
 
 @cache

@@ -39,9 +39,7 @@ class Ticket:
 def new_private_key() -> str:
     """Return a fresh Ed25519 private key as PEM."""
     key = Ed25519PrivateKey.generate()
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return pem.decode()
 
 
@@ -59,7 +57,7 @@ def sign_ticket(private_key: str, *, kernel_id: UUID, generation: int, purpose: 
 
 
 def read_ticket(public_key: str, token: str, *, purpose: Purpose, now: float) -> Ticket:
-    """Return the ticket's content; raises TicketRefused when it is not the portal's, too old, or for another purpose."""
+    """Return the ticket's content; raises TicketRefused when it is not the portal's, too old or for something else."""
     try:
         claims = jwt.decode(token, public_key, algorithms=[_ALGORITHM], options={"verify_exp": False})
         ticket = Ticket(UUID(claims["kernel"]), int(claims["gen"]), claims["for"], float(claims["exp"]))

@@ -8,11 +8,13 @@ import pytest
 from django.utils import timezone
 
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.services.moves import Why, move
 from backendai.compute.services.node_view import spec_for, work_for
 from backendai.compute.services.reports import kernel_reported
+from backendai.compute.spec import SessionSpec
 from backendai.compute.status import Phase, Status
 from backendai.controller.loops import run_pass
 from backendai.controller.repair import repair
@@ -161,7 +163,9 @@ def test_a_main_program_that_ends_by_itself_ends_the_session_and_says_so(cast: C
 def test_a_batch_session_gets_its_result_from_the_exit_code(cast: Cast, exit_code: int, result: str) -> None:
     agent = make_agent()
     session = make_running_session(cast.alice, agent, session_type="batch", startup_command="true")
-    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED, reason="exited", exit_code=exit_code))
+    kernel_reported(
+        agent, report_of(only_kernel(session), KernelState.TERMINATED, reason="exited", exit_code=exit_code)
+    )
     session.refresh_from_db()
     assert (session.status, session.result) == (Status.TERMINATED, result)
 
@@ -170,7 +174,9 @@ def test_one_dead_kernel_ends_the_whole_cluster_with_its_reason(cast: Cast) -> N
     agent = make_agent()
     session = make_running_session(cast.alice, agent, cluster_size=3)
     main, *subs = session.kernels.order_by("rank")
-    kernel_reported(agent, report_of(subs[0], KernelState.TERMINATED, reason="out-of-memory", message="It had 512 MiB."))
+    kernel_reported(
+        agent, report_of(subs[0], KernelState.TERMINATED, reason="out-of-memory", message="It had 512 MiB.")
+    )
     session.refresh_from_db()
     assert (session.status, session.status_reason) == (Status.TERMINATING, "out-of-memory")
     assert {order.kernel_id for order in work_for(agent, [], want_images=False).stop} == {main.pk, subs[1].pk}
@@ -256,9 +262,6 @@ def test_the_node_is_told_what_to_start_to_stop_and_to_forget(cast: Cast) -> Non
 
 
 def test_the_same_idempotency_key_gives_the_same_session(cast: Cast) -> None:
-    from backendai.compute.services.create import create_session
-    from backendai.compute.spec import SessionSpec
-
     make_session(cast.alice)
     spec = SessionSpec(image="python")
     first = create_session(cast.alice, spec, idempotency_key="k")
@@ -278,7 +281,12 @@ def test_the_same_idempotency_key_gives_the_same_session(cast: Cast) -> None:
         ({"resources": {"cpu": 1, "mem": "32m"}}, "resources.mem", "below-minimum", "64 MiB"),
         ({"resources": {"cpu": 0, "mem": "1g"}}, "resources.cpu", "below-minimum", "0.1"),
         ({"resources": {"cpu": 64, "mem": "1g"}}, "resources.cpu", "bigger-than-any-agent", "more than 4"),
-        ({"resources": {"cpu": 3, "mem": "1g"}, "cluster_size": 2}, "resources.cpu", "bigger-than-any-agent", "6 asked"),
+        (
+            {"resources": {"cpu": 3, "mem": "1g"}, "cluster_size": 2},
+            "resources.cpu",
+            "bigger-than-any-agent",
+            "6 asked",
+        ),
         ({"resources": {"cpu": "-1"}}, "resources.cpu", "invalid-amount", "-1"),
         ({"resources": {"cpu": "nan"}}, "resources.cpu", "invalid-amount", "nan"),
         ({"resources": {"mem": "12 parsecs"}}, "resources.mem", "invalid-amount", "parsecs"),
@@ -306,9 +314,6 @@ def test_a_request_that_cannot_be_met_names_field_number_and_limit(
 
 
 def test_an_unknown_image_is_refused_by_name(cast: Cast) -> None:
-    from backendai.compute.services.create import create_session
-    from backendai.compute.spec import SessionSpec
-
     make_group()
     with pytest.raises(UserError, match="no image 'cobol'"):
         create_session(cast.alice, SessionSpec(image="cobol"))

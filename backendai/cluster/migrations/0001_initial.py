@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\Z', 'Use lower case letters, digits and dashes.')])),
-                ('status', models.CharField(choices=[('ALIVE', 'alive'), ('LOST', 'lost'), ('TERMINATED', 'terminated')], default='LOST', max_length=16)),
+                ('status', models.CharField(choices=[('ALIVE', 'alive'), ('DRAINING', 'draining'), ('LOST', 'lost'), ('TERMINATED', 'terminated')], default='LOST', max_length=16)),
                 ('schedulable', models.BooleanField(default=True)),
                 ('backend', models.CharField(blank=True, max_length=32)),
                 ('architecture', models.CharField(blank=True, max_length=32)),

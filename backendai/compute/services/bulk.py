@@ -22,10 +22,11 @@ def set_column_by_id(table: str, column: str, cast: str, pairs: Sequence[tuple[A
         if connection.vendor == "postgresql":
             values = ", ".join([f"(%s::{id_cast}, %s::{cast})"] * len(pairs))
             parameters = [value for pair in pairs for value in pair]
-            cursor.execute(  # noqa: S608 is not raised: names are ours
-                f"UPDATE {quoted} SET {name} = v.value FROM (VALUES {values}) AS v(id, value) WHERE {quoted}.id = v.id",
-                parameters,
+            statement = (
+                f"UPDATE {quoted} SET {name} = v.value FROM (VALUES {values}) AS v(id, value) "  # noqa: S608
+                f"WHERE {quoted}.id = v.id"
             )
+            cursor.execute(statement, parameters)
         else:
             rows = json.dumps([[_plain(key), _plain(value)] for key, value in pairs])
             cursor.execute(

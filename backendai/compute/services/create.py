@@ -15,8 +15,9 @@ from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.errors import Conflict
-from backendai.wire.broker import CONTROL_QUEUE, hint_on_commit
+from backendai.wire.broker import hint_on_commit
 from backendai.wire.browser import SessionEvent, publish_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
 
 
 def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> ComputeSession:
@@ -49,9 +50,7 @@ def _generated_name(image_name: str) -> str:
     return f"{stem}-{secrets.token_hex(3)}"
 
 
-def _write(
-    user: User, checked: Checked, name: str, spec: SessionSpec, idempotency_key: str | None
-) -> ComputeSession:
+def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempotency_key: str | None) -> ComputeSession:
     key_pair = user.key_pairs.filter(is_active=True).first()
     slots = checked.slots.to_json()
     session: ComputeSession = ComputeSession.objects.create(
@@ -94,5 +93,3 @@ def _taken(user: User, name: str) -> Conflict:
         code="name-taken",
         session=str(other.pk),
     )
-
-

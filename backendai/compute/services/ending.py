@@ -18,7 +18,8 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.moves import Why, move, move_kernels
 from backendai.compute.status import LIVE, PLACED, Phase, Status
 from backendai.core.errors import Conflict
-from backendai.wire.broker import CONTROL_QUEUE, hint_on_commit, node_queue
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import CONTROL_QUEUE, node_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def _hint_stops(session_ids: Collection[UUID]) -> None:
 def _give_up_on_silent_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
     """End kernels whose node does not answer, on an administrator's word; the message says that they may still run."""
     silent = Kernel.objects.filter(session__in=session_ids, status=Status.TERMINATING).exclude(
-        agent__status=Agent.Status.ALIVE
+        agent__in=Agent.objects.answering()
     )
     for kernel_id, agent in list(silent.values_list("pk", "agent__name")):
         message = f"Ended by force by {user.email}; node {agent} has not confirmed it and may still run it."

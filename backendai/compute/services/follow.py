@@ -10,7 +10,8 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.ending import end_sessions
 from backendai.compute.services.moves import Why, move
 from backendai.compute.status import FAULTS, LIVE, STARTING, TERMINAL, Phase, Result, SessionType, Status
-from backendai.wire.broker import CONTROL_QUEUE, hint_on_commit
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
 
 _ORDER = [Status.SCHEDULED, Status.PREPARING, Status.PULLING, Status.CREATING, Status.RUNNING]
 
@@ -47,7 +48,9 @@ def _first(ended: Sequence[Kernel]) -> Kernel:
 def _end_because_of(session: ComputeSession, kernel: Kernel, now: datetime) -> None:
     phase = Phase.START if session.status in STARTING else Phase.RUN
     result = _result(session, kernel)
-    why = Why(phase, kernel.status_reason, kernel.reason_text, {"exit_code": kernel.exit_code, "kernel": str(kernel.pk)})
+    why = Why(
+        phase, kernel.status_reason, kernel.reason_text, {"exit_code": kernel.exit_code, "kernel": str(kernel.pk)}
+    )
     end_sessions([session.pk], why, now=now, result=result)
 
 

@@ -21,7 +21,7 @@ from backendai.wire.browser import SessionEvent, publish_on_commit
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a status changes: the phase that does it, a kebab-case code, one sentence, numbers, and what was looked at."""
+    """Why a status changes: the phase that does it, a kebab-case code, a sentence, numbers, and what was looked at."""
 
     phase: Phase
     code: str = ""

@@ -18,7 +18,8 @@ from backendai.compute.services.ledger import Claim, allocate, occupied_by_agent
 from backendai.compute.services.moves import Why, move
 from backendai.compute.status import Phase, Status
 from backendai.core.slots import Slots
-from backendai.wire.broker import hint_on_commit, node_queue
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import node_queue
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from backendai.compute.services.follow import follow
 from backendai.compute.services.moves import Why, move, move_kernels, touch
 from backendai.compute.status import RETRIABLE, STARTING, TERMINAL, Outcome, Phase, SessionType, Status
 from backendai.core.errors import NotFound
-from backendai.wire.broker import CONTROL_QUEUE, hint_on_commit
+from backendai.wire.broker import hint_on_commit
 from backendai.wire.messages import KernelReport, KernelState
+from backendai.wire.queues import CONTROL_QUEUE
 
 _RAN_OUT = "exited"  # the node's word for "the main process ended by itself"
 

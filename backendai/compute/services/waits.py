@@ -36,7 +36,9 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime) -> None:
     with transaction.atomic():
         pending = _pending([wait.session_id for wait in waits])
         waits = [wait for wait in waits if wait.session_id in pending]
-        changed = [wait for wait in waits if pending[wait.session_id] != (wait.code, wait.message[:500], dict(wait.data))]
+        changed = [
+            wait for wait in waits if pending[wait.session_id] != (wait.code, wait.message[:500], dict(wait.data))
+        ]
         _write_reasons(changed)
         tried = [wait.session_id for wait in waits if not wait.skipped]
         ComputeSession.objects.filter(pk__in=tried).update(attempts=F("attempts") + 1)

@@ -1,0 +1,40 @@
+# The image of every process of the platform: portal, workers, agent.
+#   docker build -t backendai-portal .
+#   docker build -t backendai-portal --build-arg BASE=local/backendai-base:latest .     (a base built by bin/build-images)
+# What belongs to the building site (package sources, index, certificates) comes as optional secrets, which are
+# mounted only while a step runs: --secret id=pip-conf,src=/etc/pip.conf and the ids that images/base/Dockerfile takes.
+ARG BASE=python:3.11-slim
+
+FROM ${BASE} AS packages
+USER root
+RUN --mount=type=secret,id=apt-sources,target=/etc/apt/sources.list.d/debian.sources,mode=0444 \
+    --mount=type=secret,id=apt-conf,target=/etc/apt/apt.conf.d/99site,mode=0444 \
+    --mount=type=secret,id=ca,target=/run/secrets/ca,mode=0444 \
+    python3 -c 'import ensurepip' 2>/dev/null \
+ || { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-venv; }
+COPY requirements.txt /build/
+RUN --mount=type=secret,id=pip-conf,target=/etc/pip.conf,mode=0444 \
+    --mount=type=secret,id=ca,target=/run/secrets/ca,mode=0444 \
+    --mount=type=cache,target=/root/.cache/pip \
+    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi \
+ && python3 -m venv /venv \
+ && /venv/bin/pip install --disable-pip-version-check --quiet -r /build/requirements.txt \
+ && /venv/bin/pip uninstall --quiet --yes pip setuptools
+
+FROM ${BASE}
+USER root
+COPY --from=packages /venv /venv
+COPY manage.py requirements.txt /app/
+COPY backendai /app/backendai
+COPY templates /app/templates
+COPY static /app/static
+# A new named volume on /data takes this owner over.
+RUN python3 -m compileall -q /app/backendai && install --directory --owner=1000 --group=1000 --mode=0700 /data
+ENV PATH=/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONUNBUFFERED=1 \
+    BACKENDAI_DATA=/data \
+    HOME=/data
+WORKDIR /app
+USER 1000:1000
+ENTRYPOINT []
+CMD ["python", "manage.py", "help"]

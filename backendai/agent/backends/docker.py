@@ -1,0 +1,227 @@
+"""Kernels as containers of a Docker Engine.
+
+``start`` answers once the engine has started the main process; one inspection afterwards fetches the address. A main
+process that is dead by then (a batch command that was quick, an image that cannot stay) is still a start: ``ended``
+tells the rest, and its log is kept until ``remove``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import requests
+import urllib3
+from docker.errors import DockerException, NotFound
+
+from backendai.agent.backends.base import (
+    Backend,
+    BackendError,
+    Ended,
+    KernelEvent,
+    KernelGone,
+    Progress,
+    Started,
+    Terminal,
+)
+from backendai.agent.backends.docker_end import how_it_ended, is_alive
+from backendai.agent.backends.docker_engine import PREFIX, Engine
+from backendai.agent.backends.docker_firewall import Firewall
+from backendai.agent.backends.docker_images import Images
+from backendai.agent.backends.docker_log import Logs
+from backendai.agent.backends.docker_network import Networks
+from backendai.agent.backends.docker_notes import agent_notes, engine_notes
+from backendai.agent.backends.docker_scratch import Scratch
+from backendai.agent.backends.docker_start import HostOptions, Starter
+from backendai.agent.backends.docker_terminal import Terminals
+from backendai.core.slots import MILLI, Slots
+from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+
+_EXITED = re.compile(r"Exited \((-?\d+)\)")
+
+
+class DockerBackend(Backend):
+    """The containers of one agent of one deployment. Making one is cheap; ``setup`` does the work at agent start.
+
+    ``host_options`` gives more host options per kernel (devices). ``BACKENDAI_NETWORK_POOL`` holds the addresses of
+    networks, ``BACKENDAI_SHIELDED`` (comma-separated) the addresses of the platform that no kernel may reach.
+    """
+
+    name = "docker"
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        deployment: str,
+        agent: str,
+        docker_url: str | None = None,
+        host_options: HostOptions = lambda spec: {},
+        shielded: Sequence[str] | None = None,
+    ) -> None:
+        if shielded is None:
+            shielded = [part.strip() for part in os.environ.get("BACKENDAI_SHIELDED", "").split(",") if part.strip()]
+        self._engine = Engine(docker_url, deployment, agent)
+        self._info: dict[str, Any] = {}
+        self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
+        self._firewall = Firewall(shielded)
+        self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
+        self._images = Images(self._engine)
+        self._logs = Logs(self._engine)
+        self._terminals = Terminals(self._engine)
+        self._streams: set[Any] = set()
+        self._setting_up = threading.Lock()
+        self._is_set_up = False
+        self._starter = Starter(
+            self._engine,
+            self._networks,
+            self._scratch,
+            cpus=lambda: int(self._engine_info()["NCPU"]),
+            remove=self.remove,
+            host_options=host_options,
+        )
+
+    def setup(self) -> None:
+        """Make the shared network and the packet rules; may be repeated.
+
+        The first ``start`` does it if it was not done (an engine that was late), and every ``sweep`` mends what
+        others took away.
+        """
+        with self._setting_up, self._engine.asking():
+            self._networks.ensure_shared()
+            self._firewall.setup(is_local=self._engine.socket_path is not None)
+            self._is_set_up = True
+
+    def dismantle(self) -> None:
+        """Remove the shared network, for a deployment that leaves this engine; the packet rules serve all and stay."""
+        with self._engine.asking():
+            self._networks.remove_shared()
+
+    def capacity(self) -> Slots:
+        info = self._engine_info()
+        return Slots({"cpu": info["NCPU"] * MILLI, "mem": info["MemTotal"] * MILLI})
+
+    def notes(self) -> list[Note]:
+        with self._engine.asking() as client:
+            info = client.info()
+        own = agent_notes(scratch_is_limited=self._scratch.is_limited)
+        return [*engine_notes(info), *own, *self._firewall.notes()]
+
+    def images(self) -> list[ImageSighting]:
+        return self._images.sightings()
+
+    def has_image(self, reference: str) -> bool:
+        return self._images.has(reference)
+
+    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+        with self._engine.asking():
+            self._images.pull(reference, timeout=timeout, progress=progress)
+
+    def start(self, spec: KernelSpec) -> Started:
+        if not self._is_set_up:
+            self.setup()
+        started = self._starter.start(spec)
+        if not started.adopted:
+            self._terminals.started(spec.kernel_id)
+        return started
+
+    def stop(self, kernel_id: UUID, *, grace: float) -> None:
+        seconds = math.ceil(grace)
+        with self._engine.asking() as client:
+            found = self._engine.find(kernel_id)
+            if found is None or not is_alive(found):
+                return
+            self._scratch.mark_stopped(kernel_id)
+            try:
+                client.stop(found["Id"], timeout=seconds)
+            except NotFound:
+                return
+
+    def ended(self, kernel_id: UUID) -> Ended | None:
+        with self._engine.asking():
+            found = self._engine.find(kernel_id)
+        if found is None:
+            raise KernelGone("This kernel is not on the node any more.")
+        return how_it_ended(found, ordered=self._scratch.was_stopped(kernel_id))
+
+    def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
+        return self._logs.read(kernel_id, limit)
+
+    def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        return self._logs.follow(kernel_id, tail=tail, follow=follow)
+
+    def remove(self, kernel_id: UUID) -> None:
+        with self._engine.asking():
+            found = self._engine.find(kernel_id)
+            if found is not None:
+                self._engine.discard(found["Id"])
+                self._networks.leave(found)
+        self._scratch.remove(kernel_id)
+
+    def kernels(self) -> list[KernelSighting]:
+        with self._engine.asking():
+            listed = self._engine.listed()
+        return [_sighting(container) for container in listed]
+
+    def sweep(self, live: set[UUID]) -> None:
+        self.setup()
+        with self._engine.asking():
+            listed = self._engine.listed()
+            here = {UUID(container["Labels"][f"{PREFIX}kernel"]) for container in listed}
+            self._networks.sweep({UUID(container["Labels"][f"{PREFIX}session"]) for container in listed})
+        self._scratch.sweep(live | here)
+        running = {kernel.kernel_id for kernel in map(_sighting, listed) if kernel.running}
+        self._terminals.sweep(running & live)
+
+    def over_scratch_limit(self) -> list[UUID]:
+        """Return the kernels that hold more than their scratch limit, where no file system enforces it."""
+        return self._scratch.over_limit()
+
+    def watch(self) -> Iterator[KernelEvent]:
+        try:
+            with self._engine.asking() as client:
+                filters = {"type": "container", "event": "die", "label": self._engine.label_filter()}
+                stream = client.events(filters=filters, decode=True)
+        except BackendError:
+            return
+        self._streams.add(stream)
+        try:
+            for event in stream:
+                yield KernelEvent(UUID(event["Actor"]["Attributes"][f"{PREFIX}kernel"]))
+        except (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, ValueError, KeyError):
+            return
+        finally:
+            self._streams.discard(stream)
+
+    async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
+        return await self._terminals.open(kernel_id, name=name, rows=rows, cols=cols)
+
+    def close(self) -> None:
+        for stream in list(self._streams):
+            stream.close()
+        self._engine.close()
+
+    def _engine_info(self) -> dict[str, Any]:
+        if not self._info:
+            with self._engine.asking() as client:
+                self._info = client.info()
+        return self._info
+
+
+def _sighting(container: dict[str, Any]) -> KernelSighting:
+    """Return one entry of the engine's list; only its human text has the exit code."""
+    labels = container["Labels"]
+    exited = _EXITED.match(container["Status"])
+    return KernelSighting(
+        kernel_id=UUID(labels[f"{PREFIX}kernel"]),
+        generation=int(labels[f"{PREFIX}generation"]),
+        running=container["State"] in ("running", "paused", "restarting"),
+        container_id=container["Id"],
+        exit_code=int(exited[1]) if exited else None,
+    )

@@ -1,0 +1,94 @@
+"""From a kernel's spec to the body of the engine's create call: limits, isolation, labels, main process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends.docker_engine import PREFIX
+from backendai.core.slots import MILLI, Slots
+from backendai.wire.messages import KernelSpec
+
+WORKDIR = "/home/work"
+USER = "1000:1000"
+_NANO_PER_MILLI = 1_000_000
+_ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
+_STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
+
+
+def container_body(
+    spec: KernelSpec, *, labels: dict[str, str], scratch: Path, network: str, cpus: int, extra: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the create call's body. ``cpus`` is what the engine's machine has, ``extra`` more host options."""
+    return {
+        "Image": spec.image,
+        "Hostname": spec.hostname,
+        "User": USER,
+        "WorkingDir": WORKDIR,
+        "Env": [f"{name}={value}" for name, value in (_ENVIRON | spec.environ).items()],
+        "Entrypoint": ["sh", "-c"],
+        "Cmd": main_process(spec),
+        "StopSignal": "SIGTERM",
+        "Tty": False,
+        "Labels": labels | kernel_labels(spec),
+        "HostConfig": _joined(_host_config(spec, scratch=scratch, network=network, cpus=cpus), extra),
+        "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": [spec.hostname]}}},
+    }
+
+
+def main_process(spec: KernelSpec) -> list[str]:
+    """Return the arguments of ``sh -c``: the user's command, or a banner and then patience."""
+    if spec.session_type == "batch":
+        return [spec.command]
+    return [_STAY, "backendai", banner(spec)]
+
+
+def banner(spec: KernelSpec) -> str:
+    """Return the first line of an interactive kernel's log."""
+    return f"Session {spec.session_name} on {spec.hostname}: {spec.image}, {Slots.parse(spec.slots).describe()}"
+
+
+def kernel_labels(spec: KernelSpec) -> dict[str, str]:
+    """Return the labels that tell one kernel from the others of its agent."""
+    return {
+        f"{PREFIX}session": str(spec.session_id),
+        f"{PREFIX}kernel": str(spec.kernel_id),
+        f"{PREFIX}generation": str(spec.generation),
+    }
+
+
+def memory_limit(spec: KernelSpec) -> int:
+    """Return the kernel's memory limit in bytes; 0 when it has none."""
+    return Slots.parse(spec.slots)["mem"] // MILLI
+
+
+def _host_config(spec: KernelSpec, *, scratch: Path, network: str, cpus: int) -> dict[str, Any]:
+    memory = memory_limit(spec)
+    cpu = min(Slots.parse(spec.slots)["cpu"], cpus * MILLI)  # the engine refuses more than the machine has
+    return {
+        "NanoCpus": cpu * _NANO_PER_MILLI,
+        "Memory": memory,
+        "MemorySwap": memory,
+        "ShmSize": spec.shm_bytes,
+        "PidsLimit": spec.pids,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "IpcMode": "private",
+        "Init": True,
+        "Sysctls": {"net.ipv4.ping_group_range": "0 65535"},
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": str(_log_file_bytes(spec)), "max-file": "2"}},
+        "Mounts": [{"Type": "bind", "Source": str(scratch), "Target": WORKDIR}],
+        "NetworkMode": network,
+        "RestartPolicy": {"Name": "no"},
+    }
+
+
+def _log_file_bytes(spec: KernelSpec) -> int:
+    """Two files: with one alone, a rotation would throw away the whole log at once."""
+    return max(spec.log_bytes // 2, 4096)
+
+
+def _joined(options: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Lists grow (mounts, devices), the rest is replaced."""
+    grown = {name: options.get(name, []) + more for name, more in extra.items() if isinstance(more, list)}
+    return options | extra | grown

@@ -1,0 +1,40 @@
+"""How a container's main process ended, in words."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from backendai.agent.backends.base import Ended
+from backendai.core.slots import format_size
+
+_KILLED = 128
+_OUT_OF_MEMORY = 137
+
+
+def is_alive(container: dict[str, Any]) -> bool:
+    """Return whether the main process of an inspected container runs."""
+    return bool(container["State"]["Running"])
+
+
+def how_it_ended(container: dict[str, Any], *, ordered: bool) -> Ended | None:
+    """Return how an inspected container's main process ended; None while it runs or has not begun."""
+    state = container["State"]
+    if state["Running"] or state["Status"] == "created":
+        return None
+    code = state["ExitCode"]
+    if ordered:
+        return Ended(code, "", "The kernel was stopped.")
+    # the engine's flag alone may mean a child that was killed while the main process went on
+    if state["OOMKilled"] and code == _OUT_OF_MEMORY:
+        limit = format_size(container["HostConfig"]["Memory"])
+        return Ended(code, "out-of-memory", f"The kernel ran out of memory: its limit is {limit}.")
+    return Ended(code, "exited", f"The main process {_fate(code)}.")
+
+
+def _fate(code: int) -> str:
+    try:
+        name = signal.Signals(code - _KILLED).name
+    except ValueError:
+        return f"ended with exit code {code}"
+    return f"was ended by {name} (exit code {code})"

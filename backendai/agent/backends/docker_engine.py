@@ -1,0 +1,136 @@
+"""The way to the container engine: one API client per thread, a deadline on every call, plain errors."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import requests
+import urllib3
+from docker import APIClient
+from docker.errors import APIError, DockerException, NotFound
+
+from backendai.agent.backends.base import BackendError
+
+PREFIX = "backendai."
+CALL_SECONDS = 60.0
+_REMOVAL_SECONDS = 60.0
+_DEFAULT_URL = "unix:///var/run/docker.sock"
+_NO_ANSWER = (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError)
+
+
+class Engine:
+    """One container engine as one agent of one deployment sees it; safe to use from many threads."""
+
+    def __init__(self, url: str | None, deployment: str, agent: str) -> None:
+        self.url = url or os.environ.get("DOCKER_HOST") or _DEFAULT_URL
+        self.deployment = deployment
+        self.agent = agent
+        self._version: str | None = None
+        self._own = threading.local()
+        self._clients: list[APIClient] = []
+
+    @property
+    def socket_path(self) -> str | None:
+        """The engine's unix socket, or None when it is reached over the network."""
+        return self.url.removeprefix("unix://") if self.url.startswith("unix://") else None
+
+    @property
+    def client(self) -> APIClient:
+        """This thread's API client; use it inside ``asking``."""
+        client: APIClient | None = getattr(self._own, "client", None)
+        if client is None:
+            client = APIClient(base_url=self.url, version=self._version or "auto", timeout=CALL_SECONDS)
+            self._version = client.api_version
+            self._own.client = client
+            self._clients.append(client)
+        return client
+
+    @property
+    def api_version(self) -> str:
+        """The version of the API that both sides speak."""
+        return self._version or str(self.client.api_version)
+
+    @contextmanager
+    def asking(self, *, seconds: float = CALL_SECONDS) -> Iterator[APIClient]:
+        """Give the client with a deadline per call; whatever goes wrong inside leaves as a BackendError."""
+        try:
+            client = self.client
+            client.timeout = seconds
+            yield client
+        except APIError as error:
+            raise BackendError(f"The container engine refused: {said(error)}") from error
+        except _NO_ANSWER as error:
+            raise BackendError(f"The container engine does not answer: {error}", code="engine-unreachable") from error
+        finally:
+            self._reset_deadline()
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels that mark everything of this deployment and agent."""
+        return {f"{PREFIX}deployment": self.deployment, f"{PREFIX}agent": self.agent}
+
+    def label_filter(self) -> list[str]:
+        """Return the engine's filter for what is ours."""
+        return [f"{name}={value}" for name, value in self.labels().items()]
+
+    def find(self, kernel_id: UUID) -> dict[str, Any] | None:
+        """Return the inspected container of a kernel, or None when there is none or it is not ours."""
+        try:
+            found: dict[str, Any] = self.client.inspect_container(container_name(kernel_id))
+        except NotFound:
+            return None
+        return found if self.owns(found) else None
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Return the engine's entries for all our containers.
+
+        Labels alone do not make a kernel: an image committed from one hands them on to whatever runs it.
+        """
+        found = self.client.containers(all=True, filters={"label": self.label_filter()})
+        return [entry for entry in found if f"/krn-{entry['Labels'].get(f'{PREFIX}kernel')}" in (entry["Names"] or [])]
+
+    def owns(self, container: dict[str, Any]) -> bool:
+        """Return whether an inspected container belongs to this deployment and agent."""
+        labels = container["Config"]["Labels"] or {}
+        return all(labels.get(name) == value for name, value in self.labels().items())
+
+    def discard(self, container_id: str) -> None:
+        """Kill and remove a container, and wait until its name is free."""
+        deadline = time.monotonic() + _REMOVAL_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                self.client.remove_container(container_id, force=True, v=True)
+            except NotFound:
+                return
+            except APIError as error:
+                if error.status_code != 409:  # 409: somebody else is removing it
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+        raise BackendError(f"A container was still being removed after {_REMOVAL_SECONDS:.0f} seconds.")
+
+    def close(self) -> None:
+        """Close the connections of all threads."""
+        for client in self._clients:
+            client.close()
+
+    def _reset_deadline(self) -> None:
+        client: APIClient | None = getattr(self._own, "client", None)
+        if client is not None:
+            client.timeout = CALL_SECONDS
+
+
+def container_name(kernel_id: UUID) -> str:
+    """Return the name of a kernel's container: the engine's uniqueness of names makes a start happen once."""
+    return f"krn-{kernel_id}"
+
+
+def said(error: APIError) -> str:
+    """Return the engine's own words."""
+    return str(error.explanation or error).strip().rstrip(".")

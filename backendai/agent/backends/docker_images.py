@@ -1,0 +1,143 @@
+"""Images of the engine: which there are, and fetching one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import requests
+import urllib3
+from docker import auth
+from docker.errors import APIError, NotFound
+from docker.utils import parse_repository_tag
+
+from backendai.agent.backends.base import BackendError, ImageNotFound, Progress
+from backendai.agent.backends.docker_engine import Engine, said
+from backendai.wire.messages import ImageSighting
+
+SILENCE_SECONDS = 120.0
+_CONNECT_SECONDS = 10.0
+_UNKNOWN_TO_REGISTRY = ("pull access denied", "manifest unknown", "not found", "does not exist", "repository name")
+_NO_REGISTRY = ("no such host", "dial tcp", "i/o timeout", "connection refused", "tls handshake", "client.timeout")
+
+
+class Images:
+    """Lists and fetches images."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._architectures: dict[str, str] = {}
+
+    def sightings(self) -> list[ImageSighting]:
+        """Return one entry per tag; untagged leftovers of builds are no images to start from."""
+        with self._engine.asking() as client:
+            listed = client.images()
+            seen = [self._sighting(image, tag) for image in listed for tag in image["RepoTags"] or []]
+        return [sighting for sighting in seen if sighting is not None]
+
+    def has(self, reference: str) -> bool:
+        """Return whether the engine has the image."""
+        with self._engine.asking() as client:
+            try:
+                client.inspect_image(reference)
+            except NotFound:
+                return False
+        return True
+
+    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+        """Fetch an image, telling how much of its layers has come."""
+        deadline = time.monotonic() + timeout
+        layers: dict[str, tuple[int, int]] = {}
+        try:
+            for message in self._pull_messages(reference):
+                if "error" in message:
+                    raise _refusal(reference, str(message["error"]))
+                progress(*_share(layers, message))
+                if time.monotonic() > deadline:
+                    raise BackendError(
+                        f"Fetching the image {reference} took longer than {timeout:.0f} seconds.", code="pull-timeout"
+                    )
+        except APIError as error:
+            raise _refusal(reference, said(error)) from error
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise BackendError(
+                f"Fetching the image {reference} was broken off: nothing came for {SILENCE_SECONDS:.0f} seconds, "
+                "or the container engine went away.",
+                code="pull-broken-off",
+            ) from error
+
+    def _sighting(self, image: dict[str, Any], tag: str) -> ImageSighting | None:
+        if tag == "<none>:<none>":
+            return None
+        digests = image.get("RepoDigests") or []
+        digest = digests[0].partition("@")[2] if digests else image["Id"]
+        return ImageSighting(
+            reference=tag,
+            digest=digest,
+            architecture=self._architecture(image["Id"]),
+            size_bytes=image["Size"],
+            labels=image["Labels"] or {},
+        )
+
+    def _architecture(self, image_id: str) -> str:
+        if image_id not in self._architectures:
+            try:
+                self._architectures[image_id] = self._engine.client.inspect_image(image_id)["Architecture"]
+            except NotFound:
+                return ""
+        return self._architectures[image_id]
+
+    def _pull_messages(self, reference: str) -> Iterator[dict[str, Any]]:
+        """The SDK's own pull waits for ever when a registry falls silent, so the request is made here."""
+        client = self._engine.client
+        repository, tag = parse_repository_tag(reference)
+        registry, _ = auth.resolve_repository_name(repository)
+        credentials = auth.get_config_header(client, registry)
+        response = client.post(
+            f"{client.base_url}/v{client.api_version}/images/create",
+            params={"fromImage": repository, "tag": tag or "latest"},
+            headers={"X-Registry-Auth": credentials} if credentials else {},
+            stream=True,
+            timeout=(_CONNECT_SECONDS, SILENCE_SECONDS),
+        )
+        with response:
+            if not response.ok:
+                raise _refusal(reference, _words(response))
+            for line in response.iter_lines():
+                if line:
+                    yield json.loads(line)
+
+
+def _share(layers: dict[str, tuple[int, int]], message: dict[str, Any]) -> tuple[float | None, str]:
+    """Return the share done over all layers known so far, and a sentence."""
+    detail = message.get("progressDetail") or {}
+    if message.get("status") == "Downloading" and detail.get("total"):
+        layers[message["id"]] = (detail.get("current", 0), detail["total"])
+    elif message.get("status") in ("Download complete", "Pull complete") and message.get("id") in layers:
+        total = layers[message["id"]][1]
+        layers[message["id"]] = (total, total)
+    done, total = (sum(column) for column in zip(*layers.values(), strict=True)) if layers else (0, 0)
+    words = str(message.get("status", ""))
+    return (done / total if total else None), f"{done // 2**20} of {total // 2**20} MiB" if total else words
+
+
+def _refusal(reference: str, words: str) -> BackendError:
+    """Return the error that a pull's own words mean."""
+    lower = words.lower()
+    if any(sign in lower for sign in _NO_REGISTRY):
+        return BackendError(
+            f"The image {reference} is not on this node and its registry cannot be reached: {words}",
+            code="registry-unreachable",
+        )
+    if any(sign in lower for sign in _UNKNOWN_TO_REGISTRY):
+        return ImageNotFound(f"The image {reference} is neither on this node nor in its registry: {words}")
+    return BackendError(f"The image {reference} could not be fetched: {words}", code="pull-failed")
+
+
+def _words(response: requests.Response) -> str:
+    try:
+        return str(response.json()["message"])
+    except (ValueError, KeyError):
+        return response.text.strip()

@@ -1,0 +1,138 @@
+"""Networks of kernels: one shared bridge per deployment for lone kernels, one bridge per session for clusters."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from docker.errors import APIError, NotFound
+
+from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.docker_engine import PREFIX, Engine
+from backendai.wire.messages import KernelSpec
+
+BRIDGES = "bai-"
+_SESSION_PREFIX = f"{BRIDGES}s-"
+DEFAULT_POOL = "10.89.0.0/16"
+_SHARED_BITS, _SESSION_BITS = 22, 26  # a Linux bridge takes 1024 ports; a session is small
+_SETTLING_SECONDS = 60.0
+
+
+class Networks:
+    """Makes and removes the networks of one deployment, with addresses from ``pool``: the engine's own are too few."""
+
+    def __init__(self, engine: Engine, pool: str | None) -> None:
+        self._engine = engine
+        self._pool = ipaddress.ip_network(pool or DEFAULT_POOL)
+        self._making = threading.Lock()
+        self.shared = BRIDGES + _short(engine.deployment, 8)
+
+    def name_for(self, spec: KernelSpec) -> str:
+        """Return the name of the network that a kernel belongs to."""
+        return session_network(spec.session_id) if spec.cluster_size > 1 else self.shared
+
+    def ensure_for(self, spec: KernelSpec) -> None:
+        """Make the kernel's network unless it is there."""
+        if spec.cluster_size > 1:
+            self._ensure(self.name_for(spec), _short(str(spec.session_id), 11), spec.session_id)
+        else:
+            self.ensure_shared()
+
+    def ensure_shared(self) -> None:
+        """Make the deployment's shared network, in which containers cannot reach each other, unless it is there."""
+        self._ensure(self.shared, _short(self._engine.deployment, 8), None)
+
+    def leave(self, container: dict[str, Any]) -> None:
+        """Remove the session network of a container that was removed, unless other kernels still use it."""
+        name = container["HostConfig"]["NetworkMode"]
+        if name.startswith(_SESSION_PREFIX):
+            self._remove(name)
+
+    def sweep(self, live_sessions: set[UUID], *, now: datetime | None = None) -> None:
+        """Remove the session networks of this deployment whose session has no kernel here any more."""
+        client = self._engine.client
+        for network in client.networks(filters={"label": [f"{PREFIX}deployment={self._engine.deployment}"]}):
+            session = (network["Labels"] or {}).get(f"{PREFIX}session")
+            if session and UUID(session) not in live_sessions and _is_settled(network, now or datetime.now(UTC)):
+                self._remove(network["Id"])
+
+    def remove_shared(self) -> None:
+        """Remove the shared network unless kernels still use it."""
+        self._remove(self.shared)
+
+    def _remove(self, name: str) -> None:
+        try:
+            self._engine.client.remove_network(name)
+        except NotFound:
+            pass
+        except APIError as error:
+            if error.status_code not in (403, 409):  # 403: it has active endpoints
+                raise
+
+    def _ensure(self, name: str, suffix: str, session_id: UUID | None) -> None:
+        with self._making:
+            if self._exists(name):
+                return
+            for subnet in self._free_subnets(_SESSION_BITS if session_id else _SHARED_BITS):
+                if self._make(name, BRIDGES + suffix, subnet, session_id):
+                    return
+        raise StartFailed(
+            f"No free addresses are left in the network pool {self._pool}.", code="network-pool-exhausted"
+        )
+
+    def _exists(self, name: str) -> bool:
+        try:
+            self._engine.client.inspect_network(name)
+        except NotFound:
+            return False
+        return True
+
+    def _make(self, name: str, bridge: str, subnet: str, session_id: UUID | None) -> bool:
+        """Return whether the network is there now; False: somebody took these addresses a moment ago."""
+        labels = {f"{PREFIX}deployment": self._engine.deployment}
+        options = {"com.docker.network.bridge.name": bridge}
+        if session_id:
+            labels[f"{PREFIX}session"] = str(session_id)
+        else:
+            options["com.docker.network.bridge.enable_icc"] = "false"
+        try:
+            self._engine.client.create_network(
+                name, "bridge", options, {"Config": [{"Subnet": subnet}]}, check_duplicate=True, labels=labels
+            )
+        except APIError as error:
+            if "overlap" in str(error.explanation).lower():
+                return False
+            if not self._exists(name):  # another agent of this deployment on the same engine may have been faster
+                raise
+        return True
+
+    def _free_subnets(self, bits: int) -> Iterator[str]:
+        taken = [
+            ipaddress.ip_network(config["Subnet"])
+            for network in self._engine.client.networks()
+            for config in (network.get("IPAM") or {}).get("Config") or []
+            if config.get("Subnet")
+        ]
+        for subnet in self._pool.subnets(new_prefix=max(bits, self._pool.prefixlen)):
+            if not any(subnet.version == other.version and subnet.overlaps(other) for other in taken):
+                yield str(subnet)
+
+
+def session_network(session_id: UUID) -> str:
+    """Return the name of a session's own network."""
+    return f"{_SESSION_PREFIX}{session_id}"
+
+
+def _short(name: str, length: int) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:length]
+
+
+def _is_settled(network: dict[str, Any], now: datetime) -> bool:
+    """A network is made a moment before the first container that uses it: leave young ones alone."""
+    created = datetime.fromisoformat(network["Created"][:19] + "+00:00")
+    return abs((now - created).total_seconds()) > _SETTLING_SECONDS

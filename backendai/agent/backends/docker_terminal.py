@@ -1,0 +1,168 @@
+"""Terminals in containers: an exec with a tty per attached client, and no client left behind.
+
+The engine does not end an exec when its client hangs up. So the exec's shell notes its process id in the container
+before it becomes tmux or a shell, and a second exec hangs up exactly that process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable
+from uuid import UUID
+
+from docker.errors import APIError, NotFound
+
+from backendai.agent.backends.base import BackendError, KernelGone, Terminal
+from backendai.agent.backends.docker_create import USER, WORKDIR
+from backendai.agent.backends.docker_engine import Engine, container_name
+from backendai.agent.backends.docker_stream import Stream, open_stream
+
+_MARK = "BACKENDAI_TERMINAL"
+_RESIZE_TRIES = 20
+
+_OPEN = r"""
+echo $$ >"/tmp/.term-$BACKENDAI_TERMINAL"
+if command -v tmux >/dev/null 2>&1; then
+  exec tmux -u -f /dev/null start-server \; set -g history-limit 50000 \; set -g mouse on \; set -g status off \; \
+    set -g default-terminal screen-256color \; new-session -A -s "$1"
+fi
+command -v bash >/dev/null 2>&1 && exec bash -l
+exec sh
+""".strip()
+
+# A process is a client only if it carries the mark that it was started with: process ids are used again.
+_HANG_UP = r"""
+hang_up() {
+  file=/tmp/.term-$1; read -r pid <"$file" || return; rm -f "$file"
+  grep -q "BACKENDAI_TERMINAL=$1" "/proc/$pid/environ" 2>/dev/null || return
+  kill -HUP "$pid"; sleep 1; kill -KILL "$pid"
+}
+""".strip()
+_CLOSE_ONE = _HANG_UP + '\nhang_up "$1" 2>/dev/null'
+_CLOSE_ALL_BUT = (
+    _HANG_UP
+    + r"""
+for file in /tmp/.term-*; do
+  id=${file#/tmp/.term-}
+  case " $* " in *" $id "*) ;; *) hang_up "$id" 2>/dev/null & ;; esac
+done
+wait
+""".rstrip()
+)
+
+
+class Terminals:
+    """Opens terminals in the containers of one agent and knows which are open."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._open: dict[str, UUID] = {}
+        self._clean: set[UUID] = set()
+
+    async def open(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
+        """Return a terminal attached to the shell session ``name`` of a running kernel."""
+        mark = secrets.token_hex(8)
+        exec_id = await asyncio.to_thread(self._prepare, kernel_id, name, mark)
+        path = f"/v{self._engine.api_version}/exec/{exec_id}/start"
+        stream = await open_stream(self._engine.url, "POST", path, {"Tty": True, "Detach": False})
+        self._open[mark] = kernel_id
+        terminal = ExecTerminal(stream, lambda size: self._resize(exec_id, size), lambda: self._hang_up(mark))
+        await terminal.resize(rows, cols)
+        return terminal
+
+    def started(self, kernel_id: UUID) -> None:
+        """Note that a kernel was started by this agent: it has no clients of an earlier one."""
+        self._clean.add(kernel_id)
+
+    def sweep(self, running: set[UUID]) -> None:
+        """Hang up the clients that an earlier, killed agent left in these kernels."""
+        self._clean &= running
+        for kernel_id in running - self._clean:
+            ours = [mark for mark, kernel in list(self._open.items()) if kernel == kernel_id]
+            if self._run(kernel_id, _CLOSE_ALL_BUT, ours):
+                self._clean.add(kernel_id)
+
+    def _prepare(self, kernel_id: UUID, name: str, mark: str) -> str:
+        with self._engine.asking() as client:
+            if self._engine.find(kernel_id) is None:
+                raise KernelGone("This kernel is not on the node any more.")
+            try:
+                made = client.exec_create(
+                    container_name(kernel_id),
+                    ["sh", "-c", _OPEN, "terminal", _tmux_name(name)],
+                    stdin=True,
+                    tty=True,
+                    user=USER,
+                    workdir=WORKDIR,
+                    environment={_MARK: mark, "TERM": "xterm-256color"},
+                )
+            except (NotFound, APIError) as error:
+                if error.status_code in (404, 409):
+                    raise KernelGone("This kernel does not run any more.") from error
+                raise
+        return str(made["Id"])
+
+    def _resize(self, exec_id: str, size: tuple[int, int]) -> bool:
+        """Return whether the size was taken; the engine refuses it until the shell is really there."""
+        with self._engine.asking() as client:
+            try:
+                client.exec_resize(exec_id, height=size[0], width=size[1])
+            except APIError:
+                return False
+        return True
+
+    def _hang_up(self, mark: str) -> None:
+        kernel_id = self._open.pop(mark, None)
+        if kernel_id is not None and not self._run(kernel_id, _CLOSE_ONE, [mark]):
+            self._clean.discard(kernel_id)  # the next sweep tries again
+
+    def _run(self, kernel_id: UUID, script: str, arguments: list[str]) -> bool:
+        """Run a script in the kernel without waiting for its end; return whether it could be started (or need not)."""
+        try:
+            with self._engine.asking() as client:
+                command = ["sh", "-c", script, "hang-up", *arguments]
+                made = client.exec_create(container_name(kernel_id), command, user=USER)
+                client.exec_start(made["Id"], detach=True)
+        except BackendError as error:
+            return isinstance(error.__cause__, APIError) and error.__cause__.status_code in (404, 409)
+        return True
+
+
+class ExecTerminal(Terminal):
+    """The stream of one exec."""
+
+    def __init__(self, stream: Stream, resize: Callable[[tuple[int, int]], bool], hang_up: Callable[[], None]) -> None:
+        self._stream = stream
+        self._resize = resize
+        self._hang_up = hang_up
+        self._closed = False
+
+    async def read(self) -> bytes:
+        return await self._stream.read()
+
+    async def write(self, data: bytes) -> None:
+        try:
+            self._stream.writer.write(data)
+            await self._stream.writer.drain()
+        except OSError:
+            return  # the shell has ended: read() says so
+
+    async def resize(self, rows: int, cols: int) -> None:
+        for _ in range(_RESIZE_TRIES):
+            if self._closed or await asyncio.to_thread(self._resize, (rows, cols)):
+                return
+            await asyncio.sleep(0.02)
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        await self._stream.close()
+        await asyncio.to_thread(self._hang_up)
+
+
+def _tmux_name(name: str) -> str:
+    """tmux gives dots and colons a meaning of their own."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name) or "main"

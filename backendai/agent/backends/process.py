@@ -1,0 +1,211 @@
+"""Kernels as native processes of this machine, for places without a container engine.
+
+Each kernel is a process tree under a small supervisor of its own (``process_runner``), which outlives the agent: an
+agent that was killed finds its kernels again by their folders. ``close`` ends them, with a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import select
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import psutil
+
+from backendai.agent.backends import process_log
+from backendai.agent.backends.base import (
+    Backend,
+    BackendError,
+    Ended,
+    ImageNotFound,
+    KernelEvent,
+    KernelGone,
+    Progress,
+    StaleGeneration,
+    Started,
+    Terminal,
+)
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.process_notes import describe
+from backendai.agent.backends.process_start import Starter
+from backendai.agent.backends.process_terminal import PtyTerminal, request_terminal
+from backendai.core.slots import MILLI, Slots
+from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+
+IMAGE = "process/python"
+_IMAGES = "process/"
+_ADDRESS = "127.0.0.1"
+_LOOK_INTERVAL = 0.2
+_GRACE_AT_CLOSE = 5.0
+_PATIENCE_AFTER_GRACE = 15.0
+_LABELS = {
+    "ai.backend.kernelspec": "1",
+    "ai.backend.features": "batch query tty",
+    "ai.backend.runtime-type": "python",
+    "ai.backend.runtime-path": "python3",
+    "ai.backend.role": "COMPUTE",
+    "ai.backend.resource.min.cpu": "0.1",
+    "ai.backend.resource.min.mem": "64m",
+}
+
+
+class ProcessBackend(Backend):
+    """Keeps everything under ``data/kernels``. Its only image stands for the programs of the machine."""
+
+    name = "process"
+
+    def __init__(self, data: Path, *, deployment: str, agent: str) -> None:
+        self._data, self._root = data, data / "kernels"
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._root.chmod(0o711)
+        self._deployment, self._agent = deployment, agent
+        self._starter = Starter(self._root)
+        self._locks = [threading.Lock() for _ in range(64)]
+        self._closed = threading.Event()
+
+    def capacity(self) -> Slots:
+        cores = len(os.sched_getaffinity(0))
+        return Slots({"cpu": cores * MILLI, "mem": psutil.virtual_memory().total * MILLI})
+
+    def notes(self) -> list[Note]:
+        return describe(self._starter.isolation, hard_limits=bool(self._starter.cgroups), data=self._data)
+
+    def images(self) -> list[ImageSighting]:
+        digest = f"python-{platform.python_version()}"
+        return [ImageSighting(reference=IMAGE, digest=digest, architecture=platform.machine(), labels=_LABELS)]
+
+    def has_image(self, reference: str) -> bool:
+        return reference.startswith(_IMAGES)
+
+    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+        if not self.has_image(reference):
+            raise ImageNotFound(f"{reference} cannot be used here: this node has no container engine, only {IMAGE}.")
+        progress(1.0, "There is nothing to fetch.")
+
+    def start(self, spec: KernelSpec) -> Started:
+        if not self.has_image(spec.image):
+            raise ImageNotFound(f"{spec.image} is not here: this node has no container engine, only {IMAGE}.")
+        with self._locks[spec.kernel_id.int % len(self._locks)]:
+            folder = KernelFolder(self._root / str(spec.kernel_id))
+            known = folder.spec()
+            if known and known.generation > spec.generation:
+                raise StaleGeneration(f"Generation {known.generation} is here; {spec.generation} is out of date.")
+            if known and known.generation == spec.generation and folder.started():
+                return Started(folder.container_id(), adopted=True, address=_ADDRESS)
+            self._clear(folder)
+            self._starter.start(spec, folder)
+            return Started(folder.container_id(), adopted=False, address=_ADDRESS)
+
+    def stop(self, kernel_id: UUID, *, grace: float) -> None:
+        if folder := self._find(kernel_id):
+            self._end(folder, grace=grace, reason="", message="")
+
+    def ended(self, kernel_id: UUID) -> Ended | None:
+        folder = self._find(kernel_id)
+        if folder is None or not folder.started():
+            raise KernelGone(f"There is no kernel {kernel_id} on this node.")
+        return folder.ended()
+
+    def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
+        folder = self._find(kernel_id)
+        return process_log.read_tail(folder.log, limit) if folder else (b"", False)
+
+    def remove(self, kernel_id: UUID) -> None:
+        if folder := self._find(kernel_id):
+            self._clear(folder)
+
+    def kernels(self) -> list[KernelSighting]:
+        return [seen for folder in self._folders() if (seen := folder.sighting())]
+
+    def sweep(self, live: set[UUID]) -> None:
+        """Kernels that ended keep their folder until ``remove``; what goes here are starts that came to nothing."""
+        for folder in self._folders():
+            busy = self._locks[folder.kernel_id.int % len(self._locks)]
+            if folder.kernel_id in live or folder.started() or not busy.acquire(blocking=False):
+                continue
+            try:
+                if not folder.started():
+                    self._clear(folder)
+            finally:
+                busy.release()
+
+    def watch(self) -> Iterator[KernelEvent]:
+        told = {folder.kernel_id for folder in self._folders() if not folder.running()}
+        while not self._closed.wait(_LOOK_INTERVAL):
+            self._starter.reap()
+            ended = {folder.kernel_id for folder in self._folders() if folder.started() and not folder.running()}
+            yield from (KernelEvent(kernel_id) for kernel_id in ended - told)
+            told = ended
+
+    async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
+        folder = await asyncio.to_thread(self._find, kernel_id)
+        if folder is None or not folder.running():
+            raise KernelGone(f"There is no kernel {kernel_id} running on this node.")
+        return PtyTerminal(await asyncio.to_thread(request_terminal, folder.path, name=name, rows=rows, cols=cols))
+
+    async def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        folder = await asyncio.to_thread(self._find, kernel_id)
+        if folder is None or not folder.log.exists():
+            raise KernelGone(f"There is no kernel {kernel_id} on this node.")
+        over = lambda: not folder.running()  # noqa: E731
+        async for piece in process_log.follow(folder.log, tail=tail, follow=follow, ended=over):
+            yield piece
+
+    def close(self) -> None:
+        self._closed.set()
+        message = "The agent of this node was stopped, and native kernels end with it."
+        running = [folder for folder in self._folders() if folder.running()]
+        end = partial(self._end, grace=_GRACE_AT_CLOSE, reason="agent-stopped", message=message)
+        try:
+            with ThreadPoolExecutor(max_workers=32) as threads:
+                list(threads.map(end, running))
+        except OSError as error:
+            raise BackendError(f"Not every kernel could be ended: {error}") from error
+        self._starter.reap()
+
+    def _find(self, kernel_id: UUID) -> KernelFolder | None:
+        folder = KernelFolder(self._root / str(kernel_id))
+        return folder if self._ours(folder) else None
+
+    def _folders(self) -> list[KernelFolder]:
+        named = [path for path in self._root.iterdir() if len(path.name) == len(str(UUID(int=0)))]
+        return [folder for path in named if self._ours(folder := KernelFolder(path))]
+
+    def _ours(self, folder: KernelFolder) -> bool:
+        spec = folder.spec()
+        return spec is not None and (spec.deployment, spec.agent) == (self._deployment, self._agent)
+
+    def _clear(self, folder: KernelFolder) -> None:
+        self._end(folder, grace=0.0, reason="", message="")
+        if folder.read("launch") and not folder.read("exit"):
+            folder.kill()
+        folder.remove()
+
+    def _end(self, folder: KernelFolder, *, grace: float, reason: str, message: str) -> None:
+        runner = folder.runner()
+        if runner is None:
+            return
+        try:
+            handle = os.pidfd_open(runner)
+        except ProcessLookupError:
+            return
+        try:
+            if folder.runner() == runner:  # still: the handle is of no later process with this number
+                folder.write("stop", {"grace": grace, "reason": reason, "message": message})
+                signal.pidfd_send_signal(handle, signal.SIGTERM)
+            gone, _, _ = select.select([handle], [], [], grace + _PATIENCE_AFTER_GRACE)
+        except ProcessLookupError:
+            gone = [handle]
+        finally:
+            os.close(handle)
+        if not gone:
+            folder.kill()
+        self._starter.reap()

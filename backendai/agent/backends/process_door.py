@@ -1,0 +1,182 @@
+"""The first process inside a native kernel: runs the main program, opens shells on request, reaps what they leave.
+
+It runs by itself (standard library only, imports at the top: after the change of user the interpreter's folder may be
+out of reach). Its arguments are a JSON object (see ``process_sandbox``) and the numbers of two inherited sockets. Over
+the first it speaks to the runner: one JSON object per line up, one word per line down. On the second it listens to the
+agent: a request for a shell gets the controlling side of a new pseudo-terminal as a file descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import pty
+import resource
+import select
+import shutil
+import signal
+import socket
+import struct
+import sys
+import termios
+from typing import Any
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
+_EASIER_TO_KILL = b"300"  # when the whole machine runs out of memory, kernels go before the platform
+_ANSWER_TIMEOUT = 5.0
+
+
+def main(order: dict[str, Any], channel: socket.socket, listener: socket.socket) -> None:
+    """Serve until the runner closes the channel; the runner ends whatever is left."""
+    become_harmless(order)
+    signalled, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        main_pid = spawn(order["main"], order["workdir"])
+    except OSError as error:
+        tell(channel, failed=f"{order['main'][0]}: {error.strerror}")
+        return
+    tell(channel, started=True)
+    while True:
+        sources: list[Any] = [channel, listener, signalled]
+        ready, _, _ = select.select(sources, [], [])
+        if signalled in ready:
+            os.read(signalled, 4096)
+            reap(main_pid, channel)
+        if listener in ready:
+            answer(listener, order)
+        if channel in ready:
+            if not (words := channel.recv(4096)):
+                return
+            if b"term" in words:
+                signal_group(main_pid, signal.SIGTERM)
+
+
+def become_harmless(order: dict[str, Any]) -> None:
+    """Give up rights: another user when told so, no new privileges, no core files, a limit of processes."""
+    if order["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(order["uid"], order["uid"], order["uid"])
+        os.setresuid(order["uid"], order["uid"], order["uid"])
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of user clears it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if order["pids"] is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+        limit = order["pids"] if hard == resource.RLIM_INFINITY else min(order["pids"], hard)
+        resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+
+
+def spawn(argv: list[str], workdir: str, terminal: int | None = None) -> int:
+    """Start a program in its own session, on ``terminal`` if given; returns its pid. Raises OSError."""
+    errors, failed = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _become(argv, workdir, terminal)
+        except OSError as error:
+            os.write(failed, str(error.errno).encode())
+        finally:
+            os._exit(127)
+    os.close(failed)
+    with os.fdopen(errors, "rb") as stream:
+        number = stream.read()
+    if number:
+        raise OSError(int(number), os.strerror(int(number)))
+    return pid
+
+
+def _become(argv: list[str], workdir: str, terminal: int | None) -> None:
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:  # noqa: PTH123
+        file.write(_EASIER_TO_KILL)
+    environ = dict(os.environ)
+    if terminal is not None:
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+        for standard in (0, 1, 2):
+            os.dup2(terminal, standard)
+        environ["TERM"] = "xterm-256color"
+    os.chdir(workdir)
+    os.execvpe(argv[0], argv, environ)  # noqa: S606
+
+
+def reap(main_pid: int, channel: socket.socket) -> None:
+    """Collect every ended child; the end of the main program is told to the runner."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid == main_pid:
+            code = os.waitstatus_to_exitcode(status)
+            tell(channel, exited=code if code >= 0 else 128 - code)
+
+
+def answer(listener: socket.socket, order: dict[str, Any]) -> None:
+    """Open one shell for the agent: its request is one JSON object, the answer one with the terminal attached."""
+    connection, _ = listener.accept()
+    with connection:
+        connection.settimeout(_ANSWER_TIMEOUT)
+        try:
+            request = json.loads(connection.recv(65536))
+            master = open_shell(request, order)
+        except (OSError, ValueError, KeyError) as error:
+            with contextlib.suppress(OSError):
+                connection.send(json.dumps({"error": str(error)}).encode())
+            return
+        with contextlib.suppress(OSError):
+            socket.send_fds(connection, [b"{}"], [master])
+        os.close(master)
+
+
+def open_shell(request: dict[str, Any], order: dict[str, Any]) -> int:
+    """Start (or attach to) the shell ``name`` on a new pseudo-terminal and return its controlling side."""
+    master, slave = pty.openpty()
+    try:
+        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", request["rows"], request["cols"], 0, 0))
+        spawn(shell(request["name"], order["tmux"]), order["workdir"], slave)
+    except BaseException:
+        os.close(master)
+        raise
+    finally:
+        os.close(slave)
+    return master
+
+
+def shell(name: str, tmux_socket: str) -> list[str]:
+    """Return the command of an interactive shell: kept by tmux where there is tmux."""
+    if shutil.which("tmux"):
+        attach = ["tmux", "-u", "-S", tmux_socket, "new-session", "-A", "-s", name]
+        return [*attach, ";", "set-option", "status", "off"]
+    return ["bash", "-l"] if shutil.which("bash") else ["sh", "-l"]
+
+
+def signal_group(leader: int, number: int) -> None:
+    """Signal a process and its group, if it is still there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, number)
+
+
+def tell(channel: socket.socket, **news: Any) -> None:
+    """Say something to the runner; when the runner is gone there is nobody to tell."""
+    with contextlib.suppress(OSError):
+        channel.sendall(json.dumps(news).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    channel, listener = (socket.socket(fileno=int(number)) for number in sys.argv[2:4])
+    for inherited in (channel, listener):
+        inherited.set_inheritable(False)
+    main(json.loads(sys.argv[1]), channel, listener)

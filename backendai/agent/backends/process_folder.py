@@ -1,0 +1,146 @@
+"""The folder of one native kernel: everything that is known about it, so that any agent can take it over.
+
+``spec.json`` what was ordered, ``launch.json`` how it was started, ``runner.json`` who supervises it, ``stop.json``
+the order to end it, ``exit.json`` how it ended, ``output.log`` what it printed, ``home`` its scratch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+from pydantic import ValidationError
+
+from backendai.agent.backends.base import Ended
+from backendai.agent.backends.process_cgroup import members
+from backendai.agent.backends.process_runner import remove_traces, start_time
+from backendai.core.slots import format_size
+from backendai.wire.messages import KernelSighting, KernelSpec
+
+_MARK = "BACKENDAI_KERNEL_ID"
+_LOST = "The supervisor of the kernel is gone: it was killed, or the machine was restarted."
+
+
+class KernelFolder:
+    """Reads, writes and judges the files of one kernel."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kernel_id = UUID(path.name)
+        self.log = path / "output.log"
+
+    def spec(self) -> KernelSpec | None:
+        """Return what was ordered; None when the folder is not (or no longer) a kernel's."""
+        try:
+            return KernelSpec.model_validate_json((self.path / "spec.json").read_bytes())
+        except (OSError, ValidationError):
+            return None
+
+    def read(self, name: str) -> dict[str, Any]:
+        """Return the named file's object; empty when there is none."""
+        try:
+            value: dict[str, Any] = json.loads((self.path / f"{name}.json").read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return value
+
+    def write(self, name: str, value: dict[str, Any]) -> None:
+        """Write the named file whole or not at all, readable by the agent alone (environments hold secrets)."""
+        draft = self.path / f"{name}.draft"
+        draft.touch(mode=0o600)
+        draft.write_text(json.dumps(value))
+        draft.replace(self.path / f"{name}.json")
+
+    def runner(self) -> int | None:
+        """Return the supervisor's pid while it lives; a later process with the same number does not count."""
+        known = self.read("runner")
+        alive = bool(known) and start_time(known["pid"]) == known["started"]
+        return known["pid"] if alive else None
+
+    def running(self) -> bool:
+        """Return whether the kernel lives."""
+        return not (self.path / "exit.json").exists() and self.runner() is not None
+
+    def started(self) -> bool:
+        """Return whether the kernel ever lived."""
+        return (self.path / "runner.json").exists()
+
+    def container_id(self) -> str:
+        """Return a name for this very run of the kernel; empty when it never started."""
+        known = self.read("runner")
+        return f"process-{known['pid']}-{known['started']}" if known else ""
+
+    def sighting(self) -> KernelSighting | None:
+        """Return what the node tells the portal; None when the kernel never started."""
+        spec = self.spec()
+        if spec is None or not self.started():
+            return None
+        running = self.running()
+        return KernelSighting(
+            kernel_id=self.kernel_id,
+            generation=spec.generation,
+            running=running,
+            container_id=self.container_id(),
+            exit_code=None if running else self.read("exit").get("exit_code"),
+        )
+
+    def ended(self) -> Ended | None:
+        """Return how the kernel ended; None while it lives. What outlived a lost supervisor is killed here."""
+        if self.running():
+            return None
+        if not (self.path / "exit.json").exists():  # looked at again: the supervisor writes it as its last deed
+            self.kill()
+            with contextlib.suppress(FileNotFoundError):
+                self.write("exit", {"exit_code": None, "reason": "exited", "message": _LOST})
+        ending = self.read("exit")
+        code, reason, message = ending.get("exit_code"), ending.get("reason", "exited"), ending.get("message", "")
+        return Ended(code, reason, message or _describe(ending, code, reason))
+
+    def kill(self) -> None:
+        """Kill the supervisor and whatever is left of the kernel, when nothing politer works."""
+        launch, runner = self.read("launch"), self.runner()
+        victims = members([Path(cgroup) for cgroup in launch.get("cgroups", [])]) | self._marked()
+        if runner is not None:
+            with contextlib.suppress(psutil.Error):
+                victims |= {child.pid for child in psutil.Process(runner).children(recursive=True)} | {runner}
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        psutil.wait_procs([psutil.Process(pid) for pid in victims if psutil.pid_exists(pid)], timeout=5)
+        if launch:
+            remove_traces(launch)
+
+    def remove(self) -> None:
+        """Delete the folder, and what the kernel made unreadable in it."""
+        try:
+            shutil.rmtree(self.path)
+        except FileNotFoundError:
+            return
+        except OSError:
+            for folder, names, _ in os.walk(self.path):
+                for path in (Path(folder, name) for name in names):
+                    if not path.is_symlink():
+                        path.chmod(0o700)
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def _marked(self) -> set[int]:
+        """Processes that carry the kernel's id in their environment, wherever they went."""
+        wanted, found = str(self.kernel_id), set()
+        for process in psutil.process_iter(["environ"]):
+            if (process.info["environ"] or {}).get(_MARK) == wanted and process.pid != os.getpid():
+                found.add(process.pid)
+        return found
+
+
+def _describe(ending: dict[str, Any], code: int | None, reason: str) -> str:
+    if reason != "out-of-memory":
+        return f"The main process ended with exit code {code}."
+    used = f" used {format_size(ending['used'])} of memory, more than" if ending["used"] else " used up"
+    return f"The kernel{used} its {format_size(ending['limit'])}."

@@ -1,0 +1,119 @@
+"""What a native kernel finds when it starts: its files, its command and its environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends.process_sandbox import (
+    BIN_INSIDE,
+    DOOR,
+    DOOR_INSIDE,
+    HOME,
+    USER_INSIDE,
+    Isolation,
+    Place,
+    open_to_all,
+    sandbox,
+)
+from backendai.core.slots import MILLI, Slots
+from backendai.wire.messages import KernelSpec
+
+_COUNTS_PER_NAMESPACE = (5, 14)  # since this Linux a user namespace has a count of processes of its own
+_CUDA = "cuda."
+_STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
+
+
+def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
+    """Make the files that the kernel finds: home, temporary folder, ``python``, tables of users and hosts."""
+    for folder in (place.home, place.tmp, place.programs, place.tables):
+        folder.mkdir()
+    for name in ("python", "python3"):
+        (place.programs / name).symlink_to(_interpreter(place, isolation))
+    user = USER_INSIDE if place.uid is None else place.uid
+    peers = "".join(f"{peer.address or '127.0.0.1'} {peer.hostname}\n" for peer in spec.peers)
+    tables = {
+        "passwd": f"work:x:{user}:{user}:work:{HOME}:{_shell()}\n",
+        "group": f"work:x:{user}:\n",
+        "hosts": f"127.0.0.1 localhost {spec.hostname}\n::1 localhost\n{peers}",
+    }
+    for name, text in tables.items():
+        (place.tables / name).write_text(text)
+        (place.tables / name).chmod(0o644)
+    for folder in (place.programs, place.tables):
+        folder.chmod(0o755)
+    for folder in filter(None, (place.home, place.tmp, place.runtime)):
+        folder.chmod(0o700)
+        if place.uid is not None:
+            os.chown(folder, place.uid, place.uid)
+
+
+def launch_order(spec: KernelSpec, place: Place, isolation: Isolation) -> dict[str, Any]:
+    """Return the command (``argv``) and the environment (``environ``) with which the runner starts the kernel."""
+    inside = isolation.bwrap is not None
+    home = HOME if inside else str(place.home)
+    temporary = "/tmp" if inside else str(place.runtime or place.tmp)  # noqa: S108 - private to the kernel
+    door = {
+        "main": _main(spec),
+        "workdir": home,
+        "uid": place.uid,
+        "pids": spec.pids if _can_count_processes(place, isolation) else None,
+        "tmux": f"{temporary}/.tmux.sock",
+    }
+    interpreter = str(Path(sys.executable).resolve())
+    script = DOOR_INSIDE if inside else str(DOOR)
+    return {
+        "argv": [*sandbox(spec, place, isolation), interpreter, "-I", "-S", script, json.dumps(door)],
+        "environ": _environ(spec, home, temporary, BIN_INSIDE if inside else str(place.programs)),
+    }
+
+
+def _interpreter(place: Place, isolation: Isolation) -> Path:
+    """The agent's own Python; the system's where the kernel's user cannot reach that one."""
+    own = Path(sys.executable).resolve()
+    reachable = isolation.bwrap is not None or place.uid is None or open_to_all(own)
+    return own if reachable else Path("/usr/bin/python3")
+
+
+def _main(spec: KernelSpec) -> list[str]:
+    """The user's command, or a banner and then patience."""
+    if spec.session_type == "batch":
+        return [_shell(), "-c", spec.command]
+    banner = f"Session {spec.session_name} on {spec.hostname}: {spec.image}, {Slots.parse(spec.slots).describe()}"
+    return ["sh", "-c", _STAY, "backendai", banner]
+
+
+def _shell() -> str:
+    return "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
+
+
+def _can_count_processes(place: Place, isolation: Isolation) -> bool:
+    """A user's limit of processes counts all of the user's: fair only when the kernel has a user (namespace) alone."""
+    version = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
+    return place.uid is not None or (isolation.bwrap is not None and version >= _COUNTS_PER_NAMESPACE)
+
+
+def _environ(spec: KernelSpec, home: str, temporary: str, programs: str) -> dict[str, str]:
+    cores = str(max(Slots.parse(spec.slots)["cpu"] // MILLI, 1))
+    environ = {
+        "LANG": "C.UTF-8",
+        "PATH": f"{home}/.local/bin:{programs}:/usr/local/bin:/usr/bin:/bin",
+        "OMP_NUM_THREADS": cores,
+        "OPENBLAS_NUM_THREADS": cores,
+        "NPROC": cores,
+    }
+    devices = ",".join(device for name, ids in spec.devices.items() if name.startswith(_CUDA) for device in ids)
+    own = {
+        "SHELL": _shell(),
+        "HOME": home,
+        "USER": "work",
+        "LOGNAME": "work",
+        "TMPDIR": temporary,
+        "CUDA_VISIBLE_DEVICES": devices,
+    }
+    return environ | spec.environ | own | {"BACKENDAI_KERNEL_ID": str(spec.kernel_id)}

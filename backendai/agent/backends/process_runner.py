@@ -1,0 +1,291 @@
+"""The supervisor of one native kernel: outlives the agent, keeps the log, watches the memory, writes the end.
+
+It runs by itself (``python -I -S process_runner.py FOLDER READY_FD``, standard library only), in its own session, so
+that neither the end of the agent nor Ctrl-C in its terminal reaches it. In FOLDER it reads ``launch.json`` and
+``stop.json``, and writes ``runner.json`` (the kernel lives), ``output.log`` and ``exit.json`` (how it ended).
+SIGTERM asks it to end the kernel as ``stop.json`` says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_PR_SET_CHILD_SUBREAPER = 36
+_MEMORY_INTERVAL = 2.0
+_PATIENCE_AFTER_KILL = 5.0
+_PATIENCE_FOR_OUTPUT = 1.0
+_KILLED = 128 + signal.SIGKILL
+
+
+class Runner:
+    """One kernel from its first process to its last."""
+
+    def __init__(self, folder: Path, ready: int) -> None:
+        self.folder, self.ready = folder, ready
+        self.launch: dict[str, Any] = json.loads((folder / "launch.json").read_text())
+        self.log = RotatingLog(folder, self.launch["log_bytes"])
+        self.end: dict[str, Any] = {}  # what the door said: exited or failed
+        self.order: dict[str, Any] | None = None  # to stop, by the agent
+        self.kill_at: float | None = None
+        self.used = 0  # bytes of memory, when that was too much
+
+    def run(self) -> None:
+        """Start the kernel, serve it until it ends, write how it ended."""
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.signalled, signalled = os.pipe()
+        os.set_blocking(signalled, False)
+        signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, lambda number, frame: self._take_order())
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        try:
+            self._spawn()
+            self._serve()
+        except OSError as error:
+            self.end = {"failed": str(error)}
+        kill_tree()
+        self._drain()
+        write_json(self.folder / "exit.json", self._ending())
+        remove_traces(self.launch)
+        os.close(self.ready)
+
+    def _spawn(self) -> None:
+        self.output, output = os.pipe()
+        self.channel, channel = socket.socketpair()
+        with listen(self.folder / "door.sock") as listener:
+            passed = (channel.fileno(), listener.fileno())
+            subprocess.Popen(
+                [*self.launch["argv"], *map(str, passed)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self.launch["environ"],
+                cwd="/",
+                pass_fds=passed,
+                preexec_fn=self._join_cgroups,
+            )
+        os.close(output)
+        channel.close()
+
+    def _join_cgroups(self) -> None:
+        for cgroup in self.launch["cgroups"]:
+            Path(cgroup, "cgroup.procs").write_text("0")
+
+    def _serve(self) -> None:
+        next_look = time.monotonic() + _MEMORY_INTERVAL
+        sources: list[Any] = [self.output, self.channel, self.signalled]
+        while not self.end:
+            times = [next_look] + ([self.kill_at] if self.kill_at is not None else [])
+            ready, _, _ = select.select(sources, [], [], max(0.0, min(times) - time.monotonic()))
+            if self.output in ready and not self.log.copy_from(self.output):
+                sources.remove(self.output)
+            if self.channel in ready:
+                self._listen_to_door()
+            if self.signalled in ready:
+                os.read(self.signalled, 4096)
+                reap()
+                self._obey()
+            if self.kill_at is not None and time.monotonic() >= self.kill_at:
+                return
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + _MEMORY_INTERVAL
+                if self._takes_too_much_memory():
+                    return
+
+    def _listen_to_door(self) -> None:
+        news = self.channel.recv(65536)
+        if not news:
+            self.end = {"exited": _KILLED}  # the door itself was killed
+        for line in news.splitlines():
+            said = json.loads(line)
+            if "started" in said:
+                write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
+                os.write(self.ready, b"started")
+                os.close(self.ready)
+                self.ready = os.open(os.devnull, os.O_WRONLY)
+            else:
+                self.end = said
+
+    def _take_order(self) -> None:
+        if self.order is None:
+            self.order = {"grace": 5.0, "reason": "exited", "message": "The kernel was ended by a signal to the node."}
+        with contextlib.suppress(OSError, ValueError):
+            self.order = json.loads((self.folder / "stop.json").read_text())
+
+    def _obey(self) -> None:
+        if self.order is None:
+            return
+        self.kill_at = min(self.kill_at or float("inf"), time.monotonic() + self.order["grace"])
+        with contextlib.suppress(OSError):
+            self.channel.sendall(b"term\n")
+
+    def _takes_too_much_memory(self) -> bool:
+        limit: int | None = self.launch["memory"]
+        if limit is None:
+            return False
+        pids = descendants()
+        if sum(map(resident, pids)) <= limit:  # counts shared pages several times: an upper bound, and cheap
+            return False
+        used = sum(map(proportional, pids))
+        self.used = used if used > limit else 0
+        return used > limit
+
+    def _drain(self) -> None:
+        deadline = time.monotonic() + _PATIENCE_FOR_OUTPUT
+        while time.monotonic() < deadline:
+            ready, _, _ = select.select([self.output], [], [], _PATIENCE_FOR_OUTPUT)
+            if not ready or not self.log.copy_from(self.output):
+                return
+
+    def _ending(self) -> dict[str, Any]:
+        code = self.end.get("exited", _KILLED)
+        ending = {"exit_code": code, "reason": "exited", "message": "", "failed": self.end.get("failed")}
+        if self.used:
+            return ending | {"reason": "out-of-memory", "used": self.used, "limit": self.launch["memory"]}
+        if self.order is not None:
+            return ending | {"reason": self.order["reason"], "message": self.order["message"]}
+        if code == _KILLED and (limit := self.launch["cgroup_memory"]) and oom_kills(self.launch["cgroups"]):
+            return ending | {"reason": "out-of-memory", "used": None, "limit": limit}
+        return ending
+
+
+class RotatingLog:
+    """The kernel's output in two files of half the allowed size each; the oldest bytes go first."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.path, self.older, self.dropped = (folder / name for name in ("output.log", "output.log.1", "output.cut"))
+        self.half = max(limit // 2, 4096)
+        self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.size = 0
+
+    def copy_from(self, source: int) -> bool:
+        """Append what can be read now; returns False at the end of the source."""
+        data = os.read(source, 65536)
+        if self.size and self.size + len(data) > self.half:
+            self._rotate()
+        with contextlib.suppress(OSError):  # a full disk costs output, not the kernel
+            self.size += os.write(self.file, data)
+        return bool(data)
+
+    def _rotate(self) -> None:
+        if self.older.exists():
+            self.dropped.touch()
+        self.path.rename(self.older)
+        os.close(self.file)
+        self.file, self.size = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 0
+
+
+def listen(path: Path) -> socket.socket:
+    """Return a socket that listens at ``path``, which may be longer than socket addresses allow."""
+    folder = os.open(path.parent, os.O_PATH)
+    try:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(f"/proc/self/fd/{folder}/{path.name}")
+        listener.listen(16)
+        return listener
+    finally:
+        os.close(folder)
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write the file whole or not at all."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(value))
+    draft.replace(path)
+
+
+def reap() -> None:
+    """Collect ended children and the orphans that came to us."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def kill_tree() -> None:
+    """Kill every process below this one, daemonised ones included."""
+    deadline = time.monotonic() + _PATIENCE_AFTER_KILL
+    while (pids := descendants()) and time.monotonic() < deadline:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+        reap()
+
+
+def descendants() -> list[int]:
+    """Return the live processes below this one."""
+    children: dict[int, list[int]] = {}
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        if (fields := stat_fields(pid)) and fields[0] != "Z":
+            children.setdefault(int(fields[1]), []).append(pid)
+    found, look = [], [os.getpid()]
+    while look:
+        below = children.get(look.pop(), [])
+        found += below
+        look += below
+    return found
+
+
+def stat_fields(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the name: state, parent, …; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def start_time(pid: int) -> int:
+    """Return when the process began, in ticks since boot: with the pid it names a process for good. 0: gone."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if fields and fields[0] not in "ZX" else 0
+
+
+def resident(pid: int) -> int:
+    """Return the process's resident bytes; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def proportional(pid: int) -> int:
+    """Return the process's bytes with its share of shared pages; all resident ones when that may not be asked."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return resident(pid)
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+def oom_kills(cgroups: list[str]) -> int:
+    """Return how often the kernel of the machine killed a process there for want of memory (cgroup v1 or v2)."""
+    for cgroup in cgroups:
+        for name in ("memory.events", "memory.oom_control"):
+            with contextlib.suppress(OSError):
+                counts = dict(line.split() for line in Path(cgroup, name).read_text().splitlines())
+                return int(counts.get("oom_kill", 0))
+    return 0
+
+
+def remove_traces(launch: dict[str, Any]) -> None:
+    """Remove what lies outside the kernel's folder: its cgroups and, without a sandbox, its folder under /tmp."""
+    for cgroup in launch["cgroups"]:
+        with contextlib.suppress(OSError):
+            Path(cgroup).rmdir()
+    if launch["runtime"]:
+        shutil.rmtree(launch["runtime"], ignore_errors=True)
+
+
+if __name__ == "__main__":
+    Runner(Path(sys.argv[1]), int(sys.argv[2])).run()

@@ -1,0 +1,157 @@
+"""How a native kernel is shut in: by bubblewrap where it works, else by nothing but its own process tree.
+
+An agent of root gives every kernel a user id of its own; an ordinary user's kernels share that user's id.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from backendai.wire.messages import KernelSpec
+
+HOME = "/home/work"
+DOOR = Path(__file__).with_name("process_door.py")
+DOOR_INSIDE = "/run/kernel/door.py"
+BIN_INSIDE = "/run/kernel/bin"
+USER_INSIDE = 1000
+_ROOT_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+_READABLE = (
+    "/opt",
+    "/etc/alternatives",
+    "/etc/bash.bashrc",
+    "/etc/inputrc",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/nsswitch.conf",
+    "/etc/pki",
+    "/etc/profile",
+    "/etc/resolv.conf",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/terminfo",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What can be used here. ``bwrap``: its path, None when missing or not working (``why_not`` says it).
+    ``root``: the agent is root. ``sized_tmpfs``: this bubblewrap can limit /dev/shm."""
+
+    bwrap: str | None
+    why_not: str
+    root: bool
+    sized_tmpfs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one kernel lives on this machine. ``uid``: its own user (None: the agent's). ``runtime``: a short folder
+    for sockets and temporary files outside of ``folder``, only without a sandbox."""
+
+    folder: Path
+    uid: int | None
+    runtime: Path | None
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def tmp(self) -> Path:
+        return self.folder / "tmp"
+
+    @property
+    def programs(self) -> Path:
+        return self.folder / "bin"
+
+    @property
+    def tables(self) -> Path:
+        return self.folder / "etc"
+
+
+def probe() -> Isolation:
+    """Try bubblewrap once with the namespaces that kernels get."""
+    root = os.geteuid() == 0
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        return Isolation(None, "bubblewrap (bwrap) is not installed", root)
+    trial = [bwrap, *_namespaces(root), "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"]
+    try:
+        result = subprocess.run(trial, capture_output=True, text=True, timeout=10, check=False)
+        usage = subprocess.run([bwrap, "--help"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Isolation(None, f"bubblewrap does not work here ({error})", root)
+    if result.returncode:
+        return Isolation(None, f"bubblewrap does not work here ({result.stderr.strip()})", root)
+    return Isolation(bwrap, "", root, sized_tmpfs="--size" in usage.stdout + usage.stderr)
+
+
+def open_to_all(path: Path) -> bool:
+    """Return whether every user can reach what lies at ``path``."""
+    return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
+
+
+def sandbox(spec: KernelSpec, place: Place, isolation: Isolation) -> list[str]:
+    """Return the words before the kernel's own command; none without bubblewrap."""
+    if isolation.bwrap is None:
+        return []
+    size = ["--size", str(spec.shm_bytes)] if isolation.sized_tmpfs and spec.shm_bytes else []
+    readable = [word for path in _READABLE for word in ("--ro-bind-try", path, path)]
+    tables = [
+        w for name in ("passwd", "group", "hosts") for w in ("--ro-bind", f"{place.tables}/{name}", f"/etc/{name}")
+    ]
+    return [
+        isolation.bwrap,
+        *_namespaces(isolation.root),
+        *("--hostname", spec.hostname),
+        *_folders("/etc", "/home", "/run", "/run/kernel"),
+        *_system_folders(),
+        *readable,
+        *tables,
+        *("--proc", "/proc", "--dev", "/dev", *size, "--tmpfs", "/dev/shm"),  # noqa: S108
+        *_devices(spec),
+        *("--ro-bind", str(DOOR), DOOR_INSIDE, "--ro-bind", str(place.programs), BIN_INSIDE),
+        *("--bind", str(place.tmp), "/tmp", "--bind", str(place.home), HOME, "--chdir", "/"),  # noqa: S108
+        "--",
+    ]
+
+
+def _namespaces(root: bool) -> list[str]:
+    """The network is the machine's, so that the gateway reaches the ports of the kernel. The kernel's first process is
+    number 1 inside: nothing inside can kill it, and everything inside ends with it."""
+    words = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    words += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
+    if root:  # only to become the kernel's own user, which ends the last capability
+        return [*words, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+    return [*words, "--unshare-user", "--uid", str(USER_INSIDE), "--gid", str(USER_INSIDE)]
+
+
+def _system_folders() -> list[str]:
+    words = ["--ro-bind", "/usr", "/usr"]
+    for name in _ROOT_FOLDERS:
+        path = Path("/", name)
+        if path.is_symlink():
+            words += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            words += ["--ro-bind", str(path), str(path)]
+    prefix = Path(sys.base_prefix)
+    if prefix.is_relative_to("/usr"):
+        return words
+    parents = [str(parent) for parent in reversed(prefix.parents[:-1])]
+    return [*words, *_folders(*parents), "--ro-bind", str(prefix), str(prefix)]
+
+
+def _folders(*paths: str) -> list[str]:
+    """Folders that everybody may enter: those that bubblewrap makes by itself may be entered by what they hold."""
+    return [word for path in paths for word in ("--dir", path)]
+
+
+def _devices(spec: KernelSpec) -> list[str]:
+    if not spec.devices:
+        return []
+    return [word for path in sorted(Path("/dev").glob("nvidia*")) for word in ("--dev-bind", str(path), str(path))]

@@ -1,0 +1,128 @@
+"""Starting the supervisor of a native kernel and waiting until the kernel's main process is alive."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends import process_cgroup
+from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.process_launch import furnish, launch_order
+from backendai.agent.backends.process_log import read_tail
+from backendai.agent.backends.process_notes import must_be_open
+from backendai.agent.backends.process_sandbox import Place, open_to_all, probe
+from backendai.core.slots import MILLI, Slots
+from backendai.wire.messages import KernelSpec
+
+_RUNNER = Path(__file__).with_name("process_runner.py")
+_USERS = range(61184, 65520)  # the range that systemd keeps for users without a name
+_COMPLAINT = 2000  # bytes of output that explain a failed start
+
+
+class Starter:
+    """Starts kernels in folders below ``root`` with what this machine offers (asked once)."""
+
+    def __init__(self, root: Path) -> None:
+        self.isolation = probe()
+        self.cgroups = process_cgroup.find_parents()
+        self._root = root
+        self._lock = threading.Lock()
+        self._runners: list[subprocess.Popen[bytes]] = []
+
+    def start(self, spec: KernelSpec, folder: KernelFolder) -> None:
+        """Make the folder and the kernel in it. Raises StartFailed, after removing what was made."""
+        try:
+            self._prepare(spec, folder)
+            if not self._run(folder, spec.create_timeout):
+                raise StartFailed(f"The kernel does not start: {self._complaint(folder, spec.create_timeout)}")
+        except OSError as error:
+            self._undo(folder)
+            raise StartFailed(f"The kernel does not start: {error}") from error
+        except StartFailed:
+            self._undo(folder)
+            raise
+
+    def reap(self) -> None:
+        """Collect supervisors that ended."""
+        with self._lock:
+            self._runners = [runner for runner in self._runners if runner.poll() is None]
+
+    def _prepare(self, spec: KernelSpec, folder: KernelFolder) -> None:
+        if must_be_open(self.isolation) and not open_to_all(folder.path):
+            raise StartFailed(f"The users of kernels cannot reach {self._root}: choose another data folder.")
+        folder.path.mkdir(mode=0o711 if must_be_open(self.isolation) else 0o700)
+        folder.write("spec", spec.model_dump(mode="json"))
+        with self._lock:  # until the choice of a user is written down
+            place = self._place(folder)
+            furnish(place, spec, self.isolation)
+            folder.write("launch", self._launch(spec, place))
+
+    def _place(self, folder: KernelFolder) -> Place:
+        runtime = None
+        if self.isolation.bwrap is None:
+            runtime = Path(tempfile.mkdtemp(prefix="krn-", dir="/tmp"))
+        uid = self._free_user(folder) if self.isolation.root else None
+        return Place(folder.path.resolve(), uid, runtime)
+
+    def _free_user(self, folder: KernelFolder) -> int:
+        taken = {KernelFolder(path).read("launch").get("uid") for path in self._root.iterdir()}
+        first = folder.kernel_id.int % len(_USERS)  # two portals on one machine rarely choose alike
+        free: list[int] = [number for number in (*_USERS[first:], *_USERS[:first]) if number not in taken]
+        if not free:
+            raise StartFailed(f"All {len(_USERS)} user ids for kernels are in use.")
+        return free[0]
+
+    def _launch(self, spec: KernelSpec, place: Place) -> dict[str, Any]:
+        slots = Slots.parse(spec.slots)
+        memory = slots["mem"] // MILLI or None
+        name = f"backendai-{spec.kernel_id}"
+        cgroups = process_cgroup.make(self.cgroups, name, slots, pids=spec.pids)
+        return launch_order(spec, place, self.isolation) | {
+            "uid": place.uid,
+            "runtime": str(place.runtime) if place.runtime else None,
+            "log_bytes": spec.log_bytes,
+            "cgroups": [str(cgroup) for cgroup in cgroups],
+            "cgroup_memory": memory if cgroups else None,
+            "memory": None if cgroups else memory,
+        }
+
+    def _run(self, folder: KernelFolder, timeout: float) -> bool:
+        """Start the supervisor; returns whether the kernel's main process came to life in time."""
+        heard, ready = os.pipe()
+        try:
+            with (folder.path / "runner.log").open("wb") as complaints:
+                runner = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_RUNNER), str(folder.path.resolve()), str(ready)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=complaints,
+                    stderr=complaints,
+                    env={"PATH": os.environ.get("PATH", os.defpath)},
+                    cwd="/",
+                    pass_fds=(ready,),
+                    start_new_session=True,
+                )
+            os.close(ready)
+            with self._lock:
+                self._runners.append(runner)
+            told, _, _ = select.select([heard], [], [], timeout)
+            return bool(told) and os.read(heard, 16) == b"started"
+        finally:
+            os.close(heard)
+
+    def _complaint(self, folder: KernelFolder, timeout: float) -> str:
+        output = read_tail(folder.log, _COMPLAINT)[0] + read_tail(folder.path / "runner.log", _COMPLAINT)[0]
+        said = folder.read("exit").get("failed") or output.decode(errors="replace").strip()
+        return said or f"its main process was not alive after {timeout:g} s."
+
+    def _undo(self, folder: KernelFolder) -> None:
+        if folder.path.exists():
+            folder.kill()
+            folder.remove()
+        self.reap()

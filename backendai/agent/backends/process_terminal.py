@@ -1,0 +1,110 @@
+"""Terminals of native kernels: the kernel's first process opens the shell and hands over its pseudo-terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import re
+import socket
+import struct
+import termios
+from pathlib import Path
+
+from backendai.agent.backends.base import BackendError, Terminal
+
+_TIMEOUT = 10.0
+_PIECE = 64 * 1024
+_ODD = re.compile(r"[^A-Za-z0-9_-]")  # tmux reads "." and ":" in names
+
+
+class PtyTerminal(Terminal):
+    """The controlling side of a pseudo-terminal; closing it hangs up the shell's (or tmux client's) line."""
+
+    def __init__(self, file: int) -> None:
+        self._file: int | None = file
+        self._waits: set[asyncio.Future[None]] = set()
+        os.set_blocking(file, False)
+
+    async def read(self) -> bytes:
+        while self._file is not None:
+            try:
+                return os.read(self._file, _PIECE)
+            except BlockingIOError:
+                await self._ready(for_input=True)
+            except OSError:  # EIO: nobody has the other side open any more
+                return b""
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest and self._file is not None:
+            try:
+                rest = rest[os.write(self._file, rest) :]
+            except BlockingIOError:
+                await self._ready(for_input=False)
+            except OSError:
+                return
+
+    async def resize(self, rows: int, cols: int) -> None:
+        if self._file is not None:
+            fcntl.ioctl(self._file, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    async def close(self) -> None:
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(file)
+        loop.remove_writer(file)
+        os.close(file)
+        for wait in self._waits:
+            _resolve(wait)
+
+    async def _ready(self, *, for_input: bool) -> None:
+        loop, file = asyncio.get_running_loop(), self._file
+        assert file is not None
+        wait: asyncio.Future[None] = loop.create_future()
+        self._waits.add(wait)
+        watch, unwatch = (loop.add_reader, loop.remove_reader) if for_input else (loop.add_writer, loop.remove_writer)
+        watch(file, _resolve, wait)
+        try:
+            await wait
+        finally:
+            self._waits.discard(wait)
+            if self._file is not None:
+                unwatch(file)
+
+
+def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
+    """Ask the kernel's first process for a shell; returns the controlling side. Raises BackendError."""
+    request = {"name": _ODD.sub("-", name) or "main", "rows": rows, "cols": cols}
+    try:
+        answer, files = _ask(folder, json.dumps(request).encode())
+        said = json.loads(answer or b"{}")
+    except (OSError, ValueError) as error:
+        raise BackendError(f"The kernel does not open a terminal: {error}") from error
+    if len(files) == 1 and os.isatty(files[0]):
+        return files[0]
+    for file in files:
+        os.close(file)
+    raise BackendError(f"The kernel does not open a terminal: {said.get('error', 'it sent none')}")
+
+
+def _resolve(wait: asyncio.Future[None]) -> None:
+    if not wait.done():
+        wait.set_result(None)
+
+
+def _ask(folder: Path, request: bytes) -> tuple[bytes, list[int]]:
+    directory = os.open(folder, os.O_PATH)  # by descriptor: socket addresses are short, folder names may be long
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_TIMEOUT)
+            connection.connect(f"/proc/self/fd/{directory}/door.sock")
+            connection.sendall(request)
+            answer, files, _, _ = socket.recv_fds(connection, 4096, 4)
+            return answer, files
+    finally:
+        os.close(directory)

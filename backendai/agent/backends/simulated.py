@@ -1,0 +1,232 @@
+"""Kernels that exist only in memory: thousands of them for load tests, demos and benchmarks.
+
+Time is the only thing that happens to them: a start takes ``start_seconds``, a batch kernel as long as its command
+sleeps (else ``batch_seconds``), a line is logged every ``line_seconds``, all multiplied by ``time_scale`` (0: at
+once). Nothing runs between two questions: what is true now is computed from the clock.
+
+Every image exists, but those with ``no-such-image`` in their name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from backendai.agent.backends.base import (
+    Backend,
+    Ended,
+    ImageNotFound,
+    KernelEvent,
+    KernelGone,
+    Progress,
+    StaleGeneration,
+    Started,
+    StartFailed,
+    Terminal,
+)
+from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of
+from backendai.agent.backends.simulated_terminal import EchoTerminal
+from backendai.core.slots import Slots
+from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+
+IMAGE = "simulated/python"
+_MISSING = "no-such-image"
+_LABELS = {"ai.backend.kernelspec": "1", "ai.backend.features": "batch query tty", "ai.backend.role": "COMPUTE"}
+_LOOK_INTERVAL = 0.1
+_LONGEST_WAIT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things take, in simulated seconds; ``time_scale`` real seconds pass in each (0: no time at all)."""
+
+    start_seconds: float = 1.0
+    batch_seconds: float = 60.0
+    line_seconds: float = 1.0
+    pull_seconds: float = 5.0
+    time_scale: float = 1.0
+
+
+class SimulatedBackend(Backend):
+    """A node of any size. With a ``journal`` its kernels outlive the agent. ``clock`` gives seconds since the epoch."""
+
+    name = "simulated"
+
+    def __init__(
+        self,
+        *,
+        deployment: str,
+        capacity: Slots,
+        pace: Pace | None = None,
+        images: Sequence[str] = (IMAGE,),
+        journal: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._deployment, self._capacity, self._images = deployment, capacity, images
+        self._pace, self._clock = pace or Pace(), clock
+        self._journal = Journal(journal)
+        self._kernels = {key: one for key, one in self._journal.load().items() if one.deployment == deployment}
+        self._terminals: dict[UUID, set[EchoTerminal]] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def capacity(self) -> Slots:
+        return self._capacity
+
+    def notes(self) -> list[Note]:
+        message = "This node is simulated: its kernels run nothing."
+        return [Note(code="simulated-node", message=message, fix="Start the agent with --backend docker.")]
+
+    def images(self) -> list[ImageSighting]:
+        machine = platform.machine()
+        return [
+            ImageSighting(reference=name, digest=name, architecture=machine, labels=_LABELS) for name in self._images
+        ]
+
+    def has_image(self, reference: str) -> bool:
+        return _MISSING not in reference
+
+    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+        if not self.has_image(reference):
+            raise ImageNotFound(f"{reference} does not exist.")
+        time.sleep(min(self._pace.pull_seconds * self._pace.time_scale, timeout))
+        progress(1.0, "Pretended to fetch it.")
+
+    def start(self, spec: KernelSpec) -> Started:
+        if not self.has_image(spec.image):
+            raise ImageNotFound(f"{spec.image} does not exist.")
+        with self._changed:
+            known = self._kernels.get(spec.kernel_id)
+            if known and known.generation > spec.generation:
+                raise StaleGeneration(f"Generation {known.generation} is here; {spec.generation} is out of date.")
+            adopted = known is not None and known.generation == spec.generation
+            kernel = known if known and adopted else self._make(spec)
+        time.sleep(max(kernel.begins_at - self._clock(), 0.0))
+        with self._changed:
+            now = self._kernels.get(spec.kernel_id)
+        if now is None or now.generation != spec.generation:
+            raise StartFailed("The kernel was removed while it started.")
+        return Started(kernel.container_id(), adopted=adopted)
+
+    def stop(self, kernel_id: UUID, *, grace: float) -> None:
+        with self._changed:
+            if kernel := self._kernels.get(kernel_id):
+                self._enter(kernel.stop(self._clock()))
+        self._hang_up(kernel_id)
+
+    def ended(self, kernel_id: UUID) -> Ended | None:
+        with self._changed:
+            return self._here(kernel_id).ended(self._clock())
+
+    def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
+        with suppress(KernelGone), self._changed:
+            log = self._here(kernel_id).log(self._clock())
+            return log[max(len(log) - limit, 0) :], len(log) > limit
+        return b"", False
+
+    def remove(self, kernel_id: UUID) -> None:
+        with self._changed:
+            if self._kernels.pop(kernel_id, None):
+                self._journal.forget(kernel_id)
+                self._changed.notify_all()
+        self._hang_up(kernel_id)
+
+    def kernels(self) -> list[KernelSighting]:
+        with self._changed:
+            now = self._clock()
+            return [kernel.sighting(now) for kernel in self._kernels.values() if kernel.began(now)]
+
+    def sweep(self, live: set[UUID]) -> None:
+        """Nothing lies around in a simulation."""
+
+    def watch(self) -> Iterator[KernelEvent]:
+        with self._changed:
+            told = self._ended_now()
+        while True:
+            with self._changed:
+                while not (ended := self._ended_now()) - told and not self._closed:
+                    self._changed.wait(self._until_next_end())
+                if self._closed:
+                    return
+            yield from (KernelEvent(kernel_id) for kernel_id in ended - told)
+            told = ended
+
+    async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
+        with self._changed:
+            kernel = self._here(kernel_id)
+            if not kernel.running(self._clock()):
+                raise KernelGone(f"The kernel {kernel_id} does not run any more.")
+            terminal = EchoTerminal(kernel.hostname, rows, cols)
+            self._terminals.setdefault(kernel_id, set()).add(terminal)
+        return terminal
+
+    async def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        with self._changed:
+            kernel = self._here(kernel_id)
+        said = -1 if tail is None else kernel.lines(self._clock()) - tail
+        while True:
+            with self._changed:
+                kernel = self._kernels.get(kernel_id, kernel.stop(self._clock()))
+            now = self._clock()
+            if piece := kernel.log(now, after=said):
+                yield piece
+            said = max(said, kernel.lines(now))
+            if not follow or not kernel.running(now):
+                return
+            await asyncio.sleep(_LOOK_INTERVAL)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for kernel_id in list(self._terminals):
+            self._hang_up(kernel_id)
+
+    def _make(self, spec: KernelSpec) -> SimulatedKernel:
+        scale = self._pace.time_scale
+        lasts = duration_of(spec, self._pace.batch_seconds)
+        return self._enter(
+            SimulatedKernel(
+                kernel_id=str(spec.kernel_id),
+                deployment=self._deployment,
+                generation=spec.generation,
+                title=f"Session {spec.session_name} on {spec.hostname}: {spec.image} is ready",
+                hostname=spec.hostname,
+                begins_at=self._clock() + self._pace.start_seconds * scale,
+                lasts=None if lasts is None else lasts * scale,
+                line_every=self._pace.line_seconds * scale,
+                exit_code=exit_code_of(spec),
+            )
+        )
+
+    def _enter(self, kernel: SimulatedKernel) -> SimulatedKernel:
+        self._kernels[UUID(kernel.kernel_id)] = kernel
+        self._journal.keep(kernel)
+        self._changed.notify_all()
+        return kernel
+
+    def _here(self, kernel_id: UUID) -> SimulatedKernel:
+        kernel = self._kernels.get(kernel_id)
+        if kernel is None or not kernel.began(self._clock()):
+            raise KernelGone(f"There is no kernel {kernel_id} on this node.")
+        return kernel
+
+    def _ended_now(self) -> set[UUID]:
+        now = self._clock()
+        return {kernel_id for kernel_id, kernel in self._kernels.items() if now >= kernel.ends_at()}
+
+    def _until_next_end(self) -> float:
+        now = self._clock()
+        coming = [kernel.ends_at() - now for kernel in self._kernels.values() if kernel.ends_at() > now]
+        return min([*coming, _LONGEST_WAIT])
+
+    def _hang_up(self, kernel_id: UUID) -> None:
+        for terminal in self._terminals.pop(kernel_id, set()):
+            terminal.hang_up()

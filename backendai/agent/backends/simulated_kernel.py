@@ -1,0 +1,137 @@
+"""One simulated kernel: what is true of it at a given time, and the journal in which kernels outlive the agent."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from uuid import UUID
+
+from backendai.agent.backends.base import Ended
+from backendai.wire.messages import KernelSighting, KernelSpec
+
+STOPPED = 143  # as after SIGTERM
+_LINES_KEPT = 10_000
+_ROUNDING = 1e-3  # seconds since the epoch are exact to a fraction of a microsecond only
+_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
+_EXIT = re.compile(r"\bexit\s+(\d{1,3})")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedKernel:
+    """Times are seconds of the clock, ``lasts`` (None: until stopped) and ``line_every`` already scaled."""
+
+    kernel_id: str
+    deployment: str
+    generation: int
+    title: str
+    hostname: str
+    begins_at: float
+    lasts: float | None
+    line_every: float
+    exit_code: int
+    stopped_at: float | None = None
+
+    def ends_at(self) -> float:
+        """Return when it ends or ended; infinity when nothing ends it."""
+        by_itself = float("inf") if self.lasts is None else self.begins_at + self.lasts
+        return by_itself if self.stopped_at is None else min(by_itself, self.stopped_at)
+
+    def began(self, now: float) -> bool:
+        """Return whether its main process has come to life."""
+        return now >= self.begins_at
+
+    def running(self, now: float) -> bool:
+        """Return whether its main process is alive."""
+        return self.begins_at <= now < self.ends_at()
+
+    def ended(self, now: float) -> Ended | None:
+        """Return how it ended; None while it runs."""
+        if now < self.ends_at():
+            return None
+        if self.stopped_at is not None and self.ends_at() == self.stopped_at:
+            return Ended(STOPPED, "", "")
+        return Ended(self.exit_code, "exited", f"The main process ended with exit code {self.exit_code}.")
+
+    def sighting(self, now: float) -> KernelSighting:
+        """Return what the node tells the portal."""
+        ended = self.ended(now)
+        return KernelSighting(
+            kernel_id=UUID(self.kernel_id),
+            generation=self.generation,
+            running=ended is None,
+            container_id=self.container_id(),
+            exit_code=ended.exit_code if ended else None,
+        )
+
+    def container_id(self) -> str:
+        """Return a name for this very run of the kernel."""
+        return f"simulated-{self.kernel_id}-{self.generation}"
+
+    def lines(self, now: float) -> int:
+        """Return how many lines the main process has printed after its first."""
+        if not self.line_every:
+            return 0
+        printed_for = max(min(now, self.ends_at()) - self.begins_at, 0.0)
+        return int(printed_for / self.line_every + _ROUNDING)
+
+    def log(self, now: float, *, after: int = -1) -> bytes:
+        """Return the output; the lines after number ``after`` (the first one is 0), at most the last 10 000."""
+        last = self.lines(now)
+        numbers = range(max(after + 1, last - _LINES_KEPT, 0), last + 1)
+        return "".join(f"line-{number}\n" if number else f"{self.title}\n" for number in numbers).encode()
+
+    def stop(self, now: float) -> SimulatedKernel:
+        """Return the kernel as it is after an order to stop."""
+        return self if self.stopped_at is not None else replace(self, stopped_at=now)
+
+
+def duration_of(spec: KernelSpec, batch_seconds: float) -> float | None:
+    """Return how many seconds the main process takes: what its command sleeps, else ``batch_seconds``."""
+    if spec.session_type != "batch":
+        return None
+    sleeps = [float(seconds) for seconds in _SLEEP.findall(spec.command)]
+    return sum(sleeps) if sleeps or _EXIT.search(spec.command) else batch_seconds
+
+
+def exit_code_of(spec: KernelSpec) -> int:
+    """Return the exit code that the command names, else 0."""
+    named = _EXIT.search(spec.command)
+    return int(named[1]) if named else 0
+
+
+class Journal:
+    """An append-only file of kernels: a line each time one changes or goes. Without a path it remembers nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def load(self) -> dict[UUID, SimulatedKernel]:
+        """Return the kernels that are left; a last line that was cut off by a crash is ignored."""
+        kernels: dict[UUID, SimulatedKernel] = {}
+        if self._path is None or not self._path.exists():
+            return kernels
+        for line in self._path.read_text().splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            if "gone" in entry:
+                kernels.pop(UUID(entry["gone"]), None)
+            else:
+                kernels[UUID(entry["kernel_id"])] = SimulatedKernel(**entry)
+        return kernels
+
+    def keep(self, kernel: SimulatedKernel) -> None:
+        """Write down a kernel as it is now."""
+        self._append(asdict(kernel))
+
+    def forget(self, kernel_id: UUID) -> None:
+        """Write down that a kernel is gone."""
+        self._append({"gone": str(kernel_id)})
+
+    def _append(self, entry: dict[str, object]) -> None:
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps(entry) + "\n")

@@ -1,0 +1,122 @@
+"""What an agent is told by its environment and its command line, read in one place."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backendai.core.errors import UserError
+from backendai.core.slots import MILLI, Slots, parse_amount, parse_size
+
+VERSION = "1.0"
+BACKENDS = ("auto", "docker", "process", "simulated")
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+_LEAST_RESERVE = 512 * 2**20
+_RESERVE_PERCENT = 5
+_NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """One agent's settings. Empty strings and None mean "not told": join or the machine decides."""
+
+    name: str
+    data: Path
+    portal_url: str
+    join_token: str
+    backend: str
+    slots: Slots | None
+    reserve_cpu: int  # thousandths of a core
+    reserve_mem: int | None  # bytes
+    gateway_host: str
+    gateway_port: int
+    gateway_url: str
+    sync_interval: float | None  # seconds; None: as the portal says
+    broker_url: str
+    docker_url: str | None
+    time_scale: float  # of simulated kernels: real seconds per simulated second
+
+    def offered(self, machine: Slots) -> Slots:
+        """Return what the portal may hand out of ``machine``: less the reserve, or the amounts that were set."""
+        total_mem = machine["mem"] // MILLI
+        reserve = self.reserve_mem
+        if reserve is None:
+            reserve = max(_LEAST_RESERVE, total_mem * _RESERVE_PERCENT // 100)
+        amounts = dict(machine)
+        amounts["cpu"] = max(0, machine["cpu"] - self.reserve_cpu)
+        amounts["mem"] = max(0, total_mem - reserve) * MILLI
+        if self.slots is not None:
+            amounts.update(self.slots)
+        return Slots(amounts)
+
+
+def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> NodeSettings:
+    """Return the settings; ``told`` (the command line) goes before ``environ``. A wrong value is a UserError."""
+
+    def text(option: str, variable: str, default: str = "") -> str:
+        value = told.get(option)
+        return str(value) if value not in (None, "") else environ.get(variable, "") or default
+
+    name = _check_name(text("name", "BACKENDAI_AGENT_NAME", _slug(socket.gethostname())))
+    home = Path(environ.get("BACKENDAI_DATA", "") or _ROOT / "var")
+    slots = environ.get("BACKENDAI_AGENT_SLOTS", "")
+    reserve_mem = environ.get("BACKENDAI_AGENT_RESERVE_MEM", "")
+    return NodeSettings(
+        name=name,
+        data=Path(text("data", "BACKENDAI_AGENT_DATA", str(home / "agents" / name))).absolute(),
+        portal_url=text("join", "BACKENDAI_PORTAL_URL").rstrip("/"),
+        join_token=text("token", "BACKENDAI_JOIN_TOKEN"),
+        backend=_check_backend(text("backend", "BACKENDAI_AGENT_BACKEND", "auto")),
+        slots=_parse_slots(slots) if slots else None,
+        reserve_cpu=parse_amount("cpu", environ.get("BACKENDAI_AGENT_RESERVE_CPU", "") or "0", field="reserve.cpu"),
+        reserve_mem=parse_size(reserve_mem, field="reserve.mem") if reserve_mem else None,
+        gateway_host=text("gateway_host", "BACKENDAI_GATEWAY_HOST"),
+        gateway_port=_parse_port(text("gateway_port", "BACKENDAI_GATEWAY_PORT", "0")),
+        gateway_url=environ.get("BACKENDAI_GATEWAY_URL", "").rstrip("/"),
+        sync_interval=_parse_number(environ, "BACKENDAI_SYNC_INTERVAL", default=0.0, least=0.0, most=60.0) or None,
+        broker_url=environ.get("REDIS_URL", ""),
+        docker_url=environ.get("DOCKER_HOST") or None,
+        time_scale=_parse_number(environ, "BACKENDAI_SIMULATED_TIME_SCALE", default=1.0, least=0.0, most=1000.0),
+    )
+
+
+def _slug(hostname: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", hostname.lower()).strip("-")[:63].strip("-") or "node"
+
+
+def _check_name(name: str) -> str:
+    if not _NAME.match(name):
+        raise UserError(f"{name!r} is not an agent name: use a-z, 0-9 and dashes, at most 63.", field="name")
+    return name
+
+
+def _check_backend(name: str) -> str:
+    if name not in BACKENDS:
+        raise UserError(f"{name!r} is not a backend: use {', '.join(BACKENDS)}.", field="backend")
+    return name
+
+
+def _parse_slots(text: str) -> Slots:
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    return Slots.parse({name.strip(): amount.strip() for name, _, amount in pairs}, field="BACKENDAI_AGENT_SLOTS")
+
+
+def _parse_port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise UserError(f"{text!r} is not a port: use 0 to 65535.", field="gateway_port")
+    return int(text)
+
+
+def _parse_number(environ: Mapping[str, str], variable: str, *, default: float, least: float, most: float) -> float:
+    text = environ.get(variable, "")
+    try:
+        number = float(text) if text else default
+    except ValueError:
+        number = float("nan")
+    if not least <= number <= most:
+        raise UserError(f"{variable} is {text!r}: use {least:g} to {most:g}.", field=variable)
+    return number

@@ -1,0 +1,166 @@
+"""The small HTTP server of a node: terminals and logs of its kernels, for holders of a ticket.
+
+It runs on an event loop of its own thread; blocking calls of the backend go to other threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import weakref
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from aiohttp import web
+
+from backendai.agent.backends.base import Backend, BackendError, KernelGone
+from backendai.agent.roster import UNKNOWN, Roster
+from backendai.agent.terminal import SHELL_ENDED, WINDOW_BYTES, Window, relay, screen_side
+from backendai.wire.tickets import Purpose, TicketRefused, read_ticket
+
+logger = logging.getLogger(__name__)
+
+KERNEL_GONE = 4001
+TICKET_REFUSED = 4003
+TERMINAL_FAILED = 1011
+AGENT_RESTARTS = 1012
+_HEARTBEAT_SECONDS = 30.0
+_CLOSE_SECONDS = 2.0
+_LARGEST_FRAME = 16 * 2**20
+_TERMINAL_NAME = re.compile(r"^[A-Za-z0-9_-]{1,32}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayView:
+    """What the gateway may know of the agent. ``now`` is the portal's time, by which tickets are written."""
+
+    backend: Backend
+    roster: Roster
+    public_key: Callable[[], str]
+    now: Callable[[], float]
+    health: Callable[[], dict[str, object]]
+
+
+class Gateway:
+    """The routes, and the websockets that are open."""
+
+    def __init__(self, view: GatewayView) -> None:
+        self._view = view
+        self._open: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
+
+    def application(self) -> web.Application:
+        """Return the aiohttp application that serves the routes."""
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/kernels/{id}/terminal", self._terminal)
+        app.router.add_get("/kernels/{id}/log", self._log)
+        return app
+
+    async def close_websockets(self) -> None:
+        """Tell every open terminal that the agent goes away and may be back."""
+        closing = (one.close(code=AGENT_RESTARTS, message=b"agent restarts") for one in list(self._open))
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return web.json_response(self._view.health())
+
+    async def _terminal(self, request: web.Request) -> web.WebSocketResponse:
+        name = request.query.get("name", "web")
+        try:
+            rows, cols = screen_side(request.query.get("rows", 24)), screen_side(request.query.get("cols", 80))
+        except ValueError as error:
+            raise web.HTTPBadRequest(text="rows and cols are numbers") from error
+        if not _TERMINAL_NAME.match(name):
+            raise web.HTTPBadRequest(text="name: letters, digits, dash and underscore, at most 32")
+        websocket = web.WebSocketResponse(
+            heartbeat=_HEARTBEAT_SECONDS, compress=False, max_msg_size=_LARGEST_FRAME, timeout=_CLOSE_SECONDS
+        )
+        # Accept first: a refusal before that reaches the other side as a bare HTTP 403 without its code.
+        await websocket.prepare(request)
+        self._open.add(websocket)
+        code, reason = await self._serve_terminal(request, websocket, name=name, rows=rows, cols=cols)
+        await websocket.close(code=code, message=reason.encode()[:120])
+        return websocket
+
+    async def _serve_terminal(
+        self, request: web.Request, websocket: web.WebSocketResponse, *, name: str, rows: int, cols: int
+    ) -> tuple[int, str]:
+        try:
+            kernel_id = self._admit(request, "terminal")
+            terminal = await self._view.backend.open_terminal(kernel_id, name=name, rows=rows, cols=cols)
+        except TicketRefused as error:
+            return TICKET_REFUSED, error.message
+        except KernelGone as error:
+            return KERNEL_GONE, error.message
+        except BackendError as error:
+            logger.warning("no terminal: %s", error.message)
+            return TERMINAL_FAILED, error.message
+        try:
+            await websocket.send_json({"type": "ready"})
+        except ConnectionError:
+            await terminal.close()
+            return SHELL_ENDED, "nobody is there"
+        window = Window(None if request.query.get("ack") == "0" else WINDOW_BYTES)
+        try:
+            shell_ended = await relay(websocket, terminal, window)
+        except BackendError as error:
+            return TERMINAL_FAILED, error.message
+        if shell_ended and await self._is_gone(kernel_id):
+            return KERNEL_GONE, "the kernel has ended"
+        return SHELL_ENDED, "the shell has ended"
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        tail = request.query.get("tail")
+        if tail is not None and not tail.isdigit():
+            raise web.HTTPBadRequest(text="tail is a number of lines")
+        try:
+            kernel_id = self._admit(request, "log")
+            await asyncio.to_thread(self._view.backend.ended, kernel_id)
+        except TicketRefused as error:
+            raise web.HTTPForbidden(text=error.message) from error
+        except KernelGone as error:
+            raise web.HTTPNotFound(text=error.message) from error
+        except BackendError as error:
+            raise web.HTTPServiceUnavailable(text=error.message) from error
+        response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await self._send_log(response, kernel_id, int(tail) if tail else None, request.query.get("follow") == "1")
+        return response
+
+    async def _send_log(self, response: web.StreamResponse, kernel_id: UUID, tail: int | None, follow: bool) -> None:
+        stream = self._view.backend.follow_log(kernel_id, tail=tail, follow=follow)
+        try:
+            async for chunk in stream:
+                await response.write(chunk)
+            await response.write_eof()
+        except BackendError as error:
+            logger.warning("the log of kernel %s broke off: %s", kernel_id, error.message)
+        except ConnectionError:
+            pass  # the reader left
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+
+    def _admit(self, request: web.Request, purpose: Purpose) -> UUID:
+        """Return the kernel that the ticket opens; raises TicketRefused, or KernelGone when it is not here."""
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if kind != "Ticket":
+            raise TicketRefused("A ticket is needed.")
+        ticket = read_ticket(self._view.public_key(), token, purpose=purpose, now=self._view.now())
+        if str(ticket.kernel_id) != request.match_info["id"].lower():
+            raise TicketRefused("The ticket is for another kernel.")
+        here = self._view.roster.generation(ticket.kernel_id)
+        if here == UNKNOWN:
+            raise KernelGone("The kernel is not on this node.")
+        if here != ticket.generation:
+            raise TicketRefused("The ticket is for another generation of the kernel.")
+        return ticket.kernel_id
+
+    async def _is_gone(self, kernel_id: UUID) -> bool:
+        try:
+            return await asyncio.to_thread(self._view.backend.ended, kernel_id) is not None
+        except BackendError as error:
+            return isinstance(error, KernelGone)

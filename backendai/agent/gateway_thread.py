@@ -1,0 +1,115 @@
+"""The thread that the gateway lives on, and the socket that it listens on."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+import threading
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from backendai.agent.config import NodeSettings
+from backendai.agent.credentials import load_address, save_address
+from backendai.agent.gateway import Gateway
+
+logger = logging.getLogger(__name__)
+
+_STOP_SECONDS = 5.0
+_LOOPBACK = "127.0.0.1"
+
+
+class GatewayThread:
+    """Serves the gateway on an event loop of its own. Nothing else touches that loop except through ``stop``."""
+
+    def __init__(self, gateway: Gateway, listener: socket.socket) -> None:
+        self._gateway, self._listener = gateway, listener
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._ready = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve; returns when connections are taken, raises what stands in the way."""
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Close websockets with 1012, then everything else; returns when the thread has ended."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(_STOP_SECONDS)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve())
+        except Exception as error:
+            self._error = error
+            logger.exception("the gateway failed")
+        finally:
+            self._ready.set()
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        # Without handler_cancellation a reader of a silent log would hold its stream open after it left.
+        runner = web.AppRunner(self._gateway.application(), handler_cancellation=True, access_log=None)
+        await runner.setup()
+        try:
+            await web.SockSite(runner, self._listener, backlog=256).start()
+            self._ready.set()
+            await self._stop.wait()
+            await self._gateway.close_websockets()
+        finally:
+            await runner.cleanup()
+
+
+def listen(settings: NodeSettings, portal_url: str) -> socket.socket:
+    """Return a listening socket: at the place that was set, else where it was last time, else at a free port."""
+    kept_host, kept_port = load_address(settings.data)
+    host = settings.gateway_host or _address_towards(portal_url) or kept_host or _LOOPBACK
+    wishes = [settings.gateway_port] if settings.gateway_port else [kept_port if kept_host == host else 0, 0]
+    listener = _bind(host, wishes)
+    save_address(settings.data, host, listener.getsockname()[1])
+    return listener
+
+
+def public_url(settings: NodeSettings, listener: socket.socket, portal_url: str) -> str:
+    """Return where the portal should dial this node's gateway."""
+    if settings.gateway_url:
+        return settings.gateway_url
+    host, port = listener.getsockname()[:2]
+    if ipaddress.ip_address(host).is_unspecified:
+        host = _address_towards(portal_url) or _LOOPBACK
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _bind(host: str, ports: list[int]) -> socket.socket:
+    for number, port in enumerate(ports):
+        try:
+            return socket.create_server((host, port), family=_family(host), backlog=256)
+        except OSError:
+            if number == len(ports) - 1:
+                raise
+            logger.warning("port %s of %s is taken: taking another", port, host)
+    raise ValueError("no port to try")
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _address_towards(portal_url: str) -> str:
+    """Return this machine's address on the way to the portal, or "" when its name cannot be resolved now."""
+    parts = urlsplit(portal_url)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((parts.hostname or _LOOPBACK, parts.port or 80))  # sends nothing
+            return str(probe.getsockname()[0])
+    except OSError:
+        return ""

@@ -1,0 +1,94 @@
+"""Orders about kernels, from wherever they come: hints, the sync loop, the watcher.
+
+What this is not: it decides nothing. The portal says what is wanted, the backend what is there; a deed brings one
+kernel from here to there and tells the portal what became of it. Every order may be repeated, crossed or lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from uuid import UUID
+
+from backendai.agent.backends.base import Backend
+from backendai.agent.ends import DEFAULT_GRACE, Ends
+from backendai.agent.lanes import Claim, Lanes
+from backendai.agent.portal import Portal
+from backendai.agent.roster import Roster
+from backendai.agent.starts import Starts
+
+
+class Kernels:
+    """Puts deeds on the lanes. Every method returns at once."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        portal: Portal,
+        *,
+        agent: str,
+        lanes: Lanes,
+        roster: Roster,
+        on_pulled: Callable[[], None],
+    ) -> None:
+        self._backend, self._lanes, self._roster = backend, lanes, roster
+        self._ends = Ends(backend, portal, roster)
+        self._starts = Starts(backend, portal, roster, self._ends, agent=agent, on_pulled=on_pulled)
+
+    def start_soon(self, kernel_id: UUID, generation: int) -> bool:
+        """Get or adopt this kernel, if the portal still wants it then. Returns whether a deed was queued."""
+        if self._starts.draining.is_set():
+            return False
+        return self._lanes.submit(Claim(kernel_id, generation, "start"), self._starts.start)
+
+    def stop_soon(self, kernel_id: UUID, generation: int, grace: float = DEFAULT_GRACE) -> None:
+        """End this kernel and report it. A start of it that is under way gives up at its next chance."""
+        holder = self._lanes.holder(kernel_id)
+        if holder is not None and holder.deed in ("stop", "discard"):
+            return
+        if holder is not None and holder.generation <= generation:
+            holder.abandon.set()
+        self._lanes.submit_after(Claim(kernel_id, generation, "stop"), partial(self._ends.stop, grace))
+
+    def look_soon(self, kernel_id: UUID, generation: int) -> None:
+        """Look at a kernel that may have ended by itself: keep its log, report it, remove it."""
+        holder = self._lanes.holder(kernel_id)
+        if holder is None or holder.deed == "start":
+            self._lanes.submit_after(Claim(kernel_id, generation, "look"), self._ends.look)
+
+    def discard_soon(self, kernel_id: UUID, generation: int) -> None:
+        """Stop and remove a kernel that nobody wants, without a word to the portal."""
+        self._lanes.submit(Claim(kernel_id, generation, "discard"), self._ends.discard)
+
+    def report_missing(self, kernel_id: UUID, generation: int) -> None:
+        """Tell the portal that a kernel it counts on is not on this node."""
+        message = "The kernel is not on the node any more: something outside the platform removed it."
+        self._lanes.submit(
+            Claim(kernel_id, generation, "verdict"),
+            lambda _: self._ends.give_verdict(kernel_id, generation, "container-missing", message),
+        )
+
+    def look_at_all(self) -> None:
+        """Look at every kernel that the backend says has ended. Raises BackendError."""
+        for one in self._backend.kernels():
+            if not one.running:
+                self.look_soon(one.kernel_id, one.generation)
+
+    def give_up_overdue(self) -> None:
+        """Report starts that take longer than their spec allows; what still comes of them is removed then."""
+        for claim in self._lanes.overdue(time.monotonic()):
+            message = f"The engine did not start the kernel within {claim.allowed:.0f} s."
+            self._ends.give_verdict(claim.kernel_id, claim.generation, "create-timeout", message)
+
+    def sweep(self) -> None:
+        """Let the backend remove what belongs to no kernel; starts that have not made anything yet wait meanwhile."""
+        self._starts.unswept.clear()
+        try:
+            self._backend.sweep(self._roster.ids() | self._lanes.held())
+        finally:
+            self._starts.unswept.set()
+
+    def drain(self) -> None:
+        """Begin no start and give up pulls from now on. Ends go on."""
+        self._starts.draining.set()

@@ -1,0 +1,145 @@
+"""Who works on which kernel now, and on how many threads.
+
+A kernel is claimed by one deed at a time; hints, sync and the watcher all come through here, so a double or a
+crossing order costs nothing. Threads are daemons: a call that hangs in the engine cannot keep the process alive.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+from uuid import UUID
+
+logger = logging.getLogger(__name__)
+
+LaneName = Literal["start", "pull", "end"]
+Deed = Literal["start", "stop", "look", "discard", "verdict"]
+Move = tuple[LaneName, Callable[["Claim"], "Move | None"]]
+Work = Callable[["Claim"], Move | None]
+
+
+@dataclass(slots=True)
+class Claim:
+    """One deed's hold on one kernel. While a step runs that may take ``allowed`` seconds, ``deadline`` (monotonic) is
+    set; ``abandon`` asks a start to give up at its next chance."""
+
+    kernel_id: UUID
+    generation: int
+    deed: Deed
+    allowed: float = 0.0
+    deadline: float | None = None
+    abandon: threading.Event = field(default_factory=threading.Event)
+    queued_at: float = field(default_factory=time.monotonic)
+
+
+class Lanes:
+    """Three pools of threads behind one table of claims."""
+
+    def __init__(self, *, starts: int, pulls: int, ends: int) -> None:
+        self._pools = {"start": _Pool("start", starts), "pull": _Pool("pull", pulls), "end": _Pool("end", ends)}
+        self._claims: dict[UUID, Claim] = {}
+        self._next: dict[UUID, tuple[Claim, Work]] = {}
+        self._changed = threading.Condition()
+
+    def submit(self, claim: Claim, work: Work) -> bool:
+        """Queue the work unless another deed holds the kernel; returns whether it was queued."""
+        with self._changed:
+            if claim.kernel_id in self._claims:
+                return False
+            self._claims[claim.kernel_id] = claim
+        self._queue(claim, _first_lane(claim), work)
+        return True
+
+    def submit_after(self, claim: Claim, work: Work) -> None:
+        """Queue the work now, or as soon as the deed that holds the kernel ends. One wish waits; a stop goes first."""
+        with self._changed:
+            if claim.kernel_id in self._claims:
+                waiting = self._next.get(claim.kernel_id)
+                if waiting is None or waiting[0].deed != "stop":
+                    self._next[claim.kernel_id] = (claim, work)
+                return
+            self._claims[claim.kernel_id] = claim
+        self._queue(claim, _first_lane(claim), work)
+
+    def holder(self, kernel_id: UUID) -> Claim | None:
+        """Return the claim on a kernel, or None."""
+        with self._changed:
+            return self._claims.get(kernel_id)
+
+    def held(self) -> set[UUID]:
+        """Return the kernels that something works on now."""
+        with self._changed:
+            return set(self._claims)
+
+    def overdue(self, now: float) -> list[Claim]:
+        """Return the claims whose deadline has passed; each is returned once."""
+        with self._changed:
+            late = [claim for claim in self._claims.values() if claim.deadline is not None and claim.deadline < now]
+            for claim in late:
+                claim.deadline = None
+            return late
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until no kernel is held; returns whether that came true within ``timeout`` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._claims, timeout)
+
+    def _queue(self, claim: Claim, lane: LaneName, work: Work) -> None:
+        self._pools[lane].put(lambda: self._run(claim, work))
+
+    def _run(self, claim: Claim, work: Work) -> None:
+        move: Move | None = None
+        try:
+            move = work(claim)
+        except Exception:
+            logger.exception("kernel %s: its %s failed", claim.kernel_id, claim.deed)
+        if move is not None:
+            self._queue(claim, *move)
+            return
+        with self._changed:
+            del self._claims[claim.kernel_id]
+            follow_up = self._next.pop(claim.kernel_id, None)
+            if follow_up is not None:
+                self._claims[claim.kernel_id] = follow_up[0]
+            self._changed.notify_all()
+        if follow_up is not None:
+            self._queue(follow_up[0], _first_lane(follow_up[0]), follow_up[1])
+
+
+def _first_lane(claim: Claim) -> LaneName:
+    return "start" if claim.deed == "start" else "end"
+
+
+class _Pool:
+    """At most ``size`` daemon threads, made when there is work and no idle one."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self._name, self._size = name, size
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._more = threading.Condition()
+        self._threads = self._idle = 0
+
+    def put(self, job: Callable[[], None]) -> None:
+        with self._more:
+            self._jobs.append(job)
+            if self._idle >= len(self._jobs) or self._threads == self._size:
+                self._more.notify()
+                return
+            self._threads += 1
+            self._idle += 1
+        threading.Thread(target=self._work, name=f"{self._name}-{self._threads}", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._more:
+                self._more.wait_for(lambda: bool(self._jobs))
+                job = self._jobs.popleft()
+                self._idle -= 1
+            job()
+            with self._more:
+                self._idle += 1

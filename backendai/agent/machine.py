@@ -1,0 +1,80 @@
+"""What a node says about itself: what it offers, which images it has, what its administrator should know."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import uuid4
+
+from backendai.agent.backends.base import Backend, BackendError
+from backendai.agent.config import VERSION
+from backendai.core.slots import Slots
+from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
+
+logger = logging.getLogger(__name__)
+
+_REFRESH_SECONDS = 30.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Machine:
+    """Gathers the slow-changing part of a sync; it is read anew every 30 s, or at once after ``images_changed``."""
+
+    def __init__(self, backend: Backend, *, offered: Callable[[Slots], Slots], gateway_url: str) -> None:
+        self._backend, self._offered, self._gateway_url = backend, offered, gateway_url
+        self._boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else uuid4().hex
+        self._capacity, self._notes = Slots(), list[Note]()
+        self._images, self._digest = list[ImageSighting](), ""
+        self._read_at = -_REFRESH_SECONDS
+        self._told_digest: str | None = None
+
+    def images_changed(self) -> None:
+        """Read everything anew before the next sync."""
+        self._read_at = -_REFRESH_SECONDS
+
+    def describe(self, kernels: list[KernelSighting], *, engine_fault: str, draining: bool, wait: float) -> SyncUp:
+        """Return the message to the portal; images are in it when they differ from those it was told last."""
+        if not engine_fault:
+            engine_fault = self._refresh()
+        notes = list(self._notes)
+        if engine_fault:
+            notes.append(Note(code="engine-unreachable", message=engine_fault, fix="See to the container engine."))
+        return SyncUp(
+            boot_id=self._boot_id,
+            version=VERSION,
+            backend=self._backend.name,
+            architecture=platform.machine(),
+            gateway_url=self._gateway_url,
+            capacity=self._capacity.to_json(),
+            images=None if self._told_digest == self._digest else self._images,
+            images_digest=self._digest,
+            kernels=kernels,
+            notes=notes,
+            draining=draining or bool(engine_fault),
+            wait=wait,
+        )
+
+    def told(self, up: SyncUp, *, want_images: bool) -> None:
+        """Take note that the portal has the message, and whether it asks for the images again."""
+        if up.images is not None:
+            self._told_digest = up.images_digest
+        if want_images and up.images is None:
+            self._told_digest = None
+
+    def _refresh(self) -> str:
+        if time.monotonic() - self._read_at < _REFRESH_SECONDS:
+            return ""
+        try:
+            capacity, notes, images = self._backend.capacity(), self._backend.notes(), self._backend.images()
+        except BackendError as error:
+            logger.warning("the engine does not answer: %s", error.message)
+            return error.message
+        self._capacity, self._notes, self._images = self._offered(capacity), notes, images
+        text = "\n".join(sorted(f"{image.reference} {image.digest}" for image in images))
+        self._digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self._read_at = time.monotonic()
+        return ""

@@ -1,0 +1,93 @@
+"""``manage.py agent``: the process of one compute node."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from argparse import ArgumentParser
+from types import FrameType
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from backendai.agent.choose import choose_backend
+from backendai.agent.config import BACKENDS, NodeSettings, read_settings
+from backendai.agent.credentials import load_credentials, lock_data
+from backendai.agent.gateway_thread import listen, public_url
+from backendai.agent.joining import ensure_joined
+from backendai.agent.portal import PortalClient
+from backendai.agent.runtime import AgentRuntime
+from backendai.agent.worker import run_worker
+from backendai.core.errors import BackendAIError
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT_PORTAL = "http://127.0.0.1:8080"
+
+
+class Command(BaseCommand):
+    """Runs until SIGTERM or SIGINT; containers outlive it."""
+
+    help = "Run the agent of this compute node."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--join", metavar="URL", help="the portal; needed once, with --token")
+        parser.add_argument("--token", help="the join token that an administrator made")
+        parser.add_argument("--name", help="this node's name (default: its host name)")
+        parser.add_argument("--backend", choices=BACKENDS, help="what starts kernels (default: auto)")
+        parser.add_argument("--data", metavar="DIR", help="where this agent keeps its files")
+        parser.add_argument("--gateway-host", metavar="ADDRESS", help="where the gateway listens")
+        parser.add_argument("--gateway-port", type=int, metavar="PORT", help="0: a free one, kept from then on")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        # Celery would set Django up inside the worker if it saw this name.
+        os.environ.pop("DJANGO_SETTINGS_MODULE", None)
+        try:
+            settings = read_settings(os.environ, options)
+            lock = lock_data(settings.data)
+            runtime, broker_url, name = _assemble(settings)
+        except BackendAIError as error:
+            raise CommandError(error.message) from error
+        try:
+            if broker_url:
+                raise SystemExit(run_worker(runtime, name=name, broker_url=broker_url))
+            _run_alone(runtime)
+        finally:
+            os.close(lock)
+
+
+def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, str, str]:
+    """Return the agent ready to start, its broker's address ("" for none) and its name."""
+    kept = load_credentials(settings.data)
+    portal_url = settings.portal_url or (kept.portal_url if kept else _DEFAULT_PORTAL)
+    listener = listen(settings, portal_url)
+    gateway_url = public_url(settings, listener, portal_url)
+    credentials = ensure_joined(settings, portal_url=portal_url, gateway_url=gateway_url)
+    backend = choose_backend(settings, credentials)
+    logger.info("agent %s: backend %s, portal %s, gateway %s", credentials.name, backend.name, portal_url, gateway_url)
+    runtime = AgentRuntime(
+        settings,
+        credentials,
+        backend=backend,
+        portal=PortalClient(portal_url, credentials.token),
+        listener=listener,
+        gateway_url=gateway_url,
+    )
+    return runtime, settings.broker_url or credentials.broker_url, credentials.name
+
+
+def _run_alone(runtime: AgentRuntime) -> None:
+    """Run without a broker: sync alone, until a signal."""
+    ended = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        ended.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    runtime.start()
+    ended.wait()
+    runtime.stop()

@@ -1,0 +1,73 @@
+"""From what is here and what is wanted to orders, with the memory that careful reaping needs.
+
+Pure but for that memory: no I/O, no clock, no threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from backendai.wire.messages import KernelSighting, KernelSpec, StopOrder, SyncDown
+
+Key = tuple[UUID, int]  # a kernel's id and generation
+
+
+@dataclass(slots=True)
+class Orders:
+    """What to do now. ``ended`` run no more but are wanted: their end must be told."""
+
+    start: list[KernelSpec] = field(default_factory=list)
+    stop: list[StopOrder] = field(default_factory=list)
+    ended: list[Key] = field(default_factory=list)
+    discard: list[Key] = field(default_factory=list)
+    missing: list[Key] = field(default_factory=list)
+
+
+class Reconciler:
+    """Compares listings with answers. One listing must be older than the answer that it is compared with."""
+
+    def __init__(self) -> None:
+        self._to_start: set[Key] = set()
+        self._unwanted: set[Key] = set()
+        self._started: set[Key] = set()
+        self._missing: set[Key] = set()
+
+    def compare(self, listing: Iterable[KernelSighting], answer: SyncDown, *, held: Set[UUID], eager: bool) -> Orders:
+        """Return the orders. ``held``: kernels that a deed works on. ``eager``: start at the first sighting, because
+        no hint can be on its way."""
+        here = {(one.kernel_id, one.generation): one for one in listing}
+        desired = {(one.kernel_id, one.generation) for one in answer.desired}
+        stopping = {order.kernel_id for order in answer.stop}
+        ended = [key for key, one in here.items() if not one.running and key in desired and key[0] not in stopping]
+        return Orders(
+            start=self._due_starts(answer, eager=eager, ended=set(ended)),
+            stop=list(answer.stop),
+            ended=ended,
+            discard=self._due_discards(answer),
+            missing=self._due_missing(here.keys(), answer, held),
+        )
+
+    def forget(self) -> None:
+        """Drop every first strike: the engine or the portal did not answer, so no two answers are in a row."""
+        self._unwanted, self._missing, self._started = set(), set(), set()
+
+    def _due_starts(self, answer: SyncDown, *, eager: bool, ended: set[Key]) -> list[KernelSpec]:
+        before, self._to_start = self._to_start, {(spec.kernel_id, spec.generation) for spec in answer.start}
+        specs = [spec for spec in answer.start if (spec.kernel_id, spec.generation) not in ended]
+        return [spec for spec in specs if eager or (spec.kernel_id, spec.generation) in before]
+
+    def _due_discards(self, answer: SyncDown) -> list[Key]:
+        before, self._unwanted = self._unwanted, {(one.kernel_id, one.generation) for one in answer.unwanted}
+        return [key for key in self._unwanted if key in before]
+
+    def _due_missing(self, here: Set[Key], answer: SyncDown, held: Set[UUID]) -> list[Key]:
+        # Wanted before the listing was taken and still wanted after it, yet not on it.
+        before, self._started = (
+            self._started,
+            {(one.kernel_id, one.generation) for one in answer.desired if one.started},
+        )
+        absent = {key for key in before & self._started if key not in here and key[0] not in held}
+        struck, self._missing = self._missing, absent
+        return [key for key in absent if key in struck]

@@ -1,0 +1,46 @@
+"""Which generation of which kernel is on this node: what the gateway and late orders are checked against."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from uuid import UUID
+
+from backendai.wire.messages import KernelSighting
+
+UNKNOWN = -1
+
+
+class Roster:
+    """Kernel id → generation, filled by starts and by listings of the backend."""
+
+    def __init__(self) -> None:
+        self._known: dict[UUID, tuple[int, float]] = {}
+        self._lock = threading.Lock()
+
+    def generation(self, kernel_id: UUID, *, default: int = UNKNOWN) -> int:
+        """Return the generation that is here, or ``default`` when the kernel is not."""
+        with self._lock:
+            return self._known.get(kernel_id, (default, 0.0))[0]
+
+    def ids(self) -> set[UUID]:
+        """Return the kernels that are here."""
+        with self._lock:
+            return set(self._known)
+
+    def note(self, kernel_id: UUID, generation: int) -> None:
+        """Enter a kernel that was just started or adopted."""
+        with self._lock:
+            self._known[kernel_id] = (generation, time.monotonic())
+
+    def forget(self, kernel_id: UUID) -> None:
+        """Strike out a kernel that was just removed."""
+        with self._lock:
+            self._known.pop(kernel_id, None)
+
+    def replace(self, listing: Iterable[KernelSighting], *, taken_at: float) -> None:
+        """Become what a listing says that was begun at ``taken_at`` (monotonic); younger entries stay."""
+        with self._lock:
+            younger = {kernel_id: entry for kernel_id, entry in self._known.items() if entry[1] >= taken_at}
+            self._known = {one.kernel_id: (one.generation, taken_at) for one in listing} | younger

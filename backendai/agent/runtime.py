@@ -1,0 +1,125 @@
+"""The agent put together: backend, portal, lanes, sync loop, watcher and gateway, started and stopped in order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from dataclasses import replace
+from uuid import UUID
+
+from backendai.agent.backends.base import Backend, BackendError
+from backendai.agent.config import NodeSettings
+from backendai.agent.credentials import Credentials, save_credentials
+from backendai.agent.gateway import Gateway, GatewayView
+from backendai.agent.gateway_thread import GatewayThread
+from backendai.agent.kernels import Kernels
+from backendai.agent.lanes import Lanes
+from backendai.agent.machine import Machine
+from backendai.agent.portal import Portal
+from backendai.agent.roster import Roster
+from backendai.agent.sync import SyncLoop
+from backendai.agent.watcher import Watcher
+from backendai.wire.messages import SyncDown
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 25.0
+_LAST_WORDS_SECONDS = 5.0
+_STARTS_PER_CORE = 2  # more only adds latency: the engine starts them one after the other
+_PULLS = 3
+_LEAST_ENDS = 16  # most of them wait for a main process that uses its grace
+
+
+class AgentRuntime:
+    """One running agent. ``connected`` is set while the broker can deliver hints."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        credentials: Credentials,
+        *,
+        backend: Backend,
+        portal: Portal,
+        listener: socket.socket,
+        gateway_url: str,
+    ) -> None:
+        self.connected = threading.Event()
+        self._settings, self._credentials, self._backend = settings, credentials, backend
+        self._synced_at, self._draining = 0.0, False
+        starts = _STARTS_PER_CORE * (os.cpu_count() or 1)
+        self._lanes = Lanes(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
+        roster = Roster()
+        machine = Machine(backend, offered=settings.offered, gateway_url=gateway_url)
+        self.kernels = Kernels(
+            backend,
+            portal,
+            agent=credentials.name,
+            lanes=self._lanes,
+            roster=roster,
+            on_pulled=machine.images_changed,
+        )
+        self.sync = SyncLoop(
+            backend,
+            portal,
+            self.kernels,
+            lanes=self._lanes,
+            roster=roster,
+            machine=machine,
+            interval=settings.sync_interval,
+            connected=self.connected.is_set,
+            on_answer=self._heed,
+        )
+        self._watcher = Watcher(backend, self.kernels, roster, poke=self.sync.poke)
+        view = GatewayView(backend, roster, lambda: self._credentials.public_key, portal.now, self.health)
+        self._gateway = GatewayThread(Gateway(view), listener)
+
+    def start(self) -> None:
+        """Open the gateway, then sync and watch. Raises what keeps the gateway from opening."""
+        self._gateway.start()
+        self.sync.start()
+        self._watcher.start()
+
+    def stop(self, timeout: float = DRAIN_SECONDS) -> None:
+        """Begin nothing new, let what is under way finish within ``timeout`` seconds, then let go of everything.
+
+        Containers go on. What ends with this process (native-process kernels) is still reported. May be called twice.
+        """
+        if self._draining:
+            return
+        self._draining = True
+        self.kernels.drain()
+        self.sync.drain()
+        if not self._lanes.wait_idle(timeout):
+            logger.warning("%d kernels were still worked on; the next start takes them up", len(self._lanes.held()))
+        self._gateway.stop()
+        self._watcher.stop()
+        try:
+            self._backend.close()
+            self.kernels.look_at_all()
+        except BackendError as error:
+            logger.info("the last look failed: %s", error.message)
+        self._lanes.wait_idle(min(timeout, _LAST_WORDS_SECONDS))
+        self.sync.stop(timeout=1.0)
+
+    def start_kernel(self, kernel_id: UUID, generation: int) -> None:
+        """A hint: this kernel may start. The spec is fetched, so a wrong hint does nothing."""
+        self.kernels.start_soon(kernel_id, generation)
+
+    def health(self) -> dict[str, object]:
+        """Return what ``/healthz`` says."""
+        since = round(time.monotonic() - self._synced_at, 1) if self._synced_at else None
+        return {
+            "status": "draining" if self._draining else "ok",
+            "agent": self._credentials.name,
+            "seconds_since_sync": since,
+            "broker": self.connected.is_set(),
+        }
+
+    def _heed(self, answer: SyncDown) -> None:
+        self._synced_at = time.monotonic()
+        if answer.public_key and answer.public_key != self._credentials.public_key:
+            self._credentials = replace(self._credentials, public_key=answer.public_key)
+            save_credentials(self._settings.data, self._credentials)

@@ -1,0 +1,178 @@
+"""How a kernel starts: fetch the spec, pull the image if it is not here, get or adopt, report."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from threading import Event
+from typing import TypeVar
+from uuid import UUID
+
+from backendai.agent.backends.base import Backend, BackendError, ImageNotFound, StaleGeneration, Started, StartFailed
+from backendai.agent.ends import Ends
+from backendai.agent.lanes import Claim, Move
+from backendai.agent.portal import Portal, PortalRefused
+from backendai.agent.roster import Roster
+from backendai.core.errors import PlatformError
+from backendai.wire.messages import KernelReport, KernelSpec, KernelState
+
+logger = logging.getLogger(__name__)
+
+_PROGRESS_SECONDS = 1.0
+_SWEEP_SECONDS = 10.0
+_ENGINE_SILENT = ("backend-error", "engine-unreachable")  # nothing is known: no verdict
+Timings = dict[str, float]
+T = TypeVar("T")
+
+
+class _Abandoned(Exception):
+    """Leaves through the backend's pull when nobody wants the image any more: a signal, not an error."""
+
+
+class Starts:
+    """The deeds at the beginning of a kernel's life.
+
+    ``draining`` set: nothing new is begun. ``unswept`` clear: a sweep decides what belongs to nobody, so whatever a
+    start is about to make has to wait.
+    """
+
+    def __init__(
+        self, backend: Backend, portal: Portal, roster: Roster, ends: Ends, *, agent: str, on_pulled: Callable[[], None]
+    ) -> None:
+        self._backend, self._portal, self._roster, self._ends = backend, portal, roster, ends
+        self._agent, self._on_pulled = agent, on_pulled
+        self.draining = Event()
+        self.unswept = Event()
+        self.unswept.set()
+
+    def start(self, claim: Claim) -> Move | None:
+        """Begin: without a pull this is the whole way to RUNNING, in one spec fetch and one report.
+
+        The spec is fetched under the claim: one that came with a sync may be older than the kernel's end, and a batch
+        program must not run twice.
+        """
+        timings = {"queue": time.monotonic() - claim.queued_at}
+        spec = _timed(timings, "fetch", lambda: self._fetch(claim.kernel_id))
+        if spec is None or spec.agent != self._agent or self._given_up(claim):
+            return None
+        claim.generation = spec.generation
+        try:
+            ready = self._backend.has_image(spec.image)
+        except BackendError as error:
+            logger.warning("kernel %s: %s", claim.kernel_id, error.message)
+            return None
+        if ready:
+            return self._create(spec, timings, claim)
+        return "pull", partial(self._pull, spec, timings)
+
+    def _fetch(self, kernel_id: UUID) -> KernelSpec | None:
+        try:
+            return self._portal.fetch_spec(kernel_id)
+        except PlatformError as error:
+            logger.warning("kernel %s: %s", kernel_id, error.message)
+            return None
+
+    def _given_up(self, claim: Claim) -> bool:
+        return self.draining.is_set() or claim.abandon.is_set()
+
+    def _pull(self, spec: KernelSpec, timings: Timings, claim: Claim) -> Move | None:
+        # A pull has its own lane: a slow registry must not hold up kernels whose images are here.
+        if self._given_up(claim) or not self._tell(spec, KernelState.PULLING, f"Pulling {spec.image}."):
+            return None
+        begun = time.monotonic()
+        try:
+            if not self._backend.has_image(spec.image):  # somebody may have pulled it while this waited
+                self._backend.pull(spec.image, timeout=spec.pull_timeout, progress=self._progress(spec, claim))
+        except _Abandoned:
+            return None
+        except ImageNotFound as error:
+            return self._fail(spec, error.code, error.message)
+        except BackendError as error:
+            if error.code not in _ENGINE_SILENT:
+                return self._fail(spec, error.code, error.message)
+            logger.warning("kernel %s: pull of %s: %s", claim.kernel_id, spec.image, error.message)
+            return None
+        timings["pull"] = time.monotonic() - begun
+        self._on_pulled()
+        self._tell(spec, KernelState.CREATING, "")
+        return "start", partial(self._create, spec, timings)
+
+    def _progress(self, spec: KernelSpec, claim: Claim) -> Callable[[float | None, str], None]:
+        told_at = time.monotonic()
+
+        def progress(share: float | None, message: str) -> None:
+            nonlocal told_at
+            if self._given_up(claim):
+                raise _Abandoned
+            if time.monotonic() - told_at >= _PROGRESS_SECONDS:
+                told_at = time.monotonic()
+                self._tell(spec, KernelState.PULLING, message, share)
+
+        return progress
+
+    def _create(self, spec: KernelSpec, timings: Timings, claim: Claim) -> Move | None:
+        if self._given_up(claim):
+            return None
+        self.unswept.wait(_SWEEP_SECONDS)
+        claim.allowed, claim.deadline = spec.create_timeout, time.monotonic() + spec.create_timeout
+        try:
+            started = _timed(timings, "start", lambda: self._backend.start(spec))
+        except StaleGeneration:
+            return None
+        except (ImageNotFound, StartFailed) as error:
+            return self._fail(spec, error.code, error.message)
+        except BackendError as error:
+            logger.warning("kernel %s: %s", claim.kernel_id, error.message)
+            return None
+        finally:
+            claim.deadline = None
+        self._roster.note(spec.kernel_id, spec.generation)
+        return self._report_running(spec, started, timings)
+
+    def _report_running(self, spec: KernelSpec, started: Started, timings: Timings) -> Move | None:
+        report = KernelReport(
+            kernel_id=spec.kernel_id,
+            generation=spec.generation,
+            state=KernelState.RUNNING,
+            container_id=started.container_id,
+            address=started.address,
+            timings={name: round(seconds, 4) for name, seconds in timings.items()},
+        )
+        try:
+            if self._portal.report(report):
+                return None
+            wanted = self._portal.fetch_spec(spec.kernel_id)
+        except PlatformError as error:
+            logger.warning("kernel %s runs but is not reported: %s", spec.kernel_id, error.message)
+            return None
+        # A report that changes nothing may only be our second one: ask before destroying what runs.
+        if wanted is not None and wanted.generation == spec.generation:
+            return None
+        return "end", self._ends.discard
+
+    def _fail(self, spec: KernelSpec, reason: str, message: str) -> Move | None:
+        self._ends.give_verdict(spec.kernel_id, spec.generation, reason, message)
+        return None
+
+    def _tell(self, spec: KernelSpec, state: KernelState, message: str, progress: float | None = None) -> bool:
+        """Report a step on the way; returns False when the portal does not know of this kernel."""
+        report = KernelReport(
+            kernel_id=spec.kernel_id, generation=spec.generation, state=state, message=message, progress=progress
+        )
+        try:
+            self._portal.report(report)
+        except PortalRefused as error:
+            return error.status != 404
+        except PlatformError as error:
+            logger.info("kernel %s: step %s not reported: %s", spec.kernel_id, state, error.message)
+        return True
+
+
+def _timed(timings: Timings, name: str, call: Callable[[], T]) -> T:
+    begun = time.monotonic()
+    try:
+        return call()
+    finally:
+        timings[name] = time.monotonic() - begun

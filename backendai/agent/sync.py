@@ -1,0 +1,164 @@
+"""The loop that is the truth on a node: say what is here, hear what is wanted, put the difference right."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from backendai.agent.backends.base import Backend, BackendError
+from backendai.agent.kernels import Kernels
+from backendai.agent.lanes import Lanes
+from backendai.agent.machine import Machine
+from backendai.agent.portal import Portal, PortalRefused, PortalUnreachable
+from backendai.agent.reconcile import Orders, Reconciler
+from backendai.agent.roster import Roster
+from backendai.core.errors import PlatformError
+from backendai.wire.messages import KernelSighting, SyncDown
+
+logger = logging.getLogger(__name__)
+
+_LONG_POLL_SECONDS = 10.0
+_SWEEP_SECONDS = 30.0
+_LONGEST_REST = 10.0
+_BUSY_REST = 0.5
+_FIRST_INTERVAL = 5.0
+_LEAST_INTERVAL = 0.5
+
+
+class SyncLoop:
+    """One thread. ``connected`` says whether hints can arrive; without them the sync is a long poll and starts kernels
+    at first sight."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        portal: Portal,
+        kernels: Kernels,
+        *,
+        lanes: Lanes,
+        roster: Roster,
+        machine: Machine,
+        interval: float | None,
+        connected: Callable[[], bool],
+        on_answer: Callable[[SyncDown], None],
+    ) -> None:
+        self._backend, self._portal, self._kernels = backend, portal, kernels
+        self._lanes, self._roster, self._machine = lanes, roster, machine
+        self._connected, self._on_answer = connected, on_answer
+        self._own_interval, self._interval = interval, interval or _FIRST_INTERVAL
+        self._reconciler = Reconciler()
+        self._listing: list[KernelSighting] = []
+        self._first, self._draining, self._failures = True, False, 0
+        self._swept_at = time.monotonic()
+        self._poked, self._stopped = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
+        self._farewell = threading.Thread(target=self._say_farewell, name="farewell", daemon=True)
+
+    def start(self) -> None:
+        """Begin to sync."""
+        self._thread.start()
+
+    def poke(self) -> None:
+        """Sync now instead of at the next interval."""
+        self._poked.set()
+
+    def drain(self) -> None:
+        """Say to the portal at once that nothing new should come; go on with everything else."""
+        self._draining = True
+        self._farewell.start()  # the loop itself may be waiting for the answer to a long poll
+        self.poke()
+
+    def stop(self, timeout: float) -> None:
+        """End the loop. Whatever waits for an answer is left behind after ``timeout`` seconds."""
+        self._stopped.set()
+        self.poke()
+        for thread in (self._farewell, self._thread):
+            if thread.is_alive():
+                thread.join(timeout)
+
+    def sync_once(self) -> None:
+        """List, ask, order. Raises PortalUnreachable and PortalRefused; an engine that is down yields no order."""
+        self._kernels.give_up_overdue()
+        held, taken_at, fault = self._lanes.held(), time.monotonic(), ""
+        try:
+            self._listing = self._backend.kernels()
+            self._roster.replace(self._listing, taken_at=taken_at)
+        except BackendError as error:
+            # The list of before goes up, so that the node counts as alive; nothing is concluded from the answer.
+            fault = error.message
+            logger.warning("the engine does not answer: %s", fault)
+        up = self._machine.describe(
+            self._listing, engine_fault=fault, draining=self._draining, wait=0.0 if held else self._patience()
+        )
+        answer = self._portal.sync(up)
+        self._machine.told(up, want_images=answer.want_images)
+        self._interval = self._own_interval or max(answer.interval, _LEAST_INTERVAL)
+        self._on_answer(answer)
+        if fault:
+            self._reconciler.forget()
+            return
+        eager = self._first or not self._connected()
+        self._order(self._reconciler.compare(self._listing, answer, held=held | self._lanes.held(), eager=eager))
+        self._first = False
+        if answer.want_images and up.images is None:
+            self.poke()
+
+    def _patience(self) -> float:
+        """Return how long the portal may keep a sync until something is wanted: hints make waiting needless."""
+        return 0.0 if self._connected() or self._first or self._draining else _LONG_POLL_SECONDS
+
+    def _order(self, orders: Orders) -> None:
+        for order in orders.stop:
+            self._kernels.stop_soon(order.kernel_id, order.generation, order.grace)
+        for kernel_id, generation in orders.ended:
+            self._kernels.look_soon(kernel_id, generation)
+        for kernel_id, generation in orders.discard:
+            self._kernels.discard_soon(kernel_id, generation)
+        for kernel_id, generation in orders.missing:
+            self._kernels.report_missing(kernel_id, generation)
+        for spec in orders.start:
+            self._kernels.start_soon(spec.kernel_id, spec.generation)
+
+    def _say_farewell(self) -> None:
+        try:
+            self._portal.sync(self._machine.describe(self._listing, engine_fault="", draining=True, wait=0.0))
+        except PlatformError as error:
+            logger.info("the portal does not hear that this node stops: %s", error.message)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._poked.clear()
+            begun = time.monotonic()
+            try:
+                self.sync_once()
+                self._failures = 0
+                self._sweep_when_due()
+            except (PortalUnreachable, PortalRefused) as error:
+                self._failures += 1
+                self._reconciler.forget()
+                logger.warning("sync failed, kernels stay as they are: %s", error.message)
+            except Exception:
+                self._failures += 1
+                logger.exception("sync failed")
+            self._poked.wait(self._rest(time.monotonic() - begun))
+
+    def _rest(self, spent: float) -> float:
+        if self._failures:
+            longest = min(_LONGEST_REST, self._interval * 2.0 ** min(self._failures - 1, 6))
+            return longest * random.uniform(0.5, 1.0)
+        if self._connected() or self._draining:
+            return self._interval * random.uniform(0.9, 1.1)
+        # An early answer to a long poll means work, which may still be under way: not in a tight circle then.
+        return 0.0 if spent >= _LONG_POLL_SECONDS else min(_BUSY_REST, self._interval)
+
+    def _sweep_when_due(self) -> None:
+        if time.monotonic() - self._swept_at < _SWEEP_SECONDS:
+            return
+        self._swept_at = time.monotonic()
+        try:
+            self._kernels.sweep()
+        except BackendError as error:
+            logger.warning("nothing swept: %s", error.message)

@@ -1,0 +1,114 @@
+"""Between a websocket and a shell: bytes both ways, and a window, because a browser's websocket holds nothing back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import WSMsgType, web
+
+from backendai.agent.backends.base import Terminal
+
+WINDOW_BYTES = 256 * 1024
+SHELL_ENDED = 4000
+_LARGEST_SIDE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """The client's screen has a new size."""
+
+    rows: int
+    cols: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """The client has shown so many more bytes."""
+
+    count: int
+
+
+class Window:
+    """Counts bytes that were sent and not yet acknowledged; ``size`` None: no limit."""
+
+    def __init__(self, size: int | None) -> None:
+        self._size, self._open = size, 0
+        self._moved = asyncio.Event()
+
+    async def wait_for_room(self) -> None:
+        """Return when fewer than ``size`` bytes are on their way."""
+        while self._size is not None and self._open >= self._size:
+            self._moved.clear()
+            await self._moved.wait()
+
+    def sent(self, count: int) -> None:
+        """Count bytes that went out."""
+        self._open += count
+
+    def acknowledged(self, count: int) -> None:
+        """Count bytes that arrived; more than were sent is taken as all."""
+        self._open = max(0, self._open - count)
+        self._moved.set()
+
+
+def read_control(text: str) -> Resize | Acknowledge | None:
+    """Return what a text frame says; None for what is malformed or of an unknown type, which is ignored."""
+    try:
+        said: Any = json.loads(text)
+        if said["type"] == "resize":
+            return Resize(screen_side(said["rows"]), screen_side(said["cols"]))
+        if said["type"] == "ack":
+            return Acknowledge(max(0, int(said["bytes"])))
+    except (ValueError, TypeError, KeyError):
+        return None
+    return None
+
+
+def screen_side(value: object) -> int:
+    """Return a number of rows or columns within reason; a ValueError when it is not a number."""
+    return min(max(int(str(value)), 1), _LARGEST_SIDE)
+
+
+async def relay(websocket: web.WebSocketResponse, terminal: Terminal, window: Window) -> bool:
+    """Pass bytes until either side ends, then hang up; returns whether it was the shell that ended.
+
+    Raises what the terminal raised.
+    """
+    output = asyncio.create_task(_pass_output(websocket, terminal, window))
+    keys = asyncio.create_task(_pass_input(websocket, terminal, window))
+    try:
+        await asyncio.wait((output, keys), return_when=asyncio.FIRST_COMPLETED)
+        return output.done() and output.result()
+    finally:
+        for task in (output, keys):
+            task.cancel()
+        await asyncio.gather(output, keys, return_exceptions=True)
+        await terminal.close()
+
+
+async def _pass_output(websocket: web.WebSocketResponse, terminal: Terminal, window: Window) -> bool:
+    while True:
+        await window.wait_for_room()
+        data = await terminal.read()
+        if not data:
+            return True
+        window.sent(len(data))
+        try:
+            await websocket.send_bytes(data)
+        except (ConnectionError, RuntimeError):  # the client is gone
+            return False
+
+
+async def _pass_input(websocket: web.WebSocketResponse, terminal: Terminal, window: Window) -> None:
+    async for frame in websocket:
+        if frame.type is WSMsgType.BINARY:
+            await terminal.write(frame.data)
+        elif frame.type is WSMsgType.TEXT:
+            said = read_control(frame.data)
+            if isinstance(said, Resize):
+                await terminal.resize(said.rows, said.cols)
+            elif isinstance(said, Acknowledge):
+                window.acknowledged(said.count)

@@ -1,0 +1,109 @@
+"""The agent as a Celery worker: hints come in as tasks, the runtime lives in a step of the worker.
+
+The step hangs on the *worker* blueprint: the consumer's restarts with every broken broker connection. It requires the
+pool, so that it stops, and drains, before the pool does.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import Any
+from uuid import UUID
+
+from celery import Celery, bootsteps
+from celery.exceptions import SecurityWarning
+from celery.worker import state
+
+from backendai.agent.runtime import AgentRuntime
+from backendai.wire.queues import broker_address, node_queue
+
+logger = logging.getLogger(__name__)
+
+_THREADS = 2  # a task only puts an order on the runtime's lanes, which hold the real limits
+
+
+def run_worker(runtime: AgentRuntime, *, name: str, broker_url: str) -> int:
+    """Work on the node's own queue until a signal ends it; returns the process's exit status."""
+    worker = _make_worker(runtime, name=name, broker_url=broker_url)
+    worker.start()
+    # Celery calls an end by SIGINT a failure; whoever presses Ctrl-C got what was asked for.
+    was_asked = state.should_stop is not None and state.should_terminate is None
+    return 0 if was_asked else int(worker.exitcode or 0)
+
+
+def _make_worker(runtime: AgentRuntime, *, name: str, broker_url: str) -> Any:
+    warnings.simplefilter("ignore", SecurityWarning)  # engines need root, and JSON alone is taken from the broker
+    app = Celery("agent", set_as_current=False, fixups=[])
+    app.conf.update(
+        broker_url=broker_address(broker_url),
+        # A node waits for its broker for ever; meanwhile it works by sync alone.
+        broker_connection_max_retries=None,
+        broker_connection_retry_on_startup=True,
+        broker_channel_error_retry=True,
+        worker_cancel_long_running_tasks_on_connection_loss=True,  # there are none; unset, Celery warns at each loss
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        worker_prefetch_multiplier=1,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_send_task_events=False,
+        worker_enable_remote_control=False,
+    )
+    _add_tasks(app, runtime)
+    _add_steps(app, runtime)
+    return app.Worker(
+        hostname=f"agent@{name}",
+        pool="threads",
+        concurrency=_THREADS,
+        queues=[node_queue(name)],
+        quiet=True,
+        loglevel="INFO",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
+
+
+def _add_tasks(app: Celery, runtime: AgentRuntime) -> None:
+    @app.task(name="node.start_kernel")
+    def start_kernel(kernel_id: str, generation: int) -> None:
+        runtime.start_kernel(UUID(kernel_id), generation)
+
+    @app.task(name="node.stop_kernel")
+    def stop_kernel(kernel_id: str, generation: int) -> None:
+        # Whoever reaches the broker can send this: the order itself, with its grace, is fetched from the portal.
+        runtime.sync.poke()
+
+    @app.task(name="node.sync")
+    def sync() -> None:
+        runtime.sync.poke()
+
+
+def _add_steps(app: Celery, runtime: AgentRuntime) -> None:
+    class RuntimeStep(bootsteps.StartStopStep):
+        requires = ("celery.worker.components:Pool",)
+
+        def start(self, parent: Any) -> None:
+            runtime.start()
+
+        def stop(self, parent: Any) -> None:
+            runtime.stop()
+
+        def terminate(self, parent: Any) -> None:
+            runtime.stop(timeout=0.0)
+
+    class ConnectedStep(bootsteps.StartStopStep):
+        requires = ("celery.worker.consumer.tasks:Tasks",)
+
+        def start(self, parent: Any) -> None:
+            runtime.connected.set()
+            runtime.sync.poke()  # hints may have been lost while the broker was away
+
+        def stop(self, parent: Any) -> None:
+            runtime.connected.clear()
+            runtime.sync.poke()  # from now on by long poll
+
+    app.steps["worker"].add(RuntimeStep)
+    app.steps["consumer"].add(ConnectedStep)

@@ -1,0 +1,103 @@
+"""Every refusal as an RFC 9457 problem: ``code`` is stable, ``detail`` one plain sentence, ``field`` names the input.
+
+What is ours to mend is logged under an id and shown with the id alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, JsonResponse
+from rest_framework.exceptions import APIException, ValidationError
+
+from backendai.core.errors import Conflict, NotFound, PlatformError, UserError
+
+logger = logging.getLogger(__name__)
+
+_MOST_ERRORS = 20
+_LONGEST_NAME = 100
+_WHOLE_OBJECT = "non_field_errors"
+
+
+class BodyTooLarge(APIException):
+    """The request's body is larger than any request needs."""
+
+    status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    default_code = "body-too-large"
+
+
+def handle_exception(error: Exception, context: dict[str, Any]) -> JsonResponse:
+    """Return the problem document for whatever a view raised."""
+    if isinstance(error, UserError):
+        return _user_problem(error)
+    if isinstance(error, PlatformError):
+        return _own_fault(error, context, HTTPStatus.SERVICE_UNAVAILABLE, error.code)
+    if isinstance(error, ValidationError):
+        return _invalid(error)
+    if isinstance(error, Http404):
+        return problem(HTTPStatus.NOT_FOUND, "not-found", "There is nothing here that you may see.")
+    if isinstance(error, PermissionDenied):
+        return problem(HTTPStatus.FORBIDDEN, "permission-denied", "You may not do this.")
+    if isinstance(error, APIException):
+        return _framework_problem(error)
+    return _own_fault(error, context, HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error")
+
+
+def problem(status: int, code: str, detail: str, **members: Any) -> JsonResponse:
+    """Return one problem document; members that are None or empty are left out."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": int(status), "detail": detail}
+    body |= {"code": code.replace("_", "-")} | {name: value for name, value in members.items() if value}
+    return JsonResponse(body, status=int(status), content_type="application/problem+json")
+
+
+def _user_problem(error: UserError) -> JsonResponse:
+    status = HTTPStatus.BAD_REQUEST
+    if isinstance(error, NotFound):
+        status = HTTPStatus.NOT_FOUND
+    elif isinstance(error, Conflict):
+        status = HTTPStatus.CONFLICT
+    return problem(status, error.code, error.message, field=error.field, data=dict(error.details))
+
+
+def _invalid(error: ValidationError) -> JsonResponse:
+    errors = list(_flat(error.detail, ""))[:_MOST_ERRORS]
+    first = errors[0] if errors else {"field": "", "detail": "The request is not valid.", "code": "invalid-request"}
+    field = first["field"]
+    detail = f"{field}: {first['detail']}" if field else first["detail"]
+    return problem(HTTPStatus.BAD_REQUEST, "invalid-request", detail, field=field, errors=errors)
+
+
+def _flat(detail: Any, path: str) -> Iterator[dict[str, str]]:
+    if isinstance(detail, dict):
+        for name, inner in detail.items():
+            step = "" if name == _WHOLE_OBJECT else str(name)[:_LONGEST_NAME]
+            yield from _flat(inner, f"{path}.{step}".strip("."))
+    elif isinstance(detail, list):
+        for inner in detail:
+            yield from _flat(inner, path)
+    else:
+        code = getattr(detail, "code", "invalid").replace("_", "-")
+        yield {"field": path, "code": code, "detail": str(detail)}
+
+
+def _framework_problem(error: APIException) -> JsonResponse:
+    codes = error.get_codes()
+    answer = problem(error.status_code, codes if isinstance(codes, str) else "invalid-request", str(error.detail))
+    if challenge := getattr(error, "auth_header", None):
+        answer["WWW-Authenticate"] = challenge
+    if wait := getattr(error, "wait", None):
+        answer["Retry-After"] = str(round(wait))
+    return answer
+
+
+def _own_fault(error: Exception, context: dict[str, Any], status: HTTPStatus, code: str) -> JsonResponse:
+    error_id = uuid.uuid4().hex[:12]
+    view = type(context.get("view")).__name__
+    logger.error("%s in %s, shown as %s", type(error).__name__, view, error_id, exc_info=error)
+    detail = f"This is a fault of the platform, not of the request. Its administrators find it under {error_id}."
+    return problem(status, code, detail, id=error_id)

@@ -1,0 +1,47 @@
+"""What lists can be narrowed by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_filters.rest_framework as filters
+from django.db.models import Q, QuerySet
+
+from backendai.compute.models import ComputeSession, SchedulingRecord
+from backendai.compute.status import LIVE, Outcome, Phase, SessionType, Status
+
+
+class SessionFilter(filters.FilterSet):
+    """Compute sessions; ``status`` may be given several times."""
+
+    status = filters.MultipleChoiceFilter(choices=Status.choices)
+    type = filters.ChoiceFilter(field_name="session_type", choices=SessionType.choices)
+    name = filters.CharFilter(max_length=64)
+    resource_group = filters.CharFilter(field_name="resource_group__name", max_length=63)
+    owner = filters.CharFilter(field_name="owner__email", lookup_expr="iexact", max_length=254)
+    live = filters.BooleanFilter(method="filter_live", help_text="true: not ended; false: ended.")
+
+    class Meta:
+        model = ComputeSession
+        fields: list[str] = []
+
+    def filter_live(self, queryset: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
+        """Return the sessions that have not ended, or those that have."""
+        live = Q(status__in=sorted(LIVE))
+        return queryset.filter(live if value else ~live)
+
+
+class HistoryFilter(filters.FilterSet):
+    """Rows of a session's scheduling history."""
+
+    id = filters.NumberFilter()
+    phase = filters.MultipleChoiceFilter(choices=Phase.choices)
+    result = filters.MultipleChoiceFilter(choices=Outcome.choices)
+    from_status = filters.MultipleChoiceFilter(choices=Status.choices)
+    to_status = filters.MultipleChoiceFilter(choices=Status.choices)
+    error_code = filters.CharFilter(max_length=64)
+    message = filters.CharFilter(lookup_expr="icontains", max_length=200)
+
+    class Meta:
+        model = SchedulingRecord
+        fields: list[str] = []

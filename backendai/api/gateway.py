@@ -1,0 +1,45 @@
+"""Asking a node's gateway for a kernel's output."""
+
+from __future__ import annotations
+
+import time
+
+import urllib3
+from django.conf import settings
+
+from backendai.compute.models import Kernel
+from backendai.core.errors import PlatformError
+from backendai.wire.tickets import sign_ticket
+
+LARGEST_LOG = 32 * 2**20
+_pool = urllib3.PoolManager(
+    num_pools=64, maxsize=4, timeout=urllib3.Timeout(connect=3.0, read=15.0), retries=urllib3.Retry(0, redirect=False)
+)
+
+
+class NodeUnreachable(PlatformError):
+    """The node's gateway gave no usable answer."""
+
+    code = "node-unreachable"
+
+
+def read_log(kernel: Kernel, *, tail: int | None) -> tuple[bytes, bool] | None:
+    """Return what the kernel has written so far and whether it was cut at ``LARGEST_LOG`` bytes; None when its node
+    does not have the kernel. Raises NodeUnreachable."""
+    if kernel.agent is None:
+        return None
+    ticket = sign_ticket(
+        settings.TICKET_KEY, kernel_id=kernel.pk, generation=kernel.generation, purpose="log", now=time.time()
+    )
+    url = f"{kernel.agent.gateway_url}/kernels/{kernel.pk}/log" + (f"?tail={tail}" if tail else "")
+    try:
+        with _pool.request("GET", url, headers={"Authorization": f"Ticket {ticket}"}, preload_content=False) as answer:
+            content = answer.read(LARGEST_LOG + 1)
+            answer.drain_conn() if len(content) <= LARGEST_LOG else answer.close()
+    except urllib3.exceptions.HTTPError as error:
+        raise NodeUnreachable(f"no log from {url}: {error}") from error
+    if answer.status == 404:
+        return None
+    if answer.status != 200:
+        raise NodeUnreachable(f"{url} answered {answer.status}: {content[:200]!r}")
+    return content[:LARGEST_LOG], len(content) > LARGEST_LOG

@@ -1,0 +1,144 @@
+"""What images, presets, resource groups, agents, people and tokens look like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from backendai.accounts.models import AccessToken, Project, User
+from backendai.api.parsing import StrictSerializer
+from backendai.catalog.models import Image, ResourcePreset
+from backendai.cluster.models import Agent
+
+_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+class ImageBody(serializers.ModelSerializer[Image]):
+    """An image to start sessions from."""
+
+    title = serializers.CharField(source="display_name")
+    minimum = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Image
+        fields = ["id", "name", "title", "description", "reference", "architecture", "minimum", "is_enabled"]
+        read_only_fields = fields
+
+    @extend_schema_field(_Amounts)
+    def get_minimum(self, image: Image) -> dict[str, str]:
+        """Return the smallest slots of a kernel, as decimal strings."""
+        return image.minimum_slots.to_json()
+
+
+class PresetBody(serializers.ModelSerializer[ResourcePreset]):
+    """A named amount of resources."""
+
+    resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    resources = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ResourcePreset
+        fields = ["id", "name", "resource_group", "resources", "shm_bytes"]
+        read_only_fields = fields
+
+    @extend_schema_field(_Amounts)
+    def get_resources(self, preset: ResourcePreset) -> dict[str, str]:
+        """Return its slots as decimal strings."""
+        return preset.amounts.to_json()
+
+
+class ResourceGroupBody(serializers.Serializer[Any]):
+    """A resource group and the room in it, over the agents that answer and take sessions."""
+
+    name = serializers.CharField()
+    description = serializers.CharField()
+    is_active = serializers.BooleanField()
+    agents = serializers.IntegerField(help_text="How many agents answer and take sessions.")
+    pending = serializers.IntegerField(help_text="How many sessions wait.")
+    capacity = serializers.DictField(child=serializers.CharField())
+    occupied = serializers.DictField(child=serializers.CharField())
+    free = serializers.DictField(child=serializers.CharField())
+
+
+class NoteBody(serializers.Serializer[Any]):
+    """Something to know about an agent, and what to do about it."""
+
+    code = serializers.CharField()
+    message = serializers.CharField()
+    fix = serializers.CharField()
+
+
+class AgentBody(serializers.ModelSerializer[Agent]):
+    """A compute node."""
+
+    resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    status = serializers.CharField()
+    capacity = serializers.DictField(child=serializers.CharField())
+    occupied = serializers.SerializerMethodField()
+    notes = NoteBody(many=True)
+
+    class Meta:
+        model = Agent
+        fields = [
+            "id", "name", "resource_group", "status", "schedulable", "backend", "architecture", "version", "capacity",
+            "occupied", "notes", "gateway_url", "last_seen_at", "lost_at", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(_Amounts)
+    def get_occupied(self, agent: Agent) -> dict[str, str]:
+        """Return what kernels hold on it, as decimal strings."""
+        taken = self.context["occupied"].get(agent.pk)
+        return taken.to_json() if taken else {}
+
+
+class ProjectBody(serializers.ModelSerializer[Project]):
+    """A project that one belongs to."""
+
+    domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+
+    class Meta:
+        model = Project
+        fields = ["id", "name", "domain"]
+        read_only_fields = fields
+
+
+class MeBody(serializers.ModelSerializer[User]):
+    """The one who asks."""
+
+    role = serializers.CharField()
+    domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
+    projects = ProjectBody(many=True)
+
+    class Meta:
+        model = User
+        fields = ["id", "email", "full_name", "role", "domain", "projects"]
+        read_only_fields = fields
+
+
+class TokenRequest(StrictSerializer):
+    """A new bearer token."""
+
+    name = serializers.CharField(max_length=64)
+    expires_at = serializers.DateTimeField(default=None, allow_null=True)
+
+
+class TokenBody(serializers.ModelSerializer[AccessToken]):
+    """A bearer token without its text."""
+
+    class Meta:
+        model = AccessToken
+        fields = ["id", "name", "hint", "created_at", "last_used_at", "expires_at"]
+        read_only_fields = fields
+
+
+class NewTokenBody(TokenBody):
+    """A bearer token with its text, which is said this once."""
+
+    token = serializers.CharField()
+
+    class Meta(TokenBody.Meta):
+        fields = [*TokenBody.Meta.fields, "token"]
+        read_only_fields = fields

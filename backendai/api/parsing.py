@@ -1,0 +1,74 @@
+"""Reading request bodies strictly: a limited size, known fields only, and every problem names its field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import ErrorDetail, ParseError, ValidationError
+from rest_framework.parsers import JSONParser
+
+from backendai.api.errors import BodyTooLarge
+
+LARGEST_BODY = 2**20
+_LONGEST_AMOUNT = 40
+_LONGEST_SLOT = 64
+
+
+class StrictJSONParser(JSONParser):
+    """JSON of at most ``LARGEST_BODY`` bytes."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        """Return the parsed body; raises ParseError or BodyTooLarge."""
+        content = stream.read(LARGEST_BODY + 1)
+        if len(content) > LARGEST_BODY:
+            raise BodyTooLarge(f"A request may have at most {LARGEST_BODY} bytes.")
+        try:
+            return super().parse(BytesIO(content), media_type, parser_context)
+        except RecursionError as error:
+            raise ParseError("JSON parse error - nested too deeply.") from error
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """A request body: unknown fields are refused by name instead of being dropped."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the validated values; raises a ValidationError that names every wrong field."""
+        if isinstance(data, Mapping):
+            known = sorted(self.fields)
+            text = f"There is no such field; there are: {', '.join(known)}."
+            unknown = {name: [ErrorDetail(text, "unknown-field")] for name in data if name not in known}
+            if unknown:
+                raise ValidationError(unknown)
+        return super().to_internal_value(data)
+
+
+@extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}]})
+class AmountField(serializers.Field):
+    """An amount at the border: a number or a text such as ``"512m"``. ``core.slots`` says whether it makes sense."""
+
+    default_error_messages = {"invalid": 'Write a number or a text such as "512m".'}
+
+    def to_internal_value(self, data: Any) -> int | float | str:
+        """Return the number or text as it came."""
+        if isinstance(data, bool) or not isinstance(data, int | float | str) or len(str(data)) > _LONGEST_AMOUNT:
+            self.fail("invalid")
+        return data
+
+    def to_representation(self, value: Any) -> str:
+        """Return it as text."""
+        return str(value)
+
+
+class AmountsField(serializers.DictField):
+    """Slot names with their amounts."""
+
+    child = AmountField()
+
+    def run_child_validation(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the amounts; raises a ValidationError that names the slot."""
+        name = serializers.CharField(max_length=_LONGEST_SLOT)
+        return super().run_child_validation({name.run_validation(slot): amount for slot, amount in data.items()})

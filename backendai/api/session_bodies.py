@@ -1,0 +1,126 @@
+"""What a compute session looks like in requests and answers. These names are a contract: add, never rename."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.spec import SessionSpec
+from backendai.compute.status import SessionType
+
+_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
+_Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
+
+
+class LaunchRequest(StrictSerializer):
+    """A launch; what is left out gets the default."""
+
+    name = serializers.CharField(max_length=64, default="", allow_blank=True)
+    type = serializers.ChoiceField(choices=SessionType.choices, default=SessionType.INTERACTIVE)
+    image = serializers.CharField(max_length=255)
+    resources = AmountsField(default=dict)
+    preset = serializers.CharField(max_length=64, default="", allow_blank=True)
+    resource_group = serializers.CharField(max_length=63, default="", allow_blank=True)
+    project = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Its id or name.")
+    shm = serializers.CharField(max_length=40, default="", allow_blank=True)
+    environ = serializers.DictField(
+        child=serializers.CharField(max_length=8192, allow_blank=True, trim_whitespace=False), default=dict
+    )
+    startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
+    starts_at = serializers.DateTimeField(default=None, allow_null=True)
+    cluster_size = serializers.IntegerField(default=1)
+
+    def spec(self) -> SessionSpec:
+        """Return the validated request as the services take it."""
+        values = dict(self.validated_data)
+        return SessionSpec(session_type=values.pop("type"), **values)
+
+
+class TerminateRequest(StrictSerializer):
+    """How to end a session."""
+
+    force = serializers.BooleanField(default=False)
+
+
+class KernelBody(serializers.ModelSerializer[Kernel]):
+    """One kernel of a session."""
+
+    agent = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    status = serializers.CharField()
+    status_message = serializers.CharField(source="reason_text")
+    resources = serializers.SerializerMethodField()
+    devices = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Kernel
+        fields = [
+            "id", "role", "index", "rank", "hostname", "agent", "container_id", "status", "status_reason",
+            "status_message", "exit_code", "progress", "resources", "devices", "is_unconfirmed", "created_at",
+            "started_at", "ended_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(_Amounts)
+    def get_resources(self, kernel: Kernel) -> dict[str, str]:
+        """Return its slots as decimal strings."""
+        return dict(kernel.slots)
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}})
+    def get_devices(self, kernel: Kernel) -> dict[str, list[str]]:
+        """Return the devices it was given, by slot."""
+        return dict(kernel.devices)
+
+
+class SessionBody(serializers.ModelSerializer[ComputeSession]):
+    """A compute session with its kernels."""
+
+    type = serializers.CharField(source="session_type")
+    status = serializers.CharField()
+    status_message = serializers.CharField(source="reason_text")
+    result = serializers.CharField()
+    owner = serializers.SlugRelatedField[Any](slug_field="email", read_only=True)
+    project = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    image = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    resources = serializers.SerializerMethodField(help_text="Of each kernel.")
+    environ = serializers.SerializerMethodField(help_text="The owner's variables; null for anybody else.")
+    kernels = KernelBody(many=True)
+
+    class Meta:
+        model = ComputeSession
+        fields = [
+            "id", "name", "type", "status", "status_reason", "status_message", "status_data", "result", "owner",
+            "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size", "environ",
+            "startup_command", "starts_at", "priority", "attempts", "retries", "version", "created_at",
+            "scheduled_at", "started_at", "terminating_at", "ended_at", "kernels",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(_Amounts)
+    def get_resources(self, session: ComputeSession) -> dict[str, str]:
+        """Return the slots of each kernel as decimal strings."""
+        return dict(session.slots)
+
+    @extend_schema_field(_Words)
+    def get_environ(self, session: ComputeSession) -> dict[str, Any] | None:
+        """Return the variables to the owner only: people keep keys in them."""
+        return dict(session.environ) if session.owner_id == self.context["request"].user.pk else None
+
+
+class RecordBody(serializers.ModelSerializer[SchedulingRecord]):
+    """One row of the scheduling history."""
+
+    phase = serializers.CharField()
+    result = serializers.CharField()
+
+    class Meta:
+        model = SchedulingRecord
+        fields = [
+            "id", "phase", "result", "from_status", "to_status", "attempts", "error_code", "message", "sub_steps",
+            "created_at", "updated_at",
+        ]  # fmt: skip
+        read_only_fields = fields

@@ -1,0 +1,27 @@
+"""Addresses of the REST API."""
+
+from django.urls import path, re_path
+
+from backendai.api import schema  # noqa: F401  (registers the token's place in the OpenAPI document)
+from backendai.api.views import account, cluster, documents, logs, sessions
+
+app_name = "api"
+urlpatterns = [
+    path("schema/", documents.Schema.as_view(), name="schema"),
+    path("docs/", documents.Documents.as_view(), name="docs"),
+    path("v1/sessions/", sessions.SessionList.as_view(), name="sessions"),
+    path("v1/sessions/<uuid:session_id>/", sessions.SessionDetail.as_view(), name="session"),
+    path("v1/sessions/<uuid:session_id>/terminate/", sessions.SessionEnd.as_view(), name="session-terminate"),
+    path("v1/sessions/<uuid:session_id>/logs/", logs.SessionLog.as_view(), name="session-logs"),
+    path("v1/sessions/<uuid:session_id>/history/", sessions.SessionHistory.as_view(), name="session-history"),
+    path("v1/sessions/<uuid:session_id>/kernels/", sessions.SessionKernels.as_view(), name="session-kernels"),
+    path("v1/images/", cluster.ImageList.as_view(), name="images"),
+    path("v1/presets/", cluster.PresetList.as_view(), name="presets"),
+    path("v1/resource-groups/", cluster.ResourceGroupList.as_view(), name="resource-groups"),
+    path("v1/agents/", cluster.AgentList.as_view(), name="agents"),
+    path("v1/agents/<uuid:agent_id>/", cluster.AgentDetail.as_view(), name="agent"),
+    path("v1/me/", account.Me.as_view(), name="me"),
+    path("v1/tokens/", account.TokenList.as_view(), name="tokens"),
+    path("v1/tokens/<uuid:token_id>/", account.TokenDetail.as_view(), name="token"),
+    re_path("^", documents.Nowhere.as_view(), name="nowhere"),
+]

@@ -1,0 +1,68 @@
+"""The one who asks, and their bearer tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Prefetch, QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import AccessToken, Project, User
+from backendai.accounts.services import create_token, revoke_token
+from backendai.api.authentication import asker
+from backendai.api.other_bodies import MeBody, NewTokenBody, TokenBody, TokenRequest
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+
+
+class Me(GenericAPIView[User]):
+    """Who one is."""
+
+    serializer_class = MeBody
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request) -> Response:
+        """Return oneself with the projects in which one may start sessions."""
+        projects = Prefetch("projects", Project.objects.usable_by(asker(request)).select_related("domain"))
+        me = User.objects.select_related("domain").prefetch_related(projects)
+        return Response(self.get_serializer(get_object_or_404(me, pk=asker(request).pk)).data)
+
+
+class TokenList(ListAPIView[AccessToken]):
+    """One's own bearer tokens, and making another."""
+
+    queryset = AccessToken.objects.none()
+    serializer_class = TokenBody
+    pagination_class = NewestFirst
+    parser_classes = [StrictJSONParser]
+
+    def get_queryset(self) -> QuerySet[AccessToken]:
+        """Return one's own tokens."""
+        return AccessToken.objects.visible_to(asker(self.request))
+
+    @extend_schema(request=TokenRequest, responses={201: NewTokenBody})
+    def post(self, request: Request) -> Response:
+        """Make a token; its text is in this answer and never again."""
+        body = TokenRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        token, text = create_token(asker(request), **body.validated_data)
+        answer = TokenBody(token).data | {"token": text}
+        return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+
+class TokenDetail(GenericAPIView[AccessToken]):
+    """One bearer token."""
+
+    serializer_class = TokenBody
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, token_id: UUID) -> Response:
+        """Revoke the token: whoever uses it is refused from now on."""
+        revoke_token(asker(request), token_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)

@@ -1,0 +1,46 @@
+"""The API's description of itself, and the answer for addresses that do not exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from csp.constants import UNSAFE_INLINE
+from csp.decorators import csp_update
+from django.contrib.auth.decorators import login_required
+from django.http import Http404
+from django.utils.decorators import method_decorator
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+
+class Schema(SpectacularAPIView):
+    """OpenAPI 3, for whoever may use the API."""
+
+    permission_classes = [IsAuthenticated]
+
+
+@method_decorator(login_required, name="dispatch")
+@method_decorator(csp_update({"style-src": [UNSAFE_INLINE]}), name="dispatch")  # the page styles itself inline
+class Documents(SpectacularSwaggerSplitView):
+    """The description as pages to read and try."""
+
+    permission_classes = [IsAuthenticated]
+    url_name = "api:schema"
+
+
+@extend_schema(exclude=True)
+class Nowhere(APIView):
+    """Every other address, so that a script gets a problem document and no redirect that loses its body."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Refuse, once the one who asks is known."""
+        super().initial(request, *args, **kwargs)
+        raise Http404
+
+    def get(self, request: Request, **_: Any) -> Response:
+        """Never reached: ``initial`` has refused."""
+        raise Http404

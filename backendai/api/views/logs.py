@@ -1,0 +1,78 @@
+"""The output of a kernel as plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from backendai.api.authentication import asker
+from backendai.api.gateway import read_log
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.logs import saved_log
+from backendai.compute.status import PLACED, TERMINAL, Status
+from backendai.core.errors import NotFound
+
+_MOST_LINES = 1_000_000
+
+
+class TextRenderer(BaseRenderer):
+    """Lets clients ask for ``text/plain``; the view writes the text itself."""
+
+    media_type = "text/plain"
+    format = "text"
+
+    def render(self, data: Any, *_: Any, **__: Any) -> bytes:
+        """Return the data as text."""
+        return str(data).encode()
+
+
+class LogQuery(serializers.Serializer[Any]):
+    """What part of which log."""
+
+    kernel = serializers.UUIDField(default=None, help_text="A kernel of the session; the main one if left out.")
+    tail = serializers.IntegerField(default=None, min_value=1, max_value=_MOST_LINES, help_text="The last lines only.")
+
+
+class SessionLog(APIView):
+    """What a kernel has written to its standard output and error."""
+
+    renderer_classes = [TextRenderer, JSONRenderer]
+
+    @extend_schema(
+        parameters=[LogQuery, OpenApiParameter("X-Log-Truncated", bool, OpenApiParameter.HEADER, response=True)],
+        responses={(200, "text/plain"): str},
+    )
+    def get(self, request: Request, session_id: UUID) -> HttpResponse:
+        """Return the log; ``X-Log-Truncated`` says whether a part of it was not kept."""
+        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        query = LogQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        wanted = query.validated_data
+        kernels = session.kernels.select_related("agent")
+        kernel = get_object_or_404(kernels, pk=wanted["kernel"]) if wanted["kernel"] else kernels.get(rank=0)
+        content, truncated = _log_of(kernel, wanted["tail"])
+        answer = HttpResponse(content, content_type="text/plain; charset=utf-8")
+        answer["X-Log-Truncated"] = "true" if truncated else "false"
+        answer["Cache-Control"] = "no-store"
+        return answer
+
+
+def _log_of(kernel: Kernel, tail: int | None) -> tuple[bytes, bool]:
+    on_node = read_log(kernel, tail=tail) if kernel.status in PLACED - {Status.SCHEDULED} else None
+    if on_node is not None:
+        return on_node
+    if kernel.status not in TERMINAL | {Status.TERMINATING}:
+        return b"", False
+    kept = saved_log(kernel)
+    if kept is None:
+        raise NotFound("The output of this kernel was not kept.", code="no-log")
+    content, truncated = kept
+    return (content if tail is None else b"".join(content.splitlines(keepends=True)[-tail:])), truncated

@@ -1,0 +1,137 @@
+"""Compute sessions: launch, look, end, and read what happened."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Prefetch, QuerySet
+from django.shortcuts import get_object_or_404
+from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import status
+from rest_framework.filters import OrderingFilter
+from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import User
+from backendai.api.authentication import asker
+from backendai.api.filters import HistoryFilter, SessionFilter
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.session_bodies import KernelBody, LaunchRequest, RecordBody, SessionBody, TerminateRequest
+from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.create import create_session
+from backendai.compute.services.ending import terminate_session
+from backendai.core.errors import UserError
+
+_LONGEST_KEY = 128
+
+
+class SessionList(ListAPIView[ComputeSession]):
+    """The sessions that one may see, and launching another."""
+
+    queryset = ComputeSession.objects.none()
+    serializer_class = SessionBody
+    pagination_class = NewestFirst
+    filterset_class = SessionFilter
+    parser_classes = [StrictJSONParser]
+
+    def get_queryset(self) -> QuerySet[ComputeSession]:
+        """Return the visible sessions with all that an answer shows."""
+        return shown(asker(self.request))
+
+    @extend_schema(
+        request=LaunchRequest,
+        responses={201: SessionBody, 200: SessionBody},
+        parameters=[
+            OpenApiParameter(
+                "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it launches nothing new."
+            )
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        """Launch a session; 200 with the earlier one when the idempotency key was used before."""
+        key = _idempotency_key(request)
+        body = LaunchRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        known = bool(key) and ComputeSession.objects.filter(owner=asker(request), idempotency_key=key).exists()
+        session = create_session(asker(request), body.spec(), idempotency_key=key)
+        answer = self.get_serializer(get_object_or_404(shown(asker(request)), pk=session.pk))
+        return Response(answer.data, status=status.HTTP_200_OK if known else status.HTTP_201_CREATED)
+
+
+class SessionDetail(RetrieveAPIView[ComputeSession]):
+    """One session."""
+
+    queryset = ComputeSession.objects.none()
+    serializer_class = SessionBody
+    filter_backends: list[Any] = []
+    lookup_url_kwarg = "session_id"
+
+    def get_queryset(self) -> QuerySet[ComputeSession]:
+        """Return the visible sessions with all that an answer shows."""
+        return shown(asker(self.request))
+
+
+class SessionEnd(GenericAPIView[ComputeSession]):
+    """Ending a session."""
+
+    serializer_class = SessionBody
+    parser_classes = [StrictJSONParser]
+
+    @extend_schema(request=TerminateRequest, responses=SessionBody)
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """End the session; ``force`` kills at once. 409 when it has ended already."""
+        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        body = TerminateRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        terminate_session(session, asker(request), force=body.validated_data["force"])
+        return Response(self.get_serializer(get_object_or_404(shown(asker(request)), pk=session_id)).data)
+
+
+class SessionKernels(GenericAPIView[Kernel]):
+    """The kernels of a session, the main one first."""
+
+    serializer_class = KernelBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=KernelBody(many=True))
+    def get(self, request: Request, session_id: UUID) -> Response:
+        """Return them all: a session has sixteen at most."""
+        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        return Response(self.get_serializer(session.kernels.select_related("agent"), many=True).data)
+
+
+class SessionHistory(ListAPIView[SchedulingRecord]):
+    """What the scheduler and the nodes did with a session."""
+
+    queryset = SchedulingRecord.objects.none()
+    serializer_class = RecordBody
+    pagination_class = NewestFirst
+    filterset_class = HistoryFilter
+    filter_backends = [DjangoFilterBackend, OrderingFilter]
+    ordering_fields = ["created_at", "updated_at"]
+    ordering = ["-created_at"]
+
+    def get_queryset(self) -> QuerySet[SchedulingRecord]:
+        """Return the rows of a session that one may see."""
+        if getattr(self, "swagger_fake_view", False):
+            return SchedulingRecord.objects.none()
+        visible = ComputeSession.objects.visible_to(asker(self.request))
+        return get_object_or_404(visible, pk=self.kwargs["session_id"]).records.order_by()
+
+
+def shown(user: User) -> QuerySet[ComputeSession]:
+    """Return the sessions that the user may see, with everything an answer shows, in two queries."""
+    kernels = Prefetch("kernels", Kernel.objects.select_related("agent"))
+    visible: QuerySet[ComputeSession] = ComputeSession.objects.visible_to(user)
+    return visible.select_related("owner", "project", "resource_group", "image").prefetch_related(kernels)
+
+
+def _idempotency_key(request: Request) -> str | None:
+    key = request.headers.get("Idempotency-Key", "").strip()
+    if len(key) > _LONGEST_KEY or not key.isprintable():
+        raise UserError(f"An Idempotency-Key has at most {_LONGEST_KEY} printable characters.", code="invalid-key")
+    return key or None

@@ -1,0 +1,140 @@
+"""One child process of the supervisor, which cannot outlive it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from backendai.ops.console import LogFile, Terminal
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+_LONGEST_LINE = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run and how to end it. Programs of a lower ``stop_stage`` are asked to stop first and get ``grace``
+    seconds; those that do not ``restart`` run once."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    restart: bool = True
+    stop_stage: int = 1
+    grace: float = 10.0
+
+
+class Child:
+    """A running (or ended) process of a program, and its output."""
+
+    def __init__(self, program: Program, *, terminal: Terminal, logs: Path) -> None:
+        self.program = program
+        self.fails = 0
+        self.started_at = 0.0
+        self.starts_at: float | None = None
+        self.exit_code: int | None = None
+        self._terminal = terminal
+        self._log = LogFile(logs / f"{program.name}.log")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._partial = b""
+
+    @property
+    def alive(self) -> bool:
+        """Whether a process was started whose end has not been taken with ``take_end``."""
+        return self._process is not None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while alive."""
+        return self._process.pid if self._process else None
+
+    @property
+    def output(self) -> int:
+        """The descriptor of its output while alive."""
+        stdout = self._running().stdout
+        if stdout is None:
+            raise RuntimeError(f"{self.program.name} was started without a pipe")
+        return stdout.fileno()
+
+    def start(self) -> int:
+        """Start the process; returns the descriptor of its output. Call from the main thread only: a child dies with
+        the *thread* that made it."""
+        self._process = subprocess.Popen(
+            self.program.command,
+            env={**os.environ, **self.program.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with(os.getpid()),  # safe: the supervisor has one thread
+            bufsize=0,
+        )
+        self.started_at, self.starts_at, self.exit_code = time.monotonic(), None, None
+        os.set_blocking(self.output, False)
+        return self.output
+
+    def pump(self) -> bool:
+        """Pass on what the process has written; returns False at the end of its output."""
+        try:
+            data = os.read(self.output, _LONGEST_LINE)
+        except BlockingIOError:
+            return True
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if self._partial and (not data or len(self._partial) > _LONGEST_LINE):
+            lines, self._partial = [*lines, self._partial], b""
+        for line in lines:
+            self._terminal.line(self.program.name, line)
+            self._log.write(line + b"\n")
+        return bool(data)
+
+    def has_ended(self) -> bool:
+        """Return whether the process is dead and waits for ``take_end``."""
+        return self._process is not None and self._process.poll() is not None
+
+    def take_end(self) -> int:
+        """Pass on the last output of the ended process; returns its exit code (negative: the signal)."""
+        # A grandchild may hold the pipe open for ever: take what is there, do not wait for its end.
+        while select.select([self.output], [], [], 0)[0] and self.pump():
+            pass
+        process, self._process = self._running(), None
+        if process.stdout:
+            process.stdout.close()
+        self.exit_code = process.wait()
+        return self.exit_code
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM."""
+        if self._process:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """Send SIGKILL to the process and to what it left in its process group."""
+        if self._process and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Close the log file."""
+        self._log.close()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError(f"{self.program.name} is not running")
+        return self._process
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    def set_death_signal() -> None:
+        # KILL: everything here survives a crash by design, and a polite end could wait for a broker that is gone too.
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return set_death_signal

@@ -1,0 +1,78 @@
+"""Where the children's output goes: the terminal, line by line with a name in front, and one rotating file each."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from pathlib import Path
+
+_COLOURS = (36, 32, 35, 33, 34, 96, 92, 95)
+_STALL_SECONDS = 1.0
+
+
+class Terminal:
+    """Standard output of the supervisor. A terminal that takes nothing (paused, closed) costs lines there, never the
+    platform: the log files have them all."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = sys.stdout.fileno() if descriptor is None else descriptor
+        self._coloured = os.isatty(self._descriptor) and "NO_COLOR" not in os.environ
+        self._names: list[str] = []
+        self._stalled = False
+
+    def line(self, name: str, text: bytes) -> None:
+        """Write one line of the child ``name``."""
+        if name not in self._names:
+            self._names.append(name)
+        prefix = f"{name:<9}| "
+        if self._coloured:
+            prefix = f"\x1b[{_COLOURS[self._names.index(name) % len(_COLOURS)]}m{prefix}\x1b[0m"
+        self._write(prefix.encode() + text + b"\n")
+
+    def say(self, text: str) -> None:
+        """Write the supervisor's own words, as they are."""
+        self._write(text.encode() + b"\n")
+
+    def _write(self, data: bytes) -> None:
+        try:
+            writable = select.select([], [self._descriptor], [], 0 if self._stalled else _STALL_SECONDS)[1]
+            self._stalled = not writable
+            if writable:
+                os.write(self._descriptor, data)
+        except OSError:
+            self._stalled = True
+
+
+class LogFile:
+    """A log file that is renamed to ``.1`` (and that to ``.2``) when it is full."""
+
+    def __init__(self, path: Path, *, limit: int = 10_000_000, keep: int = 3) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._limit, self._keep = path, limit, keep
+        self._file = path.open("ab", buffering=0)
+
+    def write(self, data: bytes) -> None:
+        """Append; a full disk loses the line."""
+        try:
+            if self._file.tell() + len(data) > self._limit:
+                self._rotate()
+            self._file.write(data)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _rotate(self) -> None:
+        self._file.close()
+        for number in range(self._keep - 1, 0, -1):
+            older = self._numbered(number)
+            if older.exists():
+                older.replace(self._numbered(number + 1))
+        self._path.replace(self._numbered(1))
+        self._file = self._path.open("ab", buffering=0)
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")

@@ -1,0 +1,95 @@
+"""The data folder of a one-machine installation: its lock, what was prepared in it, the first administrator."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_STAMP = "prepared"
+_FIRST_ADMIN = "first-admin.json"
+
+
+class Refused(Exception):
+    """The platform cannot start like this; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstAdmin:
+    """The administrator that the first start has made."""
+
+    email: str
+    password: str
+
+
+def lock(data: Path) -> int:
+    """Make the folder if needed and take it for this process until it ends; returns the lock's descriptor.
+
+    Raises Refused when another start holds it or the folder cannot be written.
+    """
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(data / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Refused(
+            f"The data folder {data} cannot be used: {error.strerror}. Choose another with --data DIR."
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.read(descriptor, 32).decode().strip() or "unknown"
+        os.close(descriptor)
+        raise Refused(
+            f"The platform already runs on {data} (process {holder}). "
+            f"Stop it with: kill {holder}   or choose another folder with --data DIR."
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
+    return descriptor
+
+
+def fingerprint(roots: Iterable[Path]) -> str:
+    """Return a value that changes when a source file under ``roots`` is added, removed or written."""
+    digest = hashlib.sha256()
+    for root in roots:
+        for path in sorted(_files(root)):
+            seen = path.stat()
+            digest.update(f"{path}\0{seen.st_size}\0{seen.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def is_prepared(data: Path, stamp: str) -> bool:
+    """Return whether the last preparation of this folder was for ``stamp``."""
+    try:
+        return (data / _STAMP).read_text() == stamp
+    except FileNotFoundError:
+        return False
+
+
+def mark_prepared(data: Path, stamp: str) -> None:
+    """Remember that this folder is prepared for ``stamp``."""
+    (data / _STAMP).write_text(stamp)
+
+
+def take_first_admin(data: Path) -> FirstAdmin | None:
+    """Return the first administrator once: the password is removed from the folder. None when it was taken before."""
+    path = data / _FIRST_ADMIN
+    try:
+        kept = json.loads(path.read_text())
+        admin = FirstAdmin(kept["email"], kept["password"])
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+    path.write_text(json.dumps({"email": admin.email}))
+    return admin
+
+
+def _files(root: Path) -> Iterator[Path]:
+    if root.is_file():
+        yield root
+    for folder, _, names in os.walk(root):
+        if not folder.endswith("__pycache__"):
+            yield from (Path(folder, name) for name in names)

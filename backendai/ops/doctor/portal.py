@@ -1,0 +1,105 @@
+"""Checks of what the portal leans on: database, broker, images, its own loops."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from redis import Redis
+from redis.exceptions import RedisError
+
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.ops.doctor.check import Check, ok, problem, warning
+
+_STALE = timedelta(seconds=15)
+_START = "./bin/up starts it"
+
+
+def database() -> list[Check]:
+    """Return whether the database answers, how it is set up and whether its tables are up to date."""
+    try:
+        return [_database_kind(), _migrations()]
+    except DatabaseError as error:
+        fix = "Start the database, or mend DATABASE_URL (without it the portal keeps its own SQLite file)."
+        return [problem("database", f"does not answer: {str(error).strip()}", fix)]
+
+
+def broker(url: str | None = None) -> Check:
+    """Redis or Valkey answers. Without it everything goes on, but more slowly, and pages do not refresh themselves."""
+    url = url or settings.REDIS_URL
+    try:
+        client = Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2)
+        info = client.info("server")
+        policy = dict(client.info("memory")).get("maxmemory_policy", "")
+        client.close()
+    except (RedisError, OSError) as error:
+        message = f"nothing answers at {_without_password(url)} ({error}); pages do not refresh by themselves"
+        return warning("broker", message, f"Start it, or mend REDIS_URL ({_START} when REDIS_URL is not set).")
+    name = "Valkey" if "valkey_version" in info else "Redis"
+    said = f"{name} {info.get('valkey_version') or info['redis_version']} at {_without_password(url)}"
+    if policy not in ("", "noeviction"):
+        return warning("broker", f"{said} may drop messages ({policy})", "Set maxmemory-policy noeviction.")
+    return ok("broker", said)
+
+
+def images() -> Check:
+    """At least one enabled image can start on an agent."""
+    wanted = set(Image.objects.filter(is_enabled=True).values_list("reference", "process_reference"))
+    there = set(ImageOnAgent.objects.values_list("reference", flat=True).distinct())
+    startable = [pair for pair in wanted if there & {reference for reference in pair if reference}]
+    if not startable:
+        fix = (
+            "Wait until ./bin/up has built the images (logs/images.log in the data folder), or: manage.py build_images"
+        )
+        return warning("images", f"none of {len(wanted)} images is on any agent yet", fix)
+    return ok("images", f"{len(startable)} of {len(wanted)} images can start")
+
+
+def scheduler(last: datetime | None, now: datetime) -> Check:
+    """The scheduler has looked lately."""
+    if last is None:
+        return warning("scheduler", "has never looked at this database", f"Start the control worker ({_START}).")
+    age = now - last
+    if age > _STALE:
+        message = f"looked last {int(age.total_seconds())} s ago"
+        return warning("scheduler", message, f"Start the control worker ({_START}), or see its log.")
+    return ok("scheduler", f"looked {age.total_seconds():.0f} s ago")
+
+
+def debug_mode() -> Check:
+    """Errors do not show the inside to everybody."""
+    if settings.DEBUG:
+        return warning("debug", "BACKENDAI_DEBUG is on: errors show code and settings", "Unset BACKENDAI_DEBUG.")
+    return ok("debug", "off")
+
+
+def _database_kind() -> Check:
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            cursor.execute("SELECT sqlite_version()")
+            version = cursor.fetchone()[0]
+            cursor.execute("PRAGMA journal_mode")
+            mode = str(cursor.fetchone()[0])
+            said = f"SQLite {version}, journal {mode}, {Path(connection.settings_dict['NAME'])}"
+            if mode != "wal":
+                fix = "Keep the data folder on a local disk: network file systems cannot do WAL."
+                return problem("database", f"{said}: readers and writers block each other", fix)
+            return ok("database", said)
+        cursor.execute("SHOW server_version")
+        return ok("database", f"PostgreSQL {cursor.fetchone()[0]}")
+
+
+def _migrations() -> Check:
+    executor = MigrationExecutor(connection)
+    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if missing:
+        return problem("tables", f"{len(missing)} migrations are missing", "manage.py prepare")
+    return ok("tables", "are up to date")
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    return scheme + separator + rest.rpartition("@")[2]

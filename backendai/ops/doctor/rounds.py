@@ -1,0 +1,42 @@
+"""The whole round of checks."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import DatabaseError
+from django.utils import timezone
+
+from backendai.cluster.services import last_pass_at
+from backendai.controller.loops import PASS_LEASE
+from backendai.ops.doctor import engine, machine, portal
+from backendai.ops.doctor.check import Check, problem
+
+
+def examine() -> list[Check]:
+    """Return every finding, the machine's first."""
+    data = settings.DATA_DIR
+    checks = [
+        machine.python_version(),
+        machine.data_folder(data),
+        machine.free_disk(data),
+        machine.port("127.0.0.1", settings.PORT),
+        machine.clock(),
+        machine.privileges(),
+        *machine.programs(),
+        machine.loop_devices(),
+        machine.bubblewrap(),
+        *engine.docker(),
+        portal.broker(),
+        portal.debug_mode(),
+    ]
+    return [*checks, *_database_checks()]
+
+
+def _database_checks() -> list[Check]:
+    checks = portal.database()
+    if any(check.level == "problem" for check in checks):
+        return checks
+    try:
+        return [*checks, portal.images(), portal.scheduler(last_pass_at(PASS_LEASE), timezone.now())]
+    except DatabaseError as error:
+        return [*checks, problem("database", f"cannot be read: {error}", "manage.py prepare")]

@@ -1,0 +1,69 @@
+"""Asks the Docker Engine simple questions over its socket, without the weight of a client library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from typing import Any
+from urllib.parse import urlsplit
+
+_DEFAULT = "unix:///var/run/docker.sock"
+
+
+class NoEngine(Exception):
+    """No Docker Engine answers; the message says why."""
+
+
+def engine_address() -> str:
+    """Return where the engine is expected: DOCKER_HOST, else the usual socket."""
+    return os.environ.get("DOCKER_HOST") or _DEFAULT
+
+
+def engine_answers(address: str | None = None) -> bool:
+    """Return whether an engine answers."""
+    try:
+        ask_engine("/version", address)
+    except NoEngine:
+        return False
+    return True
+
+
+def ask_engine(path: str, address: str | None = None, *, timeout: float = 3.0) -> Any:
+    """Return the JSON answer of the engine at ``address`` to GET ``path``. Raises NoEngine."""
+    address = address or engine_address()
+    connection = _connect(address, timeout)
+    try:
+        connection.request("GET", path, headers={"Host": "docker"})
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != http.client.OK:
+            raise NoEngine(f"{address} answers {response.status} to {path}")
+        return json.loads(body)
+    except PermissionError as error:
+        raise NoEngine(f"this user may not open {address}") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NoEngine(f"nothing answers at {address} ({error})") from error
+    finally:
+        connection.close()
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("docker", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _connect(address: str, timeout: float) -> http.client.HTTPConnection:
+    parts = urlsplit(address)
+    if parts.scheme == "unix":
+        return _UnixConnection(parts.path, timeout)
+    if parts.scheme in ("tcp", "http") and parts.hostname:
+        return http.client.HTTPConnection(parts.hostname, parts.port or 2375, timeout=timeout)
+    raise NoEngine(f"DOCKER_HOST={address} is not understood; use unix:///path or tcp://host:port")

@@ -1,0 +1,106 @@
+"""The processes of a one-machine installation and what each is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from backendai.agent.credentials import load_credentials
+from backendai.ops.child import Program
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+
+_AGENT_GRACE = 30.0
+_MOST_WEBSOCKET_BYTES = 256 * 2**20
+_MANAGE = (sys.executable, str(BASE_DIR / "manage.py"))
+_CELERY = (sys.executable, "-m", "celery", "--quiet", "-A", "backendai.celery")
+_FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while the portal still listens
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the command line of ``bin/up`` asked for. ``backend`` is decided, never "auto"."""
+
+    host: str
+    port: int
+    data: Path
+    agents: int
+    backend: str
+
+    @property
+    def portal_url(self) -> str:
+        """The address under which processes on this machine reach the portal."""
+        everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104  (compared, not bound)
+        host = everywhere.get(self.host, f"[{self.host}]" if ":" in self.host else self.host)
+        return f"http://{host}:{self.port}"
+
+
+def environment(choice: Choice, redis_url: str) -> dict[str, str]:
+    """Return what every process is told."""
+    return {
+        "BACKENDAI_DATA": str(choice.data),
+        "BACKENDAI_HOST": choice.host,
+        "BACKENDAI_PORT": str(choice.port),
+        "BACKENDAI_PORTAL_URL": os.environ.get("BACKENDAI_PORTAL_URL") or choice.portal_url,
+        "REDIS_URL": redis_url,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def prepare_program() -> Program:
+    """Return the one run that brings the database and the assets up to date."""
+    return Program("prepare", (*_MANAGE, "prepare"), restart=False)
+
+
+def web_program(choice: Choice) -> Program:
+    """Return pages, REST, node API and websockets in one server."""
+    options = {
+        "--host": choice.host,
+        "--port": str(choice.port),
+        "--ws": "websockets-sansio",
+        "--ws-max-size": str(_MOST_WEBSOCKET_BYTES),
+        "--timeout-graceful-shutdown": "5",
+        "--lifespan": "off",
+        "--log-level": "info",
+    }
+    words = (word for pair in options.items() for word in pair)
+    command = (sys.executable, "-m", "uvicorn", "backendai.asgi:application", *words, "--no-access-log")
+    return Program("web", command, stop_stage=_SECOND)
+
+
+def control_programs() -> list[Program]:
+    """Return the worker of the control passes and the clock that calls them."""
+    worker = "worker -Q control -P threads -c 4 -n control@%h --without-gossip --without-mingle --loglevel INFO"
+    # The schedule is fixed: the scheduler without a file has nothing that a crash can break.
+    beat = "beat --scheduler celery.beat:Scheduler --loglevel WARNING"
+    return [
+        Program("control", (*_CELERY, *worker.split()), stop_stage=_SECOND),
+        Program("beat", (*_CELERY, *beat.split()), stop_stage=_SECOND),
+    ]
+
+
+def agent_programs(choice: Choice) -> list[Program]:
+    """Return this machine's agents; those that have not joined yet get the join token."""
+    return [_agent(choice, name) for name in agent_names(choice.agents)]
+
+
+def agent_names(count: int) -> list[str]:
+    """Return ``local`` for one agent, ``local-1`` and so on for several."""
+    return ["local"] if count == 1 else [f"local-{number}" for number in range(1, count + 1)]
+
+
+def image_program() -> Program:
+    """Return the build of the kernel images that come with the platform; it ends by itself."""
+    return Program("images", (*_MANAGE, "build_images"), restart=False, stop_stage=_FIRST)
+
+
+def _agent(choice: Choice, name: str) -> Program:
+    data = choice.data / "agents" / name
+    told = {"BACKENDAI_AGENT_NAME": name, "BACKENDAI_AGENT_DATA": str(data), "BACKENDAI_AGENT_BACKEND": choice.backend}
+    token = choice.data / "local-join-token"
+    if load_credentials(data) is None and token.exists():
+        told["BACKENDAI_JOIN_TOKEN"] = token.read_text().strip()
+    shown = "agent" if name == "local" else name.replace("local", "agent")
+    return Program(shown, (*_MANAGE, "agent"), told, stop_stage=_FIRST, grace=_AGENT_GRACE)

@@ -1,0 +1,42 @@
+"""``manage.py doctor``: every prerequisite with its fix; exit code 1 when something does not work."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from backendai.ops.doctor.check import Check
+from backendai.ops.doctor.rounds import examine
+
+
+class Command(BaseCommand):
+    help = "Check everything that the platform needs on this machine and say how to mend what is wrong."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Add --json."""
+        parser.add_argument("--json", action="store_true", help="print a list of objects instead of lines")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the findings."""
+        checks = examine()
+        if options["json"]:
+            self.stdout.write(json.dumps([asdict(check) for check in checks], indent=2))
+        else:
+            self._print(checks)
+        if any(check.level == "problem" for check in checks):
+            sys.exit(1)
+
+    def _print(self, checks: list[Check]) -> None:
+        styles = {"ok": self.style.SUCCESS, "warning": self.style.WARNING, "problem": self.style.ERROR}
+        for check in checks:
+            self.stdout.write(f"{styles[check.level](f'{check.level:<8}')} {check.name}: {check.message}")
+            if check.fix:
+                self.stdout.write(f"{'':<8} -> {check.fix}")
+        counts = {level: sum(check.level == level for check in checks) for level in styles}
+        self.stdout.write(f"\n{counts['ok']} ok, {counts['warning']} warnings, {counts['problem']} problems")

@@ -1,0 +1,36 @@
+"""``manage.py prepare``: bring the database and the collected assets up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+
+from backendai.ops.data_folder import fingerprint
+
+_STAMP = ".collected-from"
+
+
+class Command(BaseCommand):
+    help = "Apply migrations, create what every installation needs, collect static files. Safe to repeat."
+    requires_system_checks: list[str] = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do what is missing, in the order in which it is needed."""
+        call_command("migrate", interactive=False, verbosity=options["verbosity"] - 1)
+        call_command("seed")
+        self._collect_static()
+
+    def _collect_static(self) -> None:
+        root = Path(settings.STATIC_ROOT)
+        requirements = settings.BASE_DIR / "requirements.txt"
+        wanted = fingerprint([*map(Path, settings.STATICFILES_DIRS)]) + str(requirements.stat().st_mtime_ns)
+        stamp = root / _STAMP
+        if stamp.exists() and stamp.read_text() == wanted:
+            return
+        self.stdout.write("Collecting static files ...")
+        call_command("collectstatic", interactive=False, verbosity=0)
+        stamp.write_text(wanted)

@@ -1,0 +1,24 @@
+"""``manage.py up``: the same as ``bin/up``, for a Python environment that is already there."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+
+class Command(BaseCommand):
+    help = "Start the whole platform on this machine; see --help of bin/up for the options."
+    requires_system_checks: list[str] = []
+
+    def run_from_argv(self, argv: list[str]) -> NoReturn:
+        """Become the supervisor, which does without Django to stay small."""
+        os.environ["PYTHONPATH"] = str(settings.BASE_DIR)
+        os.execv(sys.executable, [sys.executable, "-m", "backendai.ops.up", *argv[2:]])  # noqa: S606
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Not reached from the command line."""
+        self.run_from_argv(["manage.py", "up", *args])

@@ -1,0 +1,193 @@
+"""``bin/up``: the whole platform on one machine. Nothing here loads Django: this process only watches the others."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import math
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import environ
+
+from backendai.ops import data_folder, fleet, valkey
+from backendai.ops.data_folder import FirstAdmin, Refused
+from backendai.ops.engine import NoEngine, ask_engine
+from backendai.ops.fleet import BASE_DIR, Choice
+from backendai.ops.supervisor import Stopped, Supervisor
+
+_VALKEY_TIMEOUT = 30.0
+_WEB_TIMEOUT = 20.0
+_SOURCES = ("backendai", "templates", "static", "requirements.txt")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the platform until it is told to stop; returns the exit code."""
+    environ.Env.read_env(BASE_DIR / ".env")
+    options = _parser().parse_args(arguments)
+    try:
+        choice = _decide(options)
+        lock = data_folder.lock(choice.data)
+        try:
+            _check_port(choice)
+            os.chdir(BASE_DIR)
+            with Supervisor(choice.data / "logs") as supervisor:
+                _run(supervisor, choice)
+        finally:
+            os.close(lock)
+    except Stopped:
+        return 0
+    except (Refused, valkey.NoServer) as refusal:
+        print(refusal, file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+def welcome(choice: Choice, admin: FirstAdmin | None) -> str:
+    """Return what a person needs to know now; the password is in it when the first start has just made it."""
+    lines = ["", f"  The portal is ready:  {choice.portal_url}", ""]
+    if admin:
+        lines += [f"  Sign in as            {admin.email}", f"  Password              {admin.password}"]
+        lines += ["                        (shown this once; change it on your account page)", ""]
+    lines += [f"  {line}" for line in _about_backend(choice)]
+    lines += [f"  Data and logs         {choice.data}"]
+    if choice.host in ("127.0.0.1", "localhost", "::1"):
+        lines += ["  Other machines        cannot reach it; start with --host 0.0.0.0 to let them"]
+    return "\n".join([*lines, "  Stop                  Ctrl-C (a second one stops at once)", ""])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bin/up", description="Start the whole platform on this machine.")
+    told = os.environ.get
+    parser.add_argument(
+        "--port", type=int, default=int(told("BACKENDAI_PORT") or 8080), help="port of the portal (8080)"
+    )
+    parser.add_argument(
+        "--host",
+        default=told("BACKENDAI_HOST") or "127.0.0.1",
+        help="address to listen on (127.0.0.1: this machine only)",
+    )
+    parser.add_argument(
+        "--data", type=Path, default=Path(told("BACKENDAI_DATA") or BASE_DIR / "var"), help="folder for all data (var)"
+    )
+    parser.add_argument(
+        "--backend",
+        choices=("auto", "docker", "process", "simulated"),
+        default=told("BACKENDAI_AGENT_BACKEND") or "auto",
+        help="what runs kernels (docker when an engine answers, else process)",
+    )
+    agents = parser.add_mutually_exclusive_group()
+    agents.add_argument("--agents", type=int, default=1, metavar="N", help="compute nodes to run here (1)")
+    agents.add_argument("--no-agent", dest="agents", action="store_const", const=0, help="run no compute node here")
+    return parser
+
+
+def _decide(options: argparse.Namespace) -> Choice:
+    if not 1 <= options.port <= 65535:
+        raise Refused(f"--port {options.port}: a port is a number from 1 to 65535.")
+    if options.agents < 0:
+        raise Refused(f"--agents {options.agents}: use 0 or more.")
+    backend = options.backend
+    if options.agents and backend in ("auto", "docker"):
+        backend = _docker_or(backend)
+    return Choice(options.host, options.port, options.data.absolute(), options.agents, backend)
+
+
+def _docker_or(wish: str) -> str:
+    try:
+        ask_engine("/version")
+    except NoEngine as error:
+        if wish == "docker":
+            raise Refused(
+                f"--backend docker: {error}. Install and start Docker (apt install docker.io), add this user to the "
+                "group docker, or start without --backend."
+            ) from error
+        return "process"
+    return "docker"
+
+
+def _check_port(choice: Choice) -> None:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            choice.host, choice.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+    except OSError as error:
+        raise Refused(
+            f"Port {choice.port} on {choice.host} cannot be used: {error.strerror}. Choose another with --port N."
+        ) from error
+
+
+def _run(supervisor: Supervisor, choice: Choice) -> None:
+    os.environ.update(fleet.environment(choice, _broker(supervisor, choice)))
+    _prepare(supervisor, choice)
+    supervisor.start(fleet.web_program(choice))
+    ready = supervisor.wait_until(lambda: _portal_answers(choice), _WEB_TIMEOUT)
+    for program in [*fleet.control_programs(), *fleet.agent_programs(choice)]:
+        supervisor.start(program)
+    if choice.agents and choice.backend == "docker":
+        supervisor.start(fleet.image_program())
+    if not ready:
+        supervisor.terminal.say(f"The portal does not answer yet; see {choice.data / 'logs' / 'web.log'}")
+        supervisor.wait_until(lambda: _portal_answers(choice), math.inf)
+    supervisor.terminal.say(welcome(choice, data_folder.take_first_admin(choice.data)))
+    supervisor.serve()
+    supervisor.terminal.say("Stopping. Containers go on running; the next start finds them again.")
+
+
+def _broker(supervisor: Supervisor, choice: Choice) -> str:
+    """Return the address of the broker, after starting our own unless REDIS_URL names one."""
+    if told := os.environ.get("REDIS_URL"):
+        return told
+    address = valkey.socket_path(choice.data)
+    supervisor.start(valkey.valkey_program(valkey.find_server(), choice.data, address))
+    if not supervisor.wait_until(lambda: valkey.answers(address), _VALKEY_TIMEOUT):
+        raise Refused(f"Valkey does not answer; see {choice.data / 'logs' / 'valkey.log'}")
+    return f"unix://{address}"
+
+
+def _prepare(supervisor: Supervisor, choice: Choice) -> None:
+    stamp = data_folder.fingerprint([BASE_DIR / name for name in _SOURCES])
+    known_database = not os.environ.get("DATABASE_URL") and (choice.data / "portal.sqlite3").exists()
+    if known_database and data_folder.is_prepared(choice.data, stamp):
+        return
+    supervisor.terminal.say("Preparing the database and the assets (after an installation or an update) ...")
+    if code := supervisor.run_once(fleet.prepare_program()):
+        raise Refused(f"The preparation has failed (exit code {code}); see {choice.data / 'logs' / 'prepare.log'}")
+    data_folder.mark_prepared(choice.data, stamp)
+
+
+def _portal_answers(choice: Choice) -> bool:
+    parts = urlsplit(choice.portal_url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=2)
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status < http.client.INTERNAL_SERVER_ERROR
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _about_backend(choice: Choice) -> list[str]:
+    if not choice.agents:
+        return ["Compute sessions      no agent on this machine; join one with: manage.py agent --join URL --token T"]
+    if choice.backend == "docker":
+        return ["Compute sessions      in Docker containers"]
+    if choice.backend == "simulated":
+        return ["Compute sessions      simulated: nothing really runs"]
+    return [
+        "Compute sessions      as native processes, because no Docker Engine answers. Isolation is weaker: they share",
+        "                      this machine's kernel, programs and network. For containers install Docker",
+        "                      (apt install docker.io) and start again; manage.py doctor says more.",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

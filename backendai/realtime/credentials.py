@@ -1,0 +1,50 @@
+"""Who opens a websocket: by bearer token or by the login's cookie, asked again while the socket is open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.http import HttpRequest, parse_cookie
+
+from backendai.accounts.models import User
+from backendai.accounts.services import user_of_token
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a handshake brought; ``bearer`` None: no such header, ``login`` empty: no cookie."""
+
+    bearer: str | None
+    login: str
+
+
+def credentials_of(scope: Mapping[str, Any]) -> Credentials:
+    """Return the token and the login that the handshake brought, not yet checked."""
+    headers = headers_of(scope)
+    kind, _, text = headers.get("authorization", "").partition(" ")
+    cookies = parse_cookie(headers.get("cookie", ""))
+    bearer = text.strip() if kind.lower() == "bearer" else None
+    return Credentials(bearer, cookies.get(settings.SESSION_COOKIE_NAME, ""))
+
+
+def user_of(credentials: Credentials) -> User | None:
+    """Return who they belong to now, or None: logged out, revoked, expired, disabled. A bad token is not made good by
+    a login beside it. Asks the database."""
+    if credentials.bearer is not None:
+        return user_of_token(credentials.bearer)
+    if not credentials.login:
+        return None
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(credentials.login)
+    user = get_user(request)
+    return user if isinstance(user, User) else None
+
+
+def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
+    """Return the handshake's headers by lower-case name."""
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}

@@ -1,0 +1,69 @@
+"""What every websocket here has in common: it opens or says why not, and it closes when its owner is let in no more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import DatabaseError
+
+from backendai.realtime.credentials import credentials_of
+from backendai.realtime.targets import REFUSED, Refusal
+
+logger = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 10.0
+
+
+class GuardedConsumer(AsyncWebsocketConsumer):
+    """A websocket that is guarded while it is open. Subclasses fill in ``open``, ``may_stay`` and ``hang_up``."""
+
+    async def open(self) -> None:
+        """Accept the socket and start to serve it; a Refusal when that cannot be."""
+        raise NotImplementedError
+
+    def may_stay(self) -> bool:
+        """Return whether whoever opened it is still let in. Runs in a thread, may ask the database."""
+        raise NotImplementedError
+
+    async def hang_up(self) -> None:
+        """Let go of everything that ``open`` took. Called at least once, whatever happened."""
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Serve one socket from its handshake to its end."""
+        self.credentials = credentials_of(scope)
+        self._watcher: asyncio.Task[None] | None = None
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if self._watcher:
+                self._watcher.cancel()
+            await self.hang_up()
+
+    async def connect(self) -> None:
+        """Open the socket. A refusal accepts it first: closed before that, the browser would not see the code."""
+        try:
+            await self.open()
+        except Refusal as refusal:
+            await self.accept()
+            await self.close(refusal.code, refusal.reason)
+        else:
+            self._watcher = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(RECHECK_SECONDS)
+            try:
+                stays = await database_sync_to_async(self.may_stay)()
+            except DatabaseError as error:  # unknown is not refused
+                logger.warning("websocket not rechecked: %s", error)
+                continue
+            if not stays:
+                await self.hang_up()
+                with contextlib.suppress(OSError, RuntimeError):  # the browser has just left
+                    await self.close(REFUSED, "You are signed out or may not see this any more.")
+                return

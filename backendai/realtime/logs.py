@@ -1,0 +1,103 @@
+"""The output of a kernel: followed while it runs, as it was kept when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from uuid import UUID
+
+import aiohttp
+from channels.db import database_sync_to_async
+
+from backendai.compute.models import Kernel
+from backendai.compute.services.logs import saved_log
+from backendai.compute.status import TERMINAL, Status
+from backendai.realtime.credentials import Credentials
+from backendai.realtime.relay import DIAL_SECONDS, ENDED, LOST, RelayConsumer
+from backendai.realtime.targets import NOT_RUNNING, Address, Refusal, address_of, find_kernel, number_in
+
+_MOST_LINES = 1_000_000
+_PIECE = 64 * 1024
+_ON_NODE = frozenset({Status.CREATING, Status.RUNNING, Status.TERMINATING})
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLog:
+    """The output of a kernel that has ended."""
+
+    content: bytes
+    truncated: bool
+
+
+class LogConsumer(RelayConsumer):
+    """Binary frames are the output. ``{"type": "truncated"}`` comes first when its beginning was not kept.
+
+    Closes with 4000 at the end of the output, 4003 refused, 4004 nothing to read yet, 1011 the node was lost.
+    """
+
+    async def open(self) -> None:
+        """Find the output, at the node or kept here, and start to send it."""
+        wanted = self.credentials, self.session_id, self.query.get("kernel")
+        found = await database_sync_to_async(_address_or_log)(*wanted)
+        response = await self._dial(found) if isinstance(found, Address) else None
+        if isinstance(found, Address) and response is None:
+            found = await database_sync_to_async(_kept)(*wanted)
+        await self.accept()
+        if isinstance(found, KeptLog):
+            self.start_pump(self._send_kept(found))
+        elif response is not None:
+            self.start_pump(self._follow(response))
+
+    async def _dial(self, address: Address) -> aiohttp.ClientResponse | None:
+        """Return the gateway's answer, or None when the node does not have the kernel any more."""
+        query = {"follow": "1"}
+        if tail := number_in(self.query, "tail", most=_MOST_LINES):
+            query["tail"] = str(tail)
+        client = await self.dial()
+        opening = client.get(address.url, params=query, headers=address.headers)
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                response = await self.keep(opening)
+        except (aiohttp.ClientError, OSError) as error:
+            raise Refusal(LOST, "The node does not answer.") from error
+        if response.status == 404:
+            return None
+        if response.status != 200:
+            raise Refusal(LOST, "The node cannot read the output now.")
+        return response
+
+    async def _follow(self, response: aiohttp.ClientResponse) -> tuple[int, str]:
+        async for piece in response.content.iter_any():
+            await self.send(bytes_data=piece)
+        return ENDED, "The output has ended."
+
+    async def _send_kept(self, log: KeptLog) -> tuple[int, str]:
+        content = log.content
+        if tail := number_in(self.query, "tail", most=_MOST_LINES):
+            content = b"".join(content.splitlines(keepends=True)[-tail:])
+        if log.truncated:
+            await self.send(text_data=json.dumps({"type": "truncated"}))
+        for start in range(0, len(content), _PIECE):
+            await self.send(bytes_data=content[start : start + _PIECE])
+        return ENDED, "The output has ended."
+
+
+def _address_or_log(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> Address | KeptLog:
+    kernel = find_kernel(credentials, session_id, kernel_id)
+    if kernel.status in _ON_NODE and kernel.agent is not None:
+        return address_of(kernel, "log")
+    return _kept_log(kernel)
+
+
+def _kept(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> KeptLog:
+    return _kept_log(find_kernel(credentials, session_id, kernel_id))
+
+
+def _kept_log(kernel: Kernel) -> KeptLog:
+    if kernel.status not in TERMINAL | {Status.TERMINATING}:
+        raise Refusal(NOT_RUNNING, "The kernel has not started yet.")
+    kept = saved_log(kernel)
+    if kept is None:
+        raise Refusal(NOT_RUNNING, "The output of this kernel was not kept.")
+    return KeptLog(*kept)

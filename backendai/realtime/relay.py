@@ -1,0 +1,89 @@
+"""What terminal and log have in common: a connection to the node's gateway whose bytes are passed on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+from uuid import UUID
+
+import aiohttp
+from channels.consumer import get_handler_name
+
+from backendai.realtime.guarded import GuardedConsumer
+from backendai.realtime.targets import may_see, query_of
+
+logger = logging.getLogger(__name__)
+
+DIAL_SECONDS = 5.0
+LOST = 1011
+ENDED = 4000
+_Opened = TypeVar("_Opened")
+
+
+class RelayConsumer(GuardedConsumer):
+    """Passes a kernel's bytes between gateway and browser, each send awaited: back-pressure is TCP's.
+
+    It has no channel layer, so it outlives Redis.
+    """
+
+    channel_layer_alias = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._pump: asyncio.Task[None] | None = None
+        self._open_ends = contextlib.AsyncExitStack()
+
+    @property
+    def session_id(self) -> UUID:
+        """The compute session that the address names."""
+        found: UUID = self.scope["url_route"]["kwargs"]["session_id"]
+        return found
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The query parameters of the handshake."""
+        return query_of(self.scope)
+
+    async def dial(self) -> aiohttp.ClientSession:
+        """Return a client for the gateway. Not shared: each socket holds one connection for all its life, so there is
+        nothing to pool."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS)
+        return await self.keep(aiohttp.ClientSession(timeout=timeout))
+
+    async def keep(self, opening: AbstractAsyncContextManager[_Opened]) -> _Opened:
+        """Open something that ``hang_up`` closes."""
+        return await self._open_ends.enter_async_context(opening)
+
+    def start_pump(self, pump: Coroutine[Any, Any, tuple[int, str]]) -> None:
+        """Run the pump beside the incoming frames; it returns the code and reason with which the socket is closed."""
+        self._pump = asyncio.create_task(self._run(pump))
+
+    def may_stay(self) -> bool:
+        """Return whether the one who opened it may still see the session."""
+        return may_see(self.credentials, self.session_id)
+
+    async def hang_up(self) -> None:
+        """Stop the pump and close what was dialled."""
+        if self._pump:
+            self._pump.cancel()
+            await asyncio.gather(self._pump, return_exceptions=True)
+        await self._open_ends.aclose()
+
+    async def dispatch(self, message: dict[str, Any]) -> None:
+        """Handle one event without the framework's look at database connections: it costs a thread hop per key."""
+        await getattr(self, get_handler_name(message))(message)
+
+    async def _run(self, pump: Coroutine[Any, Any, tuple[int, str]]) -> None:
+        try:
+            code, reason = await pump
+        except (aiohttp.ClientError, TimeoutError) as error:
+            logger.info("lost a gateway: %s", error)
+            code, reason = LOST, "The connection to the node was lost."
+        except (OSError, RuntimeError):  # the browser is gone
+            return
+        with contextlib.suppress(OSError, RuntimeError):
+            await self.close(code, reason)

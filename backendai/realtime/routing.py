@@ -1,0 +1,28 @@
+"""Addresses of the websockets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from channels.routing import URLRouter
+from django.urls import path, re_path
+
+from backendai.realtime.events import EventsConsumer
+from backendai.realtime.logs import LogConsumer
+from backendai.realtime.origin import OriginGate
+from backendai.realtime.terminal import TerminalConsumer
+
+
+async def nowhere(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """Refuse the handshake (HTTP 403): there is no such address."""
+    await receive()
+    await send({"type": "websocket.close"})
+
+
+websocket_urlpatterns = [
+    path("ws/events/", EventsConsumer.as_asgi(), name="ws-events"),
+    path("ws/sessions/<uuid:session_id>/terminal/", TerminalConsumer.as_asgi(), name="ws-terminal"),
+    path("ws/sessions/<uuid:session_id>/logs/", LogConsumer.as_asgi(), name="ws-logs"),
+    re_path("^", nowhere, name="ws-nowhere"),
+]
+websocket_application = OriginGate(URLRouter(websocket_urlpatterns))

@@ -1,0 +1,100 @@
+"""Which kernel a websocket is about, and whether the one who asks may reach it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+from uuid import UUID
+
+from django.conf import settings
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.status import Status
+from backendai.realtime.credentials import Credentials, user_of
+from backendai.wire.tickets import Purpose, sign_ticket
+
+REFUSED = 4003
+NOT_RUNNING = 4004
+
+
+class Refusal(Exception):
+    """The socket cannot be served: the close code and a sentence for the person."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code, self.reason = code, reason
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a kernel's gateway is, and the header that opens it."""
+
+    url: str
+    headers: Mapping[str, str]
+
+
+def signed_in(credentials: Credentials) -> User:
+    """Return the user; a Refusal when nobody is signed in."""
+    user = user_of(credentials)
+    if user is None:
+        raise Refusal(REFUSED, "Sign in again.")
+    return user
+
+
+def find_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> Kernel:
+    """Return the named kernel (the main one when None) with its agent and session; a Refusal when the one who asks
+    may not see it. What is not there and what is not theirs look the same."""
+    session = ComputeSession.objects.visible_to(signed_in(credentials)).filter(pk=session_id).first()
+    if session is None:
+        raise Refusal(REFUSED, "There is no such session.")
+    kernels = session.kernels.select_related("agent")
+    wanted = kernels.filter(pk=_uuid(kernel_id)) if kernel_id else kernels.filter(rank=0)
+    kernel: Kernel | None = wanted.first()
+    if kernel is None:
+        raise Refusal(REFUSED, "There is no such kernel.")
+    return kernel
+
+
+def find_running_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> Kernel:
+    """The same, and both the session and the kernel are RUNNING."""
+    kernel = find_kernel(credentials, session_id, kernel_id)
+    if kernel.status != Status.RUNNING or kernel.session.status != Status.RUNNING or kernel.agent is None:
+        raise Refusal(NOT_RUNNING, "The session is not running.")
+    return kernel
+
+
+def may_see(credentials: Credentials, session_id: UUID) -> bool:
+    """Return whether whoever opened the socket is still let in and may still see the session."""
+    user = user_of(credentials)
+    return user is not None and ComputeSession.objects.visible_to(user).filter(pk=session_id).exists()
+
+
+def address_of(kernel: Kernel, purpose: Purpose) -> Address:
+    """Return where to reach the kernel's gateway, with a ticket for this purpose."""
+    ticket = sign_ticket(
+        settings.TICKET_KEY, kernel_id=kernel.pk, generation=kernel.generation, purpose=purpose, now=time.time()
+    )
+    base = kernel.agent.gateway_url.rstrip("/") if kernel.agent else ""
+    return Address(f"{base}/kernels/{kernel.pk}/{purpose}", {"Authorization": f"Ticket {ticket}"})
+
+
+def query_of(scope: Mapping[str, Any]) -> dict[str, str]:
+    """Return the query parameters of the handshake; of one given twice the last."""
+    return {name: values[-1] for name, values in parse_qs(scope["query_string"].decode("latin-1")).items()}
+
+
+def number_in(query: Mapping[str, str], name: str, *, most: int) -> int | None:
+    """Return a whole number from 1 to ``most``; None when it is not there or no such number."""
+    text = query.get(name, "")
+    return min(int(text), most) if text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text) else None
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise Refusal(REFUSED, "There is no such kernel.") from None

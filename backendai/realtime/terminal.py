@@ -1,0 +1,88 @@
+"""The terminal of a kernel: browser ↔ node gateway, byte by byte."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+from channels.db import database_sync_to_async
+
+from backendai.realtime.relay import DIAL_SECONDS, ENDED, LOST, RelayConsumer
+from backendai.realtime.targets import REFUSED, Address, Refusal, address_of, find_running_kernel, number_in
+
+KERNEL_GONE = 4001
+RESTARTING = 1012
+_PASSED_ON = frozenset({ENDED, KERNEL_GONE, REFUSED, RESTARTING})
+_LARGEST_SIDE = 1000
+_HEARTBEAT_SECONDS = 30.0
+_CLOSE_SECONDS = 2.0
+
+
+class TerminalConsumer(RelayConsumer):
+    """Binary frames are bytes; text frames are JSON between browser and gateway and pass unread.
+
+    Closes with 4000 the shell ended, 4001 the kernel is gone, 4003 refused, 4004 not running, 1012 the node's agent
+    restarts, 1011 the node was lost or could not open a terminal.
+    """
+
+    _gateway: aiohttp.ClientWebSocketResponse
+
+    async def open(self) -> None:
+        """Dial the gateway, and accept once it has answered."""
+        kernel_id = self.query.get("kernel")
+        kernel = await database_sync_to_async(find_running_kernel)(self.credentials, self.session_id, kernel_id)
+        self._gateway = await self._dial(address_of(kernel, "terminal"))
+        await self.accept()
+        self.start_pump(self._pass_output())
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Pass one frame on; when the gateway is gone the pump says so, not this."""
+        if self._pump is None:
+            return
+        try:
+            if bytes_data is not None:
+                await self._gateway.send_bytes(bytes_data)
+            elif text_data is not None:
+                await self._gateway.send_str(text_data)
+        except (aiohttp.ClientError, ConnectionError):
+            return
+
+    async def _dial(self, address: Address) -> aiohttp.ClientWebSocketResponse:
+        query = {
+            "name": "web",
+            "rows": str(number_in(self.query, "rows", most=_LARGEST_SIDE) or 24),
+            "cols": str(number_in(self.query, "cols", most=_LARGEST_SIDE) or 80),
+            "ack": "0" if self.query.get("ack") == "0" else "1",
+        }
+        client = await self.dial()
+        opening = client.ws_connect(
+            address.url,
+            params=query,
+            headers=address.headers,
+            heartbeat=_HEARTBEAT_SECONDS,
+            timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS),
+            compress=0,
+            max_msg_size=0,
+        )
+        try:
+            async with asyncio.timeout(DIAL_SECONDS):
+                return await self.keep(opening)
+        except (aiohttp.ClientError, OSError) as error:
+            raise Refusal(LOST, "The node does not answer.") from error
+
+    async def _pass_output(self) -> tuple[int, str]:
+        while True:
+            frame = await self._gateway.receive()
+            if frame.type is aiohttp.WSMsgType.BINARY:
+                await self.send(bytes_data=frame.data)
+            elif frame.type is aiohttp.WSMsgType.TEXT:
+                await self.send(text_data=frame.data)
+            else:
+                return _ending(self._gateway.close_code, frame)
+
+
+def _ending(code: int | None, frame: aiohttp.WSMessage) -> tuple[int, str]:
+    reason = frame.extra if frame.type is aiohttp.WSMsgType.CLOSE and isinstance(frame.extra, str) else ""
+    if code in _PASSED_ON:
+        return int(code or LOST), reason
+    return LOST, reason or "The connection to the node was lost."

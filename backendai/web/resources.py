@@ -1,0 +1,91 @@
+"""How much is free and taken in each resource group, for the bars."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db.models import Count
+
+from backendai.accounts.models import User
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.ledger import occupied_by_agent
+from backendai.core.slots import Slots, format_amount
+
+_NAMES = {"cpu": "CPU", "mem": "Memory", "cuda.device": "GPU", "cuda.shares": "GPU shares"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One slot: taken and whole in thousandths, and as text."""
+
+    slot: str
+    used: int
+    total: int
+
+    @property
+    def name(self) -> str:
+        """The slot's name for people."""
+        return name_of_slot(self.slot)
+
+    @property
+    def percent(self) -> int:
+        """How full it is, 0 to 100."""
+        return min(100, max(0, round(100 * self.used / self.total))) if self.total else 0
+
+    @property
+    def used_text(self) -> str:
+        """What is taken."""
+        return format_amount(self.slot, self.used)
+
+    @property
+    def total_text(self) -> str:
+        """All there is."""
+        return format_amount(self.slot, self.total)
+
+    @property
+    def free_text(self) -> str:
+        """What is left; never below nothing."""
+        return format_amount(self.slot, max(0, self.total - self.used))
+
+
+@dataclass(slots=True)
+class GroupRoom:
+    """One resource group: its bars, how many agents answer, and how many sessions wait."""
+
+    group: ResourceGroup
+    waiting: int = 0
+    agents: int = 0
+    bars: list[Bar] = field(default_factory=list)
+
+
+def bars_of(used: Slots, total: Slots) -> list[Bar]:
+    """Return one bar per slot: cpu and mem first, then the accelerators by name."""
+    names = sorted(used.keys() | total.keys(), key=lambda name: (name != "cpu", name != "mem", name))
+    return [Bar(name, used[name], total[name]) for name in names]
+
+
+def rooms_for(user: User) -> list[GroupRoom]:
+    """Return the room in every group that is open to the user, counting agents that answer and take sessions."""
+    groups = list(ResourceGroup.objects.visible_to(user).filter(is_active=True))
+    agents = list(Agent.objects.filter(resource_group__in=groups, status=Agent.Status.ALIVE, schedulable=True))
+    taken = occupied_by_agent([agent.pk for agent in agents])
+    pending = ComputeSession.objects.pending().filter(resource_group__in=groups)
+    waiting = dict(pending.order_by().values_list("resource_group").annotate(Count("pk")))
+    members: dict[int, list[Agent]] = defaultdict(list)
+    for agent in agents:
+        members[agent.resource_group_id].append(agent)
+    return [_room(group, members[group.pk], taken, waiting.get(group.pk, 0)) for group in groups]
+
+
+def name_of_slot(slot: str) -> str:
+    """Return a slot's name for people."""
+    return _NAMES.get(slot, slot)
+
+
+def _room(group: ResourceGroup, agents: list[Agent], taken: dict[UUID, Slots], waiting: int) -> GroupRoom:
+    total = sum((agent.slots for agent in agents), Slots())
+    used = sum((taken.get(agent.pk, Slots()) for agent in agents), Slots())
+    return GroupRoom(group, waiting, len(agents), bars_of(used, total))

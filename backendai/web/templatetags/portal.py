@@ -1,0 +1,131 @@
+"""Small pieces of pages: icons, statuses, times, amounts, form fields."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from django import template
+from django.conf import settings
+from django.forms import BoundField
+from django.template.loader import render_to_string
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from backendai.core.slots import Slots, decimal_text, format_size, is_size
+from backendai.web.resources import name_of_slot
+from backendai.web.statuses import appearance_of
+
+register = template.Library()
+
+_NBSP = "\N{NO-BREAK SPACE}"
+_STEPS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """Return the icon's SVG; the text beside it carries the meaning."""
+    return _svg(name)
+
+
+@register.inclusion_tag("web/_status.html")
+def status(value: str) -> dict[str, Any]:
+    """Render a session's or kernel's status as a word with its colour."""
+    return {"look": appearance_of(value)}
+
+
+@register.filter
+def word(value: str) -> str:
+    """Return a status as the word that people read."""
+    return appearance_of(value).word
+
+
+@register.simple_tag
+def ago(moment: datetime | None) -> str:
+    """Return a time element with relative words, which the page keeps fresh."""
+    if moment is None:
+        return "–"
+    return format_html('<time datetime="{}" data-ago>{}</time>', moment.isoformat(), _relative(moment, timezone.now()))
+
+
+@register.simple_tag
+def exact(moment: datetime | None) -> str:
+    """Return a time element with the exact moment, which the page puts into the reader's time zone."""
+    if moment is None:
+        return "–"
+    text = f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
+    return format_html('<time datetime="{}" data-exact>{}</time>', moment.isoformat(), text)
+
+
+@register.simple_tag
+def elapsed(start: datetime | None, end: datetime | None = None) -> str:
+    """Return the time between two moments as hours, minutes and seconds; without an end it keeps running."""
+    if start is None:
+        return "–"
+    text = str(timedelta(seconds=max(0, int(((end or timezone.now()) - start).total_seconds()))))
+    return format_html(
+        '<time datetime="{}" data-elapsed="{}">{}</time>', start.isoformat(), end.isoformat() if end else "", text
+    )
+
+
+@register.filter
+def amounts(slots: Slots | dict[str, Any] | None) -> str:
+    """Return slots for people: ``2 CPU · 4 GiB``."""
+    mapping = slots if isinstance(slots, Slots) else Slots.parse(slots or {})
+    ordered = sorted(mapping, key=lambda name: (name != "cpu", name != "mem", name))
+    return " · ".join(_amount(name, mapping[name]) for name in ordered) or "–"
+
+
+@register.filter
+def size(value: int) -> str:
+    """Return bytes for people, in binary units."""
+    return format_size(value).replace(" ", _NBSP)
+
+
+@register.simple_tag
+def field(bound: BoundField, *, must: bool = False, **attrs: Any) -> SafeString:
+    """Render a form field with its label, help and errors, tied together for screen readers.
+
+    ``must`` leaves out the word "optional" where only the service knows when the field is needed.
+    """
+    described = [f"{bound.auto_id}_help"] if bound.help_text else []
+    described += [f"{bound.auto_id}_error"] if bound.errors else []
+    extra = {key.replace("_", "-"): value for key, value in attrs.items()}
+    if described:
+        extra["aria-describedby"] = " ".join(described)
+    if bound.errors:
+        extra["aria-invalid"] = "true"
+    kind = "form-select" if bound.widget_type in ("select", "nullbooleanselect") else "form-control"
+    extra["class"] = f"{kind} is-invalid" if bound.errors else kind
+    context = {
+        "field": bound,
+        "widget": bound.as_widget(attrs=extra),
+        "is_optional": not (must or bound.field.required),
+    }
+    return render_to_string("web/_field.html", context)
+
+
+@cache
+def _svg(name: str) -> SafeString:
+    if not name.replace("-", "").isalnum():
+        raise ValueError(f"{name!r} is not an icon name")
+    path = settings.BASE_DIR / "templates" / "icons" / f"{name}.svg"
+    return mark_safe(path.read_text())  # noqa: S308  (our own file, no user content)
+
+
+def _relative(moment: datetime, now: datetime) -> str:
+    seconds = int((now - moment).total_seconds())
+    if abs(seconds) < 10:
+        return "just now"
+    size, unit = next(step for step in _STEPS if abs(seconds) >= step[0])
+    text = f"{abs(seconds) // size} {unit}"
+    return f"{text} ago" if seconds > 0 else f"in {text}"
+
+
+def _amount(name: str, amount: int) -> str:
+    if is_size(name):
+        text = format_size(amount // 1000)
+        return (text if name == "mem" else f"{text} {name}").replace(" ", _NBSP)
+    return f"{decimal_text(amount)}{_NBSP}{name_of_slot(name)}"

@@ -1,0 +1,23 @@
+"""Addresses of the pages."""
+
+from django.contrib.auth.views import LogoutView
+from django.urls import path
+
+from backendai.web.views import account, agents, launch, session, sessions
+
+app_name = "web"
+urlpatterns = [
+    path("", sessions.sessions, name="sessions"),
+    path("sessions/new/", launch.launch, name="launch"),
+    path("sessions/<uuid:session_id>/", session.session, name="session"),
+    path("sessions/<uuid:session_id>/row/", sessions.session_row, name="session_row"),
+    path("sessions/<uuid:session_id>/panel/", session.session_panel, name="session_panel"),
+    path("sessions/<uuid:session_id>/terminate/", session.terminate, name="terminate"),
+    path("resources/panel/", sessions.resources_panel, name="resources_panel"),
+    path("agents/", agents.agents, name="agents"),
+    path("account/", account.account, name="account"),
+    path("account/tokens/", account.tokens, name="tokens"),
+    path("account/tokens/<uuid:token_id>/revoke/", account.token_revoke, name="token_revoke"),
+    path("login/", account.Login.as_view(), name="login"),
+    path("logout/", LogoutView.as_view(), name="logout"),
+]

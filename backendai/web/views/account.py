@@ -1,0 +1,76 @@
+"""Signing in, and one's own account with its access tokens."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import LoginView
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from backendai.accounts.models import AccessToken, KeyPair
+from backendai.accounts.services import create_token, revoke_token
+from backendai.core.errors import UserError
+from backendai.web.forms import LoginForm, TokenForm
+from backendai.web.requests import PageRequest
+
+
+class Login(LoginView):
+    """Sign in by e-mail address and password."""
+
+    template_name = "web/login.html"
+    authentication_form = LoginForm
+    redirect_authenticated_user = True
+
+
+@require_safe
+@never_cache
+@login_required
+def account(request: PageRequest) -> HttpResponse:
+    """Show who one is, and one's access tokens."""
+    return _page(request, TokenForm())
+
+
+@require_POST
+@never_cache
+@login_required
+def tokens(request: PageRequest) -> HttpResponse:
+    """Make an access token and show its text, this once: it is not stored, so the page is not a redirect."""
+    form = TokenForm(request.POST)
+    if form.is_valid():
+        try:
+            _, text = create_token(request.user, form.cleaned_data["name"], expires_at=form.expires_at())
+        except UserError as error:
+            form.add_error(error.field if error.field in form.fields else None, error.message)
+        else:
+            return _page(request, TokenForm(), new_token=text)
+    return _page(request, form, status=422)
+
+
+@require_POST
+@login_required
+def token_revoke(request: PageRequest, token_id: UUID) -> HttpResponse:
+    """Delete one of one's own tokens."""
+    try:
+        revoke_token(request.user, token_id)
+    except UserError as error:
+        messages.error(request, error.message)
+    else:
+        messages.success(request, "The token is revoked; whatever used it is refused from now on.")
+    return redirect("web:account")
+
+
+def _page(request: PageRequest, form: TokenForm, *, new_token: str = "", status: int = 200) -> HttpResponse:
+    context = {
+        "section": "account",
+        "form": form,
+        "new_token": new_token,
+        "tokens": AccessToken.objects.visible_to(request.user),
+        "key_pairs": KeyPair.objects.filter(user=request.user),
+        "projects": request.user.projects.select_related("domain"),
+    }
+    return render(request, "web/account.html", context, status=status)

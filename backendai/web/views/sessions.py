@@ -1,0 +1,81 @@
+"""The list of compute sessions, its single rows, and the panel of free resources beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.db.models import Count, Prefetch, Q
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.querysets import SessionQuerySet
+from backendai.compute.status import LIVE
+from backendai.web.requests import PageRequest
+from backendai.web.resources import rooms_for
+
+PAGE_SIZE = 50
+
+
+@require_safe
+@never_cache
+@login_required
+def sessions(request: PageRequest) -> HttpResponse:
+    """Show the user's sessions, active or finished, found by name, image or owner; htmx asks for the list alone."""
+    context = _list_context(request)
+    if request.htmx and not request.htmx.boosted:
+        return render(request, "web/_session_list.html", context)
+    return render(request, "web/sessions.html", context | {"rooms": rooms_for(request.user)})
+
+
+@require_safe
+@never_cache
+@login_required
+def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Return one row of the list as it is now."""
+    found = get_object_or_404(_rows(request.user), pk=session_id)
+    return render(request, "web/_session_row.html", {"session": found, "section": "sessions"})
+
+
+@require_safe
+@never_cache
+@login_required
+def resources_panel(request: PageRequest) -> HttpResponse:
+    """Return what is free and taken in the groups that are open to the user."""
+    return render(request, "web/_resources.html", {"rooms": rooms_for(request.user)})
+
+
+def _list_context(request: PageRequest) -> dict[str, Any]:
+    finished = request.GET.get("view") == "finished"
+    words = request.GET.get("q", "").strip()[:100]
+    visible = ComputeSession.objects.visible_to(request.user)
+    counts = visible.aggregate(active=Count("pk", filter=Q(status__in=LIVE)), all=Count("pk"))
+    rows = _rows(request.user)
+    rows = rows.finished() if finished else rows.live()
+    page = Paginator(_matching(rows, words), PAGE_SIZE).get_page(request.GET.get("page"))
+    return {
+        "section": "sessions",
+        "view": "finished" if finished else "active",
+        "q": words,
+        "page": page,
+        "active_count": counts["active"],
+        "finished_count": counts["all"] - counts["active"],
+    }
+
+
+def _rows(user: User) -> SessionQuerySet:
+    kernels = Prefetch("kernels", Kernel.objects.only("session_id", "rank", "status", "progress", "exit_code"))
+    found: SessionQuerySet = ComputeSession.objects.visible_to(user)
+    return found.select_related("image", "resource_group", "owner").prefetch_related(kernels)
+
+
+def _matching(rows: SessionQuerySet, words: str) -> SessionQuerySet:
+    for word in words.split():
+        rows = rows.filter(Q(name__icontains=word) | Q(image__name__icontains=word) | Q(owner__email__icontains=word))
+    return rows

@@ -1,0 +1,218 @@
+"""A platform of the benchmark's own: private data folder, free port, and a small client for it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench._events import Events
+
+ROOT = Path(__file__).resolve().parent.parent
+ADMIN = "admin@example.com"
+IMAGE = "local/backendai-tiny:latest"
+RESOURCES = {"cpu": "1", "mem": "64m"}
+_START_SECONDS = 180.0
+_IMAGE_BUILD_SECONDS = 1800.0
+_SLOTS = "cpu=1000,mem=4t"  # bursts must wait for the engine, not for room
+_ADD_IMAGE = (
+    "from backendai.catalog.models import Image;"
+    f"Image.objects.get_or_create(name='tiny', defaults={{'reference': {IMAGE!r}}})"
+)
+
+
+def say(text: str) -> None:
+    """Print progress; standard output is for the figures."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class Portal:
+    """A running platform. ``data`` is its folder, ``up`` its supervisor, ``token`` an administrator's."""
+
+    def __init__(self, data: Path, environment: Mapping[str, str], *, root: Path = ROOT) -> None:
+        self.data, self.root = data, root
+        self.port = free_port()
+        self._environment = {**os.environ, "BACKENDAI_AGENT_SLOTS": _SLOTS, **environment}
+        self.up: subprocess.Popen[bytes] | None = None
+        self.token = ""
+
+    def start(self) -> float:
+        """Run ``bin/up``; returns the seconds until the first answer."""
+        command = [str(self.root / "bin/up"), "--port", str(self.port), "--data", str(self.data)]
+        begun = time.perf_counter()
+        with (self.data.parent / "up.log").open("ab") as log:
+            self.up = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log, start_new_session=True)
+        wait_until(self._answers, _START_SECONDS, pause=0.02)
+        return time.perf_counter() - begun
+
+    def stop(self) -> None:
+        """Stop it as Ctrl-C would and wait."""
+        if self.up is not None:
+            self.up.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.up.wait(60)
+            if self.up.poll() is None:
+                os.killpg(self.up.pid, signal.SIGKILL)
+        self.up = None
+
+    def processes(self) -> dict[str, psutil.Process]:
+        """Return the platform's processes by name."""
+        assert self.up is not None
+        named = {_name_of(one.cmdline()): one for one in psutil.Process(self.up.pid).children(recursive=True)}
+        return {"up": psutil.Process(self.up.pid)} | {name: one for name, one in named.items() if name}
+
+    def make_ready(self) -> None:
+        """Add the benchmark's image and a token, and wait until the node takes sessions and no image is being built."""
+        self._manage("shell", "-v", "0", "-c", _ADD_IMAGE)
+        self.token = self._manage("create_token", ADMIN).split()[-1]
+        wait_until(lambda: "build_images" not in self.processes(), _IMAGE_BUILD_SECONDS, pause=0.5)
+        wait_until(self._has_agent, 60, pause=0.2)
+
+    def client(self) -> Client:
+        """Return a client with a connection of its own."""
+        return Client(self.port, self.token)
+
+    def deployment(self) -> str:
+        """Return the name under which this platform marks what it makes in the engine."""
+        return str(json.loads((self.data / "secrets.json").read_text())["deployment"])
+
+    def _manage(self, *arguments: str) -> str:
+        told = {"BACKENDAI_DATA": str(self.data), "REDIS_URL": f"unix://{self.data / 'valkey.sock'}"}
+        command = [sys.executable, str(self.root / "manage.py"), *arguments]
+        return subprocess.run(command, env=self._environment | told, check=True, capture_output=True, text=True).stdout
+
+    def _answers(self) -> bool:
+        try:
+            return bool(Client(self.port, "").ask("GET", "/healthz")[0] < 500)
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def _has_agent(self) -> bool:
+        found = self.client().ask("GET", "/api/v1/agents/")[1]
+        return any(agent["status"] == "ALIVE" for agent in found["results"])
+
+
+class Client:
+    """One keep-alive connection to a portal; for one thread."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._connection.connect()
+        self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"} if token else {}
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Return status and decoded body of one call."""
+        text = None if body is None else json.dumps(body)
+        self._connection.request(method, path, body=text, headers=self._headers)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        is_json = "json" in (answer.getheader("Content-Type") or "")
+        return answer.status, json.loads(content) if is_json else content
+
+    def launch(self) -> str:
+        """Launch one session of the benchmark's image; returns its id."""
+        body = {"image": "tiny", "resources": RESOURCES, "resource_group": "default"}
+        status, answer = self.ask("POST", "/api/v1/sessions/", body)
+        if status != 201:
+            raise RuntimeError(f"the launch was answered with {status}: {answer}")
+        return str(answer["id"])
+
+    def end(self, session_id: str) -> None:
+        """Ask for a session's end, by force."""
+        status, answer = self.ask("POST", f"/api/v1/sessions/{session_id}/terminate/", {"force": True})
+        if status >= 300:
+            raise RuntimeError(f"the end of a session was answered with {status}: {answer}")
+
+
+@contextlib.contextmanager
+def running_portal(database: str) -> Iterator[Portal]:
+    """Give a platform on the named kind of database, and leave nothing of it behind."""
+    folder = Path(tempfile.mkdtemp(prefix="backendai-bench-"))
+    folder.chmod(0o755)
+    with contextlib.ExitStack() as leaving:
+        leaving.callback(shutil.rmtree, folder, ignore_errors=True)
+        environment = {"DATABASE_URL": leaving.enter_context(_postgres(folder))} if database == "postgres" else {}
+        portal = Portal(folder / "data", environment)
+        leaving.callback(portal.stop)
+        portal.start()
+        portal.make_ready()
+        yield portal
+
+
+def end_all(client: Client, events: Events, session_ids: list[str]) -> None:
+    """End these sessions and wait until they are gone."""
+    for session_id in session_ids:
+        client.end(session_id)
+    for session_id in session_ids:
+        events.time_of(session_id, "TERMINATED")
+
+
+def free_port() -> int:
+    """Return a port that nobody uses now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def wait_until(is_so: Any, seconds: float, *, pause: float) -> None:
+    """Wait until the condition holds; raises TimeoutError."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s in vain")
+        time.sleep(pause)
+
+
+def _name_of(command: list[str]) -> str:
+    words = " ".join(command)
+    marks = {
+        "uvicorn": "web",
+        "celery worker": "control",
+        " worker ": "control",
+        " beat ": "beat",
+        "manage.py agent": "agent",
+        "build_images": "build_images",
+        "valkey-server": "valkey",
+        "manage.py appproxy": "appproxy",
+        "manage.py sshgate": "sshgate",
+    }
+    return next((name for mark, name in marks.items() if mark in words), "")
+
+
+@contextlib.contextmanager
+def _postgres(folder: Path) -> Iterator[str]:
+    """Give the address of a PostgreSQL of our own, with its default durability."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not programs:
+        raise RuntimeError("PostgreSQL is not installed: apt install postgresql")
+    data, port = folder / "postgres", free_port()
+    data.mkdir()
+    as_user = []
+    if os.geteuid() == 0:  # PostgreSQL refuses root
+        shutil.chown(data, "postgres", "postgres")
+        as_user = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--init-groups", "--"]
+    options = ["-D", str(data), "-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C.UTF-8"]
+    subprocess.run([*as_user, programs[-1] / "initdb", *options], check=True, capture_output=True, cwd="/")
+    options = ["-D", str(data), "-p", str(port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+    with (folder / "postgres.log").open("wb") as log:
+        server = subprocess.Popen([*as_user, programs[-1] / "postgres", *options], stdout=log, stderr=log, cwd="/")
+    try:
+        ready = [programs[-1] / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
+        wait_until(lambda: subprocess.run(ready).returncode == 0, 30, pause=0.1)
+        yield f"postgres://postgres@127.0.0.1:{port}/postgres"
+    finally:
+        server.send_signal(signal.SIGINT)
+        server.wait(30)

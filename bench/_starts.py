@@ -1,0 +1,104 @@
+"""How long a start takes through the platform and through the engine alone, one at a time and many at once."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from bench._engine import BareEngine
+from bench._events import Events
+from bench._portal import Client, Portal, end_all, say
+
+_CALM_SECONDS = 0.1  # after a removal the engine still tidies up
+_CLIENTS = 4
+_BARE_THREADS = 8
+_WARM_UP = 2
+
+
+def one_at_a_time(portal: Portal, bare: BareEngine, events: Events, rounds: int) -> dict[str, float]:
+    """Return medians of single starts; both sides take turns, and so does who goes first."""
+    client, ours, theirs, accepted = portal.client(), [], [], []
+
+    def through_platform() -> None:
+        begun = time.perf_counter()
+        session_id = client.launch()
+        accepted.append(time.perf_counter() - begun)
+        ours.append(events.time_of(session_id, "RUNNING") - begun)
+        end_all(client, events, [session_id])
+        time.sleep(_CALM_SECONDS)
+
+    def through_engine() -> None:
+        begun = time.perf_counter()
+        name, at = bare.start()
+        theirs.append(at - begun)
+        bare.remove(name)
+        time.sleep(_CALM_SECONDS)
+
+    for number in range(rounds + _WARM_UP):
+        turns = [through_platform, through_engine]
+        for turn in turns if number % 2 else reversed(turns):
+            turn()
+        if number % 5 == 4:
+            say(f"  one at a time: {number + 1} of {rounds + _WARM_UP}")
+    ours, theirs, accepted = ours[_WARM_UP:], theirs[_WARM_UP:], accepted[_WARM_UP:]
+    platform, engine = statistics.median(ours), statistics.median(theirs)
+    return {
+        "ratio_p50": round(platform / engine, 3),
+        "ratio_p95": round(_p95(ours) / _p95(theirs), 3),
+        "overhead_ms_p50": round((platform - engine) * 1000, 1),
+        "platform_ms_p50": round(platform * 1000, 1),
+        "bare_ms_p50": round(engine * 1000, 1),
+        "accept_ms_p50": round(statistics.median(accepted) * 1000, 1),
+    }
+
+
+def at_once(portal: Portal, bare: BareEngine, events: Events, *, count: int, rounds: int) -> dict[str, float]:
+    """Return how long each of ``count`` simultaneous starts takes from the common beginning, both sides."""
+    p50s, lasts = [], []
+    for number in range(rounds):
+        ours, our_last = launch_many(portal, events, count)
+        theirs, their_last = bare.start_many(count, _BARE_THREADS)
+        p50s.append(statistics.median(ours) / statistics.median(theirs))
+        lasts.append(our_last / their_last)
+        say(f"  {count} at once, round {number + 1} of {rounds}: platform {our_last:.2f} s, engine {their_last:.2f} s")
+    return {
+        f"ratio_{count}_p50": round(statistics.median(p50s), 3),
+        f"ratio_{count}_last": round(statistics.median(lasts), 3),
+    }
+
+
+def burst(portal: Portal, bare: BareEngine, events: Events, *, count: int, rounds: int) -> dict[str, float]:
+    """Return the platform's sessions per second as a share of the engine's best rate, over 4 and 8 at a time."""
+    shares, ours, best = [], [], []
+    for number in range(rounds):
+        rates = [count / bare.start_many(count, threads)[1] for threads in (4, 8)]
+        rate = count / launch_many(portal, events, count)[1]
+        ours, best, shares = [*ours, rate], [*best, max(rates)], [*shares, rate / max(rates)]
+        say(f"  burst of {count}, round {number + 1} of {rounds}: platform {rate:.2f}/s, engine {max(rates):.2f}/s")
+    return {
+        "burst_share": round(statistics.median(shares), 3),
+        "burst_per_s": round(statistics.median(ours), 2),
+        "bare_per_s": round(statistics.median(best), 2),
+    }
+
+
+def launch_many(portal: Portal, events: Events, count: int) -> tuple[list[float], float]:
+    """Launch that many at once; returns the seconds from the beginning to each RUNNING and to the last."""
+    clients = [portal.client() for _ in range(_CLIENTS)]
+    begun = time.perf_counter()
+    with ThreadPoolExecutor(_CLIENTS) as pool:
+        made = list(pool.map(_launch_some, clients, [count // _CLIENTS] * _CLIENTS))
+    session_ids = [session_id for some in made for session_id in some]
+    seconds = [events.time_of(session_id, "RUNNING") - begun for session_id in session_ids]
+    end_all(clients[0], events, session_ids)
+    time.sleep(_CALM_SECONDS)
+    return seconds, max(seconds)
+
+
+def _launch_some(client: Client, count: int) -> list[str]:
+    return [client.launch() for _ in range(count)]
+
+
+def _p95(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20, method="inclusive")[-1]

@@ -1,0 +1,186 @@
+"""A terminal in the browser against the engine's own exec: one key's echo, much output, and a flood that is cut."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import statistics
+import time
+from collections.abc import Iterator
+
+import docker
+from websockets.frames import Opcode
+
+from bench._events import Events, Socket
+from bench._portal import Portal, end_all, say
+
+_KEYS_PER_LINE = 40
+_OUTPUT_BYTES = 50_000_000
+_LINE = "x" * 78
+_FLOOD_SECONDS = 2.0
+_SILENCE_SECONDS = 1.0
+
+
+class Direct:
+    """A shell in the container over the engine's exec socket."""
+
+    def __init__(self, container: str) -> None:
+        client = docker.APIClient(version="auto", timeout=60)
+        made = client.exec_create(container, ["sh"], stdin=True, tty=True, environment={"TERM": "xterm-256color"})
+        self._stream = client.exec_start(made["Id"], tty=True, socket=True)
+        self._socket: socket.socket = self._stream._sock
+        self._socket.settimeout(30)
+
+    def send(self, data: bytes) -> None:
+        """Type."""
+        self._socket.sendall(data)
+
+    def read(self) -> bytes:
+        """Return the next output."""
+        return self._socket.recv(65536)
+
+    def has_more(self, seconds: float) -> bool:
+        """Return whether output comes within that time."""
+        return bool(select.select([self._socket], [], [], seconds)[0])
+
+    def close(self) -> None:
+        """End the shell."""
+        self.send(b"\x03\nexit\n")
+        self._stream.close()
+
+
+class ThroughPortal:
+    """A shell in the container over the portal's websocket; acknowledges what it reads, as the browser does."""
+
+    def __init__(self, portal: Portal, session_id: str) -> None:
+        self._socket = Socket(portal.port, f"/ws/sessions/{session_id}/terminal/?rows=24&cols=200", portal.token)
+
+    def send(self, data: bytes) -> None:
+        """Type."""
+        self._socket.send(data)
+
+    def read(self) -> bytes:
+        """Return the next output."""
+        while (frame := self._socket.receive()).opcode is not Opcode.BINARY:
+            pass
+        self._socket.send(json.dumps({"type": "ack", "bytes": len(frame.data)}))
+        return bytes(frame.data)
+
+    def has_more(self, seconds: float) -> bool:
+        """Return whether output comes within that time."""
+        return self._socket.has_frame() or bool(select.select([self._socket], [], [], seconds)[0])
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+
+Shell = Direct | ThroughPortal
+
+
+def measure(portal: Portal, events: Events, keys: int) -> dict[str, float]:
+    """Return the terminal's figures, measured in a session of its own."""
+    client = portal.client()
+    session_id = client.launch()
+    events.time_of(session_id, "RUNNING")
+    container = client.ask("GET", f"/api/v1/sessions/{session_id}/")[1]["kernels"][0]["container_id"]
+    try:
+        return _echo(portal, session_id, container, keys) | _output(portal, session_id, container)
+    finally:
+        end_all(client, events, [session_id])
+
+
+def _echo(portal: Portal, session_id: str, container: str, keys: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {"platform": [], "direct": []}
+    with _shells(portal, session_id, container) as shells:
+        for number in range(keys + _KEYS_PER_LINE):
+            turns = list(shells.items())
+            for name, shell in turns if number % 2 else reversed(turns):
+                if number % _KEYS_PER_LINE == 0:
+                    shell.send(b"\x15")  # an empty line again
+                    _drain(shell, 0.2)
+                seconds = _echo_once(shell)
+                if number >= _KEYS_PER_LINE:
+                    times[name].append(seconds)
+    platform, direct = statistics.median(times["platform"]), statistics.median(times["direct"])
+    say(f"  echo of a key: platform {platform * 1000:.2f} ms, engine {direct * 1000:.2f} ms")
+    return {
+        "echo_ratio_p50": round(platform / direct, 3),
+        "echo_ms_p50": round(platform * 1000, 3),
+        "echo_direct_ms_p50": round(direct * 1000, 3),
+    }
+
+
+def _echo_once(shell: Shell) -> float:
+    begun = time.perf_counter()
+    shell.send(b"x")
+    while b"x" not in shell.read():
+        pass
+    return time.perf_counter() - begun
+
+
+def _output(portal: Portal, session_id: str, container: str) -> dict[str, float]:
+    rates: dict[str, list[float]] = {"platform": [], "direct": []}
+    with _shells(portal, session_id, container) as shells:
+        lines = f"yes {_LINE} | head -c {_OUTPUT_BYTES} >lines; echo made\n"
+        _until(shells["direct"], lines.encode(), b"\nmade")
+        for _ in range(3):
+            for name, shell in shells.items():
+                rates[name].append(_megabytes_per_second(shell))
+        left = _after_interrupt(shells["platform"])
+    rate, direct = statistics.median(rates["platform"]), statistics.median(rates["direct"])
+    say(f"  output: platform {rate:.1f} MB/s, engine {direct:.1f} MB/s; after Ctrl-C {left} bytes")
+    return {
+        "output_mb_s": round(rate, 1),
+        "output_direct_mb_s": round(direct, 1),
+        "output_ratio": round(rate / direct, 3),
+        "after_interrupt_bytes": left,
+    }
+
+
+def _megabytes_per_second(shell: Shell) -> float:
+    begun = time.perf_counter()
+    count = _until(shell, b"stty -opost; cat lines; stty opost; printf '\\nall\\055there\\n'\n", b"\nall-there")
+    return count / (time.perf_counter() - begun) / 1e6
+
+
+def _after_interrupt(shell: Shell) -> int:
+    """Return the bytes that still come after Ctrl-C has been sent into a flood that is read all the time."""
+    shell.send(b"yes\n")
+    deadline = time.monotonic() + _FLOOD_SECONDS
+    while time.monotonic() < deadline:
+        shell.read()
+    shell.send(b"\x03")
+    return _drain(shell, _SILENCE_SECONDS)
+
+
+def _until(shell: Shell, command: bytes, mark: bytes) -> int:
+    """Run a command and return how many bytes came before the mark was seen."""
+    shell.send(command)
+    count, tail = 0, b""
+    while mark not in tail:
+        data = shell.read()
+        count += len(data)
+        tail = (tail + data)[-65536 - len(mark) :]
+    return count
+
+
+def _drain(shell: Shell, silence: float) -> int:
+    count = 0
+    while shell.has_more(silence):
+        count += len(shell.read())
+    return count
+
+
+@contextlib.contextmanager
+def _shells(portal: Portal, session_id: str, container: str) -> Iterator[dict[str, Shell]]:
+    shells: dict[str, Shell] = {"platform": ThroughPortal(portal, session_id), "direct": Direct(container)}
+    try:
+        for shell in shells.values():
+            _drain(shell, 0.5)
+        yield shells
+    finally:
+        for shell in shells.values():
+            shell.close()

@@ -1,0 +1,55 @@
+// One websocket per page tells "this session changed, look again". It carries no state: after every gap the page looks
+// again at everything, and while the socket is away it looks every fifteen seconds.
+(() => {
+  const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/events/`;
+  const pollEvery = 15000;
+  const signedOut = 4003;
+  let tries = 0;
+  let poll = null;
+  let wasAway = false;
+
+  const announce = (name, detail) => document.dispatchEvent(new CustomEvent(name, { detail }));
+  const mark = (text, away) => {
+    const place = document.getElementById("live-mark");
+    if (!place) return;
+    place.hidden = false;
+    place.textContent = text;
+    place.classList.toggle("is-away", away);
+  };
+
+  const connect = () => {
+    const socket = new WebSocket(address);
+    socket.onopen = () => {
+      tries = 0;
+      clearInterval(poll);
+      poll = null;
+      mark("Live", false);
+      if (wasAway) announce("look-again-at-all");
+    };
+    socket.onmessage = ({ data }) => {
+      try {
+        const message = JSON.parse(data);
+        if (message.type === "session") announce("session-changed", message);
+      } catch {
+        // Not for us: a newer portal may send more kinds of messages.
+      }
+    };
+    socket.onclose = ({ code }) => {
+      if (code === signedOut) {
+        mark("Signed out", true);
+        clearInterval(poll);
+        return;
+      }
+      wasAway = true;
+      tries += 1;
+      mark("Reconnecting…", true);
+      poll ??= setInterval(() => document.hidden || announce("look-again-at-all"), pollEvery);
+      setTimeout(connect, Math.min(30000, 500 * 2 ** tries) * (0.5 + Math.random() / 2));
+    };
+  };
+
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden && poll) announce("look-again-at-all");
+  });
+  connect();
+})();

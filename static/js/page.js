@@ -1,0 +1,87 @@
+// What every page has: keys, copy buttons, dialogs, menus, and details that stay open when their part is renewed.
+(() => {
+  const typing = (element) => element.closest("input, textarea, select, [contenteditable], .xterm");
+  const say = (text) => {
+    const place = document.getElementById("announce");
+    if (place) place.textContent = text;
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") document.querySelectorAll("details.menu[open]").forEach((menu) => (menu.open = false));
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector("dialog[open]")) return;
+    const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!target) return;
+    event.preventDefault();
+    target.matches("input") ? (target.focus(), target.select()) : target.click();
+  });
+
+  document.addEventListener("click", async (event) => {
+    for (const menu of document.querySelectorAll("details.menu[open]")) {
+      if (!menu.contains(event.target)) menu.open = false;
+    }
+    const copy = event.target.closest("[data-copy]");
+    if (copy) {
+      const done = await write(copy.dataset.copy);
+      copy.classList.toggle("copied", done);
+      say(done ? "Copied" : "Copying is not possible here");
+      setTimeout(() => copy.classList.remove("copied"), 1500);
+    }
+    const opener = event.target.closest("[data-dialog]");
+    const dialog = opener && document.getElementById(opener.dataset.dialog);
+    if (dialog) {
+      event.preventDefault();
+      dialog.showModal();
+    }
+    if (event.target.closest("[data-close]") || event.target.matches("dialog")) {
+      event.target.closest("dialog")?.close();
+    }
+  });
+
+  const write = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      // Over plain HTTP there is no clipboard interface; a hidden field still copies.
+      const field = Object.assign(document.createElement("textarea"), { value: text, className: "visually-hidden" });
+      document.body.append(field);
+      field.select();
+      const done = document.execCommand("copy");
+      field.remove();
+      return done;
+    }
+  };
+
+  document.addEventListener("submit", (event) => {
+    const button = event.submitter;
+    if (event.defaultPrevented || !button || event.target.method === "dialog") return;
+    // After the form's data has been collected, so that a second click cannot send it twice.
+    setTimeout(() => {
+      button.disabled = true;
+      button.classList.add("is-busy");
+    });
+  });
+  document.addEventListener("DOMContentLoaded", () => document.querySelector("[aria-invalid=true]")?.focus());
+  addEventListener("pageshow", () => {
+    for (const button of document.querySelectorAll("button.is-busy")) {
+      button.disabled = false;
+      button.classList.remove("is-busy");
+    }
+  });
+
+  // A whole page where a part was asked for is the sign-in page: the login has expired.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.xhr.status !== 200 || !/^\s*<!doctype/i.test(event.detail.serverResponse)) return;
+    event.detail.shouldSwap = false;
+    location.reload();
+  });
+
+  const open = new Set();
+  document.addEventListener("toggle", (event) => {
+    const { id, open: isOpen } = event.target;
+    if (id && event.target.matches("details[data-keep]")) isOpen ? open.add(id) : open.delete(id);
+  }, true);
+  document.addEventListener("htmx:load", () => {
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+  });
+})();

@@ -1,0 +1,5 @@
+import pytest
+
+pytest.register_assert_rewrite(
+    "tests.agent.backend_contract", "tests.agent.stream_contract", "tests.agent.contract_tools"
+)

@@ -1,0 +1,58 @@
+"""Waiting and asking, shared by the tests of the backend contract."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+from uuid import UUID
+
+from backendai.agent.backends.base import Backend, Ended, Terminal
+from backendai.wire.messages import KernelSpec
+
+T = TypeVar("T")
+NewSpec = Callable[..., KernelSpec]
+PATIENCE = 30.0
+
+
+def until(look: Callable[[], T], *, patience: float = PATIENCE) -> T:
+    """Return the first true answer of ``look``; fails when none comes in time."""
+    deadline = time.monotonic() + patience
+    while not (answer := look()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return answer
+
+
+def ended_of(backend: Backend, kernel_id: UUID) -> Ended:
+    """Return how the kernel ended, waiting for the end."""
+    ended = until(lambda: backend.ended(kernel_id))
+    assert ended is not None
+    return ended
+
+
+async def read_until(terminal: Terminal, wanted: bytes, *, patience: float = PATIENCE) -> bytes:
+    """Return the terminal's output up to and including ``wanted``."""
+    seen = b""
+    async with asyncio.timeout(patience):
+        while wanted not in seen:
+            piece = await terminal.read()
+            assert piece, f"the shell ended after {seen!r}"
+            seen += piece
+    return seen
+
+
+async def ask(terminal: Terminal, question: bytes, answer: bytes) -> bytes:
+    """Type the question until the answer comes: a shell may drop what is typed before it is ready, or resize late."""
+
+    async def keep_typing() -> None:
+        while True:
+            await terminal.write(question)
+            await asyncio.sleep(1)
+
+    typing = asyncio.create_task(keep_typing())
+    try:
+        return await read_until(terminal, answer)
+    finally:
+        typing.cancel()

@@ -1,0 +1,97 @@
+"""The portal in memory behind a real socket, to try the agent's HTTP client and its processes against."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID, uuid4
+
+from backendai.agent.portal import PortalRefused, PortalUnreachable
+from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncUp
+from tests.agent.portal import DEPLOYMENT, FakePortal
+
+JOIN_TOKEN, NODE_TOKEN = "join-me", "node-secret"
+
+
+class HttpPortal(FakePortal):
+    """Serves itself on a free port of the loopback; ``close`` ends that."""
+
+    def __init__(self, public_key: str = "", broker_url: str = "") -> None:
+        super().__init__(public_key)
+        self.broker_url = broker_url
+        self.joins: list[JoinUp] = []
+        portal = self
+
+        class Handler(_Handler):
+            served = portal
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    served: ClassVar[HttpPortal]
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    do_POST = do_PUT = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        try:
+            status, answer = self._answer(urlsplit(self.path).path.removeprefix("/node/v1"), body)
+        except PortalRefused as error:
+            status, answer = error.status, '{"code": "refused"}'
+        except PortalUnreachable:
+            status, answer = 503, ""
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer.encode())
+
+    def _answer(self, path: str, body: bytes) -> tuple[int, str]:
+        portal = self.served
+        if path == "/join":
+            return self._join(JoinUp.model_validate_json(body))
+        if self.headers.get("Authorization") != f"Node {NODE_TOKEN}":
+            return 401, "{}"
+        if path == "/sync":
+            return 200, portal.sync(SyncUp.model_validate_json(body)).model_dump_json()
+        _, _, kernel_id, *rest = path.split("/")
+        if rest == ["report"]:
+            return 200, json.dumps({"applied": portal.report(KernelReport.model_validate_json(body))})
+        if rest == ["log"]:
+            query = parse_qs(urlsplit(self.path).query)
+            portal.put_log(UUID(kernel_id), int(query["generation"][0]), body, truncated=query["truncated"] == ["1"])
+            return 204, ""
+        spec = portal.fetch_spec(UUID(kernel_id))
+        return (200, spec.model_dump_json()) if spec else (404, "{}")
+
+    def _join(self, up: JoinUp) -> tuple[int, str]:
+        if up.token != JOIN_TOKEN:
+            return 403, '{"detail": "the join token is not valid"}'
+        self.served.joins.append(up)
+        down = JoinDown(
+            agent_id=uuid4(),
+            name=up.name,
+            token=NODE_TOKEN,
+            broker_url=self.served.broker_url,
+            deployment=DEPLOYMENT,
+            public_key=self.served.public_key,
+        )
+        return 201, down.model_dump_json()

@@ -1,0 +1,92 @@
+"""Images for tests, made from programs of this machine: no registry and no build is needed."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from docker import APIClient
+from docker.errors import ImageNotFound
+
+from tests.agent.specs import TINY_IMAGE
+
+TMUX_IMAGE = "local/backendai-test:tmux"
+LABEL = "backendai-test.image"
+_PASSWD = b"root:x:0:0:root:/root:/bin/sh\nwork:x:1000:1000:work:/home/work:/bin/sh\n"
+_GROUP = b"root:x:0:\nwork:x:1000:\n"
+
+
+def ensure_tiny_image(client: APIClient) -> str:
+    """Return the reference of a 2 MB image with busybox, imported if it is not there. Needs a static busybox."""
+    if not _has(client, TINY_IMAGE):
+        _import(client, TINY_IMAGE, _busybox_files())
+    return TINY_IMAGE
+
+
+def ensure_tmux_image(client: APIClient) -> str:
+    """Return the reference of the tiny image with tmux, its libraries and terminal descriptions added."""
+    if not _has(client, TMUX_IMAGE):
+        _import(client, TMUX_IMAGE, [*_busybox_files(), *_tmux_files()])
+    return TMUX_IMAGE
+
+
+def _has(client: APIClient, reference: str) -> bool:
+    try:
+        client.inspect_image(reference)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def _busybox_files() -> list[tuple[str, bytes | Path]]:
+    busybox = shutil.which("busybox")
+    assert busybox, "install busybox-static"
+    names = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    links: list[tuple[str, bytes | Path]] = [(f"bin/{name}", b"busybox") for name in names if name != "busybox"]
+    return [("bin/busybox", Path(busybox)), ("etc/passwd", _PASSWD), ("etc/group", _GROUP), *links]
+
+
+def _tmux_files() -> list[tuple[str, bytes | Path]]:
+    tmux = shutil.which("tmux")
+    assert tmux, "install tmux"
+    linked = subprocess.run(["ldd", tmux], capture_output=True, text=True, check=True).stdout.split()
+    libraries = [Path(word) for word in linked if word.startswith("/")]
+    descriptions = [Path("/lib/terminfo/x/xterm-256color"), Path("/lib/terminfo/s/screen-256color")]
+    locale = [path for path in Path("/usr/lib/locale/C.utf8").rglob("*") if path.is_file()]
+    return [(str(path).lstrip("/"), path) for path in [Path(tmux), *libraries, *descriptions, *locale]]
+
+
+def _import(client: APIClient, reference: str, files: Iterable[tuple[str, bytes | Path]]) -> None:
+    repository, _, tag = reference.partition(":")
+    client.import_image_from_data(
+        _archive(files),
+        repository=repository,
+        tag=tag,
+        changes=["ENV PATH=/bin:/usr/bin", 'ENTRYPOINT ["/bin/false"]', f"LABEL {LABEL}=yes"],
+    )
+
+
+def _archive(files: Iterable[tuple[str, bytes | Path]]) -> bytes:
+    """Return a tar of the files: a path is copied, bytes under bin/ are the target of a link, other bytes content."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for folder, mode, owner in (("tmp", 0o1777, 0), ("home/work", 0o755, 1000), ("proc", 0o755, 0)):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, mode, owner, owner
+            tar.addfile(entry)
+        for name, content in files:
+            entry = tarfile.TarInfo(name)
+            entry.mode = 0o755
+            if isinstance(content, Path):
+                data = content.read_bytes()
+            elif name.startswith("bin/"):
+                entry.type, entry.linkname, data = tarfile.SYMTYPE, content.decode(), b""
+            else:
+                data = content
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()

@@ -1,0 +1,192 @@
+"""A backend in memory: kernels are entries of a dictionary; gates hold calls up, faults make them fail."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from threading import Event, RLock
+from uuid import UUID
+
+from backendai.agent.backends.base import (
+    Backend,
+    BackendError,
+    Ended,
+    ImageNotFound,
+    KernelEvent,
+    KernelGone,
+    Progress,
+    StaleGeneration,
+    Started,
+    Terminal,
+)
+from backendai.core.slots import Slots
+from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+
+
+@dataclass
+class Entry:
+    """One kernel that exists; ``ended`` None: it runs."""
+
+    generation: int
+    ended: Ended | None = None
+    log: bytes = b"hello\n"
+
+
+class MemoryTerminal(Terminal):
+    """A shell that echoes; output can be put in from the test, b"" ends it."""
+
+    def __init__(self) -> None:
+        self.output: asyncio.Queue[bytes] = asyncio.Queue()
+        self.sizes: list[tuple[int, int]] = []
+        self.read_bytes = 0
+        self.closed = False
+
+    async def read(self) -> bytes:
+        data = await self.output.get()
+        self.read_bytes += len(data)
+        return data
+
+    async def write(self, data: bytes) -> None:
+        await self.output.put(data)
+
+    async def resize(self, rows: int, cols: int) -> None:
+        self.sizes.append((rows, cols))
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class MemoryBackend(Backend):
+    """``said`` is every call that changes something, in order."""
+
+    name = "memory"
+
+    def __init__(self, said: list[str] | None = None) -> None:
+        self.entries: dict[UUID, Entry] = {}
+        self.said: list[str] = said if said is not None else []
+        self.pulled = {"python"}
+        self.registry = {"python", "big"}
+        self.down = False
+        self.fault: Exception | None = None
+        self.start_gate, self.pull_gate = Event(), Event()
+        self.start_gate.set()
+        self.pull_gate.set()
+        self.starting = self.most_starting = 0
+        self.swept: list[set[UUID]] = []
+        self.events: queue.Queue[KernelEvent | None] = queue.Queue()
+        self.terminals: list[MemoryTerminal] = []
+        self.on_close: Callable[[], None] = lambda: None
+        self.lock = RLock()
+
+    def exit(self, kernel_id: UUID, code: int = 0) -> None:
+        self.entries[kernel_id].ended = Ended(code, "exited", f"exit code {code}")
+
+    def capacity(self) -> Slots:
+        self._answer()
+        return Slots({"cpu": 8000, "mem": 16 * 2**30 * 1000})
+
+    def notes(self) -> list[Note]:
+        return []
+
+    def images(self) -> list[ImageSighting]:
+        return [ImageSighting(reference=name) for name in sorted(self.pulled)]
+
+    def has_image(self, reference: str) -> bool:
+        self._answer()
+        return reference in self.pulled
+
+    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+        self.said.append("pull")
+        while not self.pull_gate.wait(0.01):
+            progress(0.5, "half of it")
+        if reference not in self.registry:
+            raise ImageNotFound(f"{reference} is nowhere.")
+        self.pulled.add(reference)
+
+    def start(self, spec: KernelSpec) -> Started:
+        with self.lock:
+            self.said.append("start")
+            self.starting += 1
+            self.most_starting = max(self.most_starting, self.starting)
+        try:
+            self.start_gate.wait(10)
+            return self._start(spec)
+        finally:
+            with self.lock:
+                self.starting -= 1
+
+    def _start(self, spec: KernelSpec) -> Started:
+        self._answer()
+        with self.lock:
+            entry = self.entries.get(spec.kernel_id)
+            if entry and entry.generation > spec.generation:
+                raise StaleGeneration("newer")
+            if entry and entry.generation == spec.generation:
+                return Started(f"c-{spec.kernel_id}", adopted=True)
+            self.said.append("create")
+            self.entries[spec.kernel_id] = Entry(spec.generation)
+        return Started(f"c-{spec.kernel_id}", adopted=False)
+
+    def stop(self, kernel_id: UUID, *, grace: float) -> None:
+        self._answer()
+        self.said.append("stop")
+        entry = self.entries.get(kernel_id)
+        if entry and entry.ended is None:
+            entry.ended = Ended(143, "", "")
+
+    def ended(self, kernel_id: UUID) -> Ended | None:
+        self._answer()
+        if kernel_id not in self.entries:
+            raise KernelGone("gone")
+        return self.entries[kernel_id].ended
+
+    def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
+        entry = self.entries.get(kernel_id)
+        log = entry.log if entry else b""
+        return log[-limit:], len(log) > limit
+
+    def remove(self, kernel_id: UUID) -> None:
+        self._answer()
+        self.said.append("remove")
+        self.entries.pop(kernel_id, None)
+
+    def kernels(self) -> list[KernelSighting]:
+        self._answer()
+        with self.lock:
+            return [
+                KernelSighting(kernel_id=key, generation=entry.generation, running=entry.ended is None)
+                for key, entry in self.entries.items()
+            ]
+
+    def sweep(self, live: set[UUID]) -> None:
+        self.swept.append(live)
+
+    def watch(self) -> Iterator[KernelEvent]:
+        while (event := self.events.get()) is not None:
+            yield event
+
+    async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
+        terminal = MemoryTerminal()
+        terminal.sizes.append((rows, cols))
+        self.terminals.append(terminal)
+        return terminal
+
+    async def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
+        lines = self.entries[kernel_id].log.splitlines(keepends=True)
+        for line in lines if tail is None else lines[len(lines) - tail :]:
+            yield line
+        while follow:
+            await asyncio.sleep(3600)
+
+    def close(self) -> None:
+        self.said.append("close")
+        self.on_close()
+        self.events.put(None)
+
+    def _answer(self) -> None:
+        if self.fault:
+            raise self.fault
+        if self.down:
+            raise BackendError("the engine is down")

@@ -1,0 +1,64 @@
+"""A node for tests: the agent's parts put together around a portal and a backend in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+
+from backendai.agent.kernels import Kernels
+from backendai.agent.lanes import Lanes
+from backendai.agent.machine import Machine
+from backendai.agent.roster import Roster
+from backendai.agent.sync import SyncLoop
+from tests.agent.memory_backend import MemoryBackend
+from tests.agent.portal import AGENT, FakePortal
+
+
+class Node:
+    """Kernels and sync loop without threads of their own: a test calls ``sync`` when it wants one."""
+
+    def __init__(self, portal: FakePortal | None = None, backend: MemoryBackend | None = None) -> None:
+        self.portal = portal or FakePortal()
+        self.backend = backend or MemoryBackend(self.portal.said)
+        self.lanes = Lanes(starts=4, pulls=2, ends=4)
+        self.roster = Roster()
+        self.connected = Event()
+        self.connected.set()
+        machine = Machine(self.backend, offered=lambda slots: slots, gateway_url="http://node:1")
+        self.kernels = Kernels(
+            self.backend,
+            self.portal,
+            agent=AGENT,
+            lanes=self.lanes,
+            roster=self.roster,
+            on_pulled=machine.images_changed,
+        )
+        self.loop = SyncLoop(
+            self.backend,
+            self.portal,
+            self.kernels,
+            lanes=self.lanes,
+            roster=self.roster,
+            machine=machine,
+            interval=0.05,
+            connected=self.connected.is_set,
+            on_answer=lambda answer: None,
+        )
+
+    def sync(self, *, settle: bool = True) -> None:
+        self.loop.sync_once()
+        if settle:
+            self.settle()
+
+    def settle(self) -> None:
+        assert self.lanes.wait_idle(10)
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for something that another thread does; fails after ``seconds``."""
+    tick = Event()
+    for _ in range(int(seconds / 0.01)):
+        if true():
+            return
+        tick.wait(0.01)
+    raise AssertionError("it did not come true")

@@ -1,0 +1,154 @@
+"""The part of the backend contract about bytes: logs and terminals (see ``backend_contract``)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+import pytest
+
+from backendai.agent.backends.base import Backend, KernelGone
+from tests.agent.contract_tools import NewSpec, ask, ended_of, until
+
+
+class StreamContract:
+    """Reading and following logs, opening, resizing, leaving and resuming terminals."""
+
+    prints_5_lines = "for line in 1 2 3 4 5; do echo line-$line; done"
+    prints_then_waits = "echo first; while [ ! -e go ]; do sleep 0.1; done; echo last"
+    lets_it_go_on = b"touch go\n"
+    question, answer = b"echo mark-$((40 + 2))\n", b"mark-42"
+    size_question, size_answer = b"stty size\n", b"37 111"
+    remember, recall, recalled = b"kept=mar; echo set-$kept\n", b"echo ${kept}k-back\n", b"mark-back"
+    keeps_terminals = False
+
+    def clients_of(self, backend: Backend, kernel_id: UUID) -> int:
+        """Return how many terminal client processes there are in the kernel."""
+        return 0
+
+    def test_it_reads_the_end_of_a_log_and_says_whether_that_is_all(self, backend: Backend, new_spec: NewSpec) -> None:
+        spec = new_spec(session_type="batch", command=self.prints_5_lines)
+        backend.start(spec)
+        ended_of(backend, spec.kernel_id)
+        whole, cut = backend.read_log(spec.kernel_id, limit=10_000)
+        assert not cut
+        assert whole.endswith(b"line-1\nline-2\nline-3\nline-4\nline-5\n")
+        assert backend.read_log(spec.kernel_id, limit=14) == (b"line-4\nline-5\n", True)
+        assert backend.read_log(spec.kernel_id, limit=len(whole)) == (whole, False)
+
+    def test_it_reads_nothing_from_a_kernel_that_is_gone(self, backend: Backend) -> None:
+        assert backend.read_log(uuid4(), limit=100) == (b"", False)
+
+    @pytest.mark.asyncio
+    async def test_it_follows_a_log_until_the_kernel_ends(self, backend: Backend, new_spec: NewSpec) -> None:
+        spec = new_spec(session_type="batch", command=self.prints_then_waits)
+        await asyncio.to_thread(backend.start, spec)
+        seen = b""
+        async with asyncio.timeout(30):
+            async for piece in backend.follow_log(spec.kernel_id, tail=None, follow=True):
+                seen += piece
+                if b"first" in seen and b"last" not in seen:
+                    await self._let_it_go_on(backend, spec.kernel_id)
+        assert seen.endswith(b"first\nlast\n")
+
+    @pytest.mark.asyncio
+    async def test_it_shows_only_the_last_lines_when_told_so(self, backend: Backend, new_spec: NewSpec) -> None:
+        spec = new_spec(session_type="batch", command=self.prints_5_lines)
+        await asyncio.to_thread(backend.start, spec)
+        await asyncio.to_thread(ended_of, backend, spec.kernel_id)
+        pieces = [piece async for piece in backend.follow_log(spec.kernel_id, tail=2, follow=False)]
+        assert b"".join(pieces) == b"line-4\nline-5\n"
+
+    @pytest.mark.asyncio
+    async def test_it_answers_what_is_typed_in_a_terminal(self, backend: Backend, new_spec: NewSpec) -> None:
+        spec = new_spec()
+        await asyncio.to_thread(backend.start, spec)
+        terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+        try:
+            await ask(terminal, self.question, self.answer)
+            await terminal.resize(37, 111)
+            await ask(terminal, self.size_question, self.size_answer)
+        finally:
+            await terminal.close()
+
+    @pytest.mark.asyncio
+    async def test_it_leaves_no_client_behind_a_closed_terminal(self, backend: Backend, new_spec: NewSpec) -> None:
+        spec = new_spec()
+        await asyncio.to_thread(backend.start, spec)
+        before = self.clients_of(backend, spec.kernel_id)
+        terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+        await ask(terminal, self.question, self.answer)
+        await terminal.close()
+        await terminal.close()
+        await asyncio.to_thread(until, lambda: self.clients_of(backend, spec.kernel_id) == before)
+
+    @pytest.mark.asyncio
+    async def test_it_can_be_attached_again_after_a_hang_up(self, backend: Backend, new_spec: NewSpec) -> None:
+        spec = new_spec()
+        await asyncio.to_thread(backend.start, spec)
+        first = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+        await ask(first, self.remember, b"set-mar")
+        await first.close()
+        again = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+        try:
+            if self.keeps_terminals:
+                await ask(again, self.recall, self.recalled)
+            else:
+                await ask(again, self.question, self.answer)
+        finally:
+            await again.close()
+
+    @pytest.mark.asyncio
+    async def test_it_reads_nothing_more_when_the_shell_has_ended(self, backend: Backend, new_spec: NewSpec) -> None:
+        spec = new_spec()
+        await asyncio.to_thread(backend.start, spec)
+        terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+        try:
+            await ask(terminal, self.question, self.answer)
+            await terminal.write(b"exit\n")
+            async with asyncio.timeout(30):
+                while await terminal.read():
+                    pass
+            assert await terminal.read() == b""
+        finally:
+            await terminal.close()
+
+    @pytest.mark.asyncio
+    async def test_it_opens_no_terminal_in_a_kernel_that_is_gone(self, backend: Backend) -> None:
+        with pytest.raises(KernelGone):
+            await backend.open_terminal(uuid4(), name="one", rows=24, cols=80)
+
+    @pytest.mark.asyncio
+    async def test_it_ends_the_terminal_of_a_kernel_that_is_removed(self, backend: Backend, new_spec: NewSpec) -> None:
+        spec = new_spec()
+        await asyncio.to_thread(backend.start, spec)
+        terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+        await ask(terminal, self.question, self.answer)
+        await asyncio.to_thread(backend.remove, spec.kernel_id)
+        async with asyncio.timeout(30):
+            while await terminal.read():
+                pass
+        await terminal.close()
+
+    @pytest.mark.asyncio
+    async def test_it_sweeps_away_the_clients_left_by_a_killed_agent(
+        self, backend: Backend, reopened: Callable[[], Backend], new_spec: NewSpec
+    ) -> None:
+        spec = new_spec()
+        await asyncio.to_thread(backend.start, spec)
+        before = self.clients_of(backend, spec.kernel_id)
+        lost = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+        await ask(lost, self.question, self.answer)
+        again = reopened()
+        await asyncio.to_thread(again.sweep, {spec.kernel_id})
+        await asyncio.to_thread(until, lambda: self.clients_of(backend, spec.kernel_id) == before)
+        await lost.close()
+
+    async def _let_it_go_on(self, backend: Backend, kernel_id: UUID) -> None:
+        terminal = await backend.open_terminal(kernel_id, name="go", rows=24, cols=80)
+        await ask(terminal, self.question, self.answer)
+        await terminal.write(self.lets_it_go_on + b"exit\n")
+        while await terminal.read():
+            pass
+        await terminal.close()

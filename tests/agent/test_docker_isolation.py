@@ -1,0 +1,200 @@
+"""What kernels reach over the network, and what they do not. The packets are real."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from docker import APIClient
+
+from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.backends.docker_firewall import Firewall
+from backendai.wire.messages import KernelSpec
+from tests.agent.contract_tools import NewSpec, until
+from tests.agent.docker_tools import shell
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="packet rules need root and iptables"),
+]
+SERVE = "echo hello >index.html; exec httpd -f -p 8000"
+
+
+@pytest.fixture
+def host_port() -> Iterator[int]:
+    """The port of a service on all addresses of this machine that hangs up on whoever connects."""
+
+    def hang_up() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                server.accept()[0].close()
+
+    server = socket.create_server(("0.0.0.0", 0))
+    threading.Thread(target=hang_up, daemon=True).start()
+    yield server.getsockname()[1]
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+
+
+def connects(engine: APIClient, kernel_id: UUID, address: str, port: int) -> bool:
+    return shell(engine, kernel_id, f"nc -w 2 {address} {port} </dev/null")[0] == 0
+
+
+def gateway_of(engine: APIClient, spec: KernelSpec) -> str:
+    return shell(engine, spec.kernel_id, "ip route")[1].split()[2]
+
+
+def host_addresses() -> list[str]:
+    output = subprocess.run(["ip", "-4", "-o", "address"], capture_output=True, text=True, check=True).stdout
+    return [line.split()[3].partition("/")[0] for line in output.splitlines()]
+
+
+def test_it_keeps_kernels_from_the_services_of_the_node(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec, host_port: int
+) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    addresses = [address for address in host_addresses() if not address.startswith("127.")]
+    assert gateway_of(engine, spec) in addresses
+    assert [address for address in addresses if connects(engine, spec.kernel_id, address, host_port)] == []
+
+
+def test_it_is_the_rules_that_keep_kernels_out(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec, host_port: int
+) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    gateway = gateway_of(engine, spec)
+    assert not connects(engine, spec.kernel_id, gateway, host_port)
+    open_door = ["INPUT", "-p", "tcp", "--dport", str(host_port), "-j", "ACCEPT"]
+    subprocess.run(["iptables", "-w", "5", "-I", *open_door], check=True)
+    try:
+        assert connects(engine, spec.kernel_id, gateway, host_port)
+    finally:
+        subprocess.run(["iptables", "-w", "5", "-D", *open_door], check=True)
+
+
+def test_it_lets_the_node_reach_kernels_but_not_kernels_each_other(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    server, other = new_spec(session_type="batch", command=SERVE), new_spec()
+    address = backend.start(server).address
+    backend.start(other)
+
+    def answered() -> bool:
+        try:
+            socket.create_connection((address, 8000), timeout=2).close()
+        except OSError:
+            return False
+        return True
+
+    until(answered)
+    assert connects(engine, server.kernel_id, "127.0.0.1", 8000)
+    assert not connects(engine, other.kernel_id, address, 8000)
+
+
+def test_it_lets_kernels_of_one_cluster_reach_each_other_by_name_and_no_others(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    session = uuid4()
+    main = new_spec(session_id=session, cluster_size=2, hostname="main1", session_type="batch", command=SERVE)
+    sub = new_spec(session_id=session, cluster_size=2, hostname="sub1")
+    stranger = new_spec(cluster_size=2, hostname="main1")
+    address = backend.start(main).address
+    for spec in (sub, stranger):
+        backend.start(spec)
+    until(lambda: connects(engine, sub.kernel_id, "main1", 8000))
+    assert not connects(engine, stranger.kernel_id, address, 8000)
+    assert len(engine.networks(names=[f"bai-s-{session}"])) == 1
+    backend.remove(main.kernel_id)
+    assert len(engine.networks(names=[f"bai-s-{session}"])) == 1
+    backend.remove(sub.kernel_id)
+    assert engine.networks(names=[f"bai-s-{session}"]) == []
+
+
+def test_it_makes_the_shared_network_anew_when_it_is_missing(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    backend.dismantle()
+    assert backend.start(new_spec()).address
+    network = engine.inspect_network(backend._networks.shared)
+    assert network["Options"]["com.docker.network.bridge.enable_icc"] == "false"
+
+
+def test_it_is_not_held_to_the_few_networks_of_the_engine(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    specs = [new_spec(cluster_size=2) for _ in range(3)]
+    for spec in specs:
+        backend.start(spec)
+    subnets = [engine.inspect_network(f"bai-s-{spec.session_id}")["IPAM"]["Config"][0]["Subnet"] for spec in specs]
+    assert len(set(subnets)) == 3
+    assert all(subnet.startswith("10.89.") and subnet.endswith("/26") for subnet in subnets)
+
+
+def test_it_sweeps_away_a_network_whose_session_is_gone(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = new_spec(cluster_size=2)
+    backend.start(spec)
+    engine.remove_container(f"krn-{spec.kernel_id}", force=True)
+    backend.sweep(set())
+    assert len(engine.networks(names=[f"bai-s-{spec.session_id}"])) == 1, "it is too young to be judged"
+    monkeypatch.setattr("backendai.agent.backends.docker_network._SETTLING_SECONDS", -1.0)
+    backend.sweep(set())
+    assert engine.networks(names=[f"bai-s-{spec.session_id}"]) == []
+
+
+def test_it_mends_the_network_and_the_rules_that_others_took_away(
+    engine: APIClient, deployment: str, tmp_path: Path, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_up: list[bool] = []
+    monkeypatch.setattr(Firewall, "setup", lambda self, *, is_local: set_up.append(is_local))
+    late = DockerBackend(tmp_path, deployment=deployment, agent="late")
+    spec = new_spec(agent="late")
+    late.start(spec)
+    assert set_up == [True], "the agent began before its engine did"
+    late.start(spec)
+    assert set_up == [True]
+    late.remove(spec.kernel_id)
+    late.dismantle()
+    late.sweep(set())
+    assert set_up == [True, True]
+    assert engine.inspect_network(late._networks.shared)["Driver"] == "bridge"
+
+
+def test_it_sets_the_rules_once_and_takes_them_away_again() -> None:
+    firewall = Firewall(["10.1.2.3"], bridges="baitest-", chains="BAITEST-")
+
+    def rules() -> list[str]:
+        listed = subprocess.run(["iptables", "-w", "5", "-S"], capture_output=True, text=True, check=True).stdout
+        return [line for line in listed.splitlines() if "baitest" in line.lower()]
+
+    try:
+        firewall.setup(is_local=True)
+        once = rules()
+        firewall.setup(is_local=True)
+        assert rules() == once
+        assert firewall.notes() == []
+        assert "-A INPUT -i baitest-+ -j BAITEST-INPUT" in once
+        assert any("10.1.2.3/32 -j REJECT" in line for line in once)
+        assert any("169.254.0.0/16 -j REJECT" in line for line in once)
+    finally:
+        firewall.remove()
+    assert rules() == []
+    firewall.remove()
+
+
+def test_it_says_what_stays_open_when_the_rules_cannot_be_set() -> None:
+    firewall = Firewall([])
+    firewall.setup(is_local=False)
+    (note,) = firewall.notes()
+    assert (note.code, "another machine" in note.message, bool(note.fix)) == ("firewall-missing", True, True)

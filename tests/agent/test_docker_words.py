@@ -1,0 +1,96 @@
+"""The engine's answers, turned into reasons, shares and notes that people can read. No engine is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from backendai.agent.backends.base import BackendError, ImageNotFound
+from backendai.agent.backends.docker_end import how_it_ended
+from backendai.agent.backends.docker_images import _refusal, _share
+from backendai.agent.backends.docker_notes import engine_notes
+
+GOOD_ENGINE = {
+    "LiveRestoreEnabled": True,
+    "MemoryLimit": True,
+    "CpuCfsQuota": True,
+    "PidsLimit": True,
+    "SecurityOptions": ["name=seccomp,profile=default"],
+    "BridgeNfIptables": True,
+    "CgroupDriver": "systemd",
+}
+
+
+def container(code: int, *, oom: bool = False, running: bool = False, status: str = "exited") -> dict[str, Any]:
+    state = {"Running": running, "Status": status, "ExitCode": code, "OOMKilled": oom}
+    return {"State": state, "HostConfig": {"Memory": 512 * 2**20}}
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "code"),
+    [
+        ("pull access denied for x, repository does not exist", ImageNotFound, "image-not-found"),
+        ("manifest for python:9 not found: manifest unknown: manifest unknown", ImageNotFound, "image-not-found"),
+        ('Get "https://r.test/v2/": dial tcp: lookup r.test: no such host', BackendError, "registry-unreachable"),
+        ("net/http: TLS handshake timeout", BackendError, "registry-unreachable"),
+        ("no space left on device", BackendError, "pull-failed"),
+    ],
+)
+def test_it_tells_an_unknown_image_from_a_silent_registry(words: str, error: type, code: str) -> None:
+    refused = _refusal("python:9", words)
+    assert (type(refused), refused.code) == (error, code)
+    assert "python:9" in refused.message and words in refused.message
+
+
+def test_it_adds_up_the_progress_of_all_layers() -> None:
+    layers: dict[str, tuple[int, int]] = {}
+    begun = {"status": "Pulling fs layer", "progressDetail": {}, "id": "a"}
+    assert _share(layers, begun) == (None, "Pulling fs layer")
+    half = {"status": "Downloading", "progressDetail": {"current": 5 * 2**20, "total": 10 * 2**20}, "id": "a"}
+    assert _share(layers, half) == (0.5, "5 of 10 MiB")
+    other = {"status": "Downloading", "progressDetail": {"current": 0, "total": 10 * 2**20}, "id": "b"}
+    assert _share(layers, other) == (0.25, "5 of 20 MiB")
+    assert _share(layers, {"status": "Download complete", "id": "a"}) == (0.5, "10 of 20 MiB")
+
+
+@pytest.mark.parametrize(
+    ("seen", "ordered", "code", "reason", "word"),
+    [
+        (container(0), False, 0, "exited", "exit code 0"),
+        (container(137, oom=True), False, 137, "out-of-memory", "512 MiB"),
+        (container(0, oom=True), False, 0, "exited", "exit code 0"),
+        (container(137), False, 137, "exited", "SIGKILL"),
+        (container(143), True, 143, "", "stopped"),
+        (container(255), False, 255, "exited", "exit code 255"),
+    ],
+)
+def test_it_says_how_a_kernel_ended(seen: dict[str, Any], ordered: bool, code: int, reason: str, word: str) -> None:
+    ended = how_it_ended(seen, ordered=ordered)
+    assert ended is not None
+    assert (ended.exit_code, ended.reason) == (code, reason)
+    assert word in ended.message
+
+
+@pytest.mark.parametrize("seen", [container(0, running=True, status="running"), container(0, status="created")])
+def test_it_does_not_say_that_a_kernel_has_ended_which_has_not(seen: dict[str, Any]) -> None:
+    assert how_it_ended(seen, ordered=True) is None
+
+
+def test_it_has_nothing_to_note_about_a_good_engine() -> None:
+    assert list(engine_notes(GOOD_ENGINE)) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        ("LiveRestoreEnabled", False, "live-restore-off"),
+        ("MemoryLimit", False, "memory-unlimited"),
+        ("SecurityOptions", [], "seccomp-off"),
+        ("BridgeNfIptables", False, "bridge-traffic-unfiltered"),
+    ],
+)
+def test_it_notes_what_makes_kernels_weaker_and_how_to_mend_it(field: str, value: Any, code: str) -> None:
+    (note,) = engine_notes(GOOD_ENGINE | {field: value})
+    assert note.code == code
+    assert note.fix

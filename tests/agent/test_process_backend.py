@@ -1,0 +1,352 @@
+"""Native-process kernels, really started, with bubblewrap and without: the contract, and what only they have."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import psutil
+import pytest
+
+from backendai.agent.backends import process_start
+from backendai.agent.backends.base import BackendError, StartFailed
+from backendai.agent.backends.process import IMAGE, ProcessBackend
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.process_sandbox import Isolation, probe
+from tests.agent.backend_contract import BackendContract
+from tests.agent.contract_tools import NewSpec, ended_of, read_until, until
+from tests.agent.specs import make_spec
+
+HERE = probe()
+NO_SANDBOX = Isolation(None, "the test wants none", root=os.geteuid() == 0)
+START_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from backendai.agent.backends.process import ProcessBackend
+from backendai.wire.messages import KernelSpec
+backend = ProcessBackend(Path(sys.argv[1]), deployment="test", agent="n1")
+backend.start(KernelSpec.model_validate_json(sys.argv[2]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    """A folder that the users of kernels can reach, as they must where there is no sandbox."""
+    folder = Path(tempfile.mkdtemp(prefix="process-backend-", dir="/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["sandbox", "plain"])
+def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Isolation:
+    if request.param == "sandbox" and HERE.bwrap is None:
+        pytest.skip(HERE.why_not)
+    chosen = HERE if request.param == "sandbox" else NO_SANDBOX
+    monkeypatch.setattr(process_start, "probe", lambda: chosen)
+    return chosen
+
+
+@pytest.fixture
+def opened(data: Path, isolation: Isolation) -> Iterator[Callable[..., ProcessBackend]]:
+    """Opens backends; in the end every kernel is removed, and nothing of them is left on the machine."""
+    backends = []
+
+    def open_one(deployment: str = "test") -> ProcessBackend:
+        backends.append(ProcessBackend(data, deployment=deployment, agent="n1"))
+        return backends[-1]
+
+    yield open_one
+    for backend in backends:
+        for kernel in backend.kernels():
+            backend.remove(kernel.kernel_id)
+        backend.close()
+    assert list((data / "kernels").iterdir()) == []
+
+
+@pytest.fixture
+def backend(opened: Callable[..., ProcessBackend]) -> ProcessBackend:
+    return opened()
+
+
+@pytest.fixture
+def new_spec() -> NewSpec:
+    return partial(make_spec, image=IMAGE)
+
+
+@pytest.fixture
+def without_cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_start.process_cgroup, "find_parents", list)
+
+
+def processes_of(kernel_id: UUID) -> list[psutil.Process]:
+    """Return the processes that carry the kernel's mark; its supervisor is none of them."""
+    marked = {"BACKENDAI_KERNEL_ID": str(kernel_id)}
+    return [one for one in psutil.process_iter(["environ"]) if marked.items() <= (one.info["environ"] or {}).items()]
+
+
+def run_to_end(backend: ProcessBackend, new_spec: NewSpec, command: str, **over: object) -> str:
+    """Run a batch kernel and return what it printed."""
+    spec = new_spec(session_type="batch", command=command, **over)
+    backend.start(spec)
+    ended_of(backend, spec.kernel_id)
+    return backend.read_log(spec.kernel_id, limit=100_000)[0].decode()
+
+
+class TestProcessBackend(BackendContract):
+    """The contract. Under tmux a new size arrives a moment later, so the question about it waits for it."""
+
+    keeps_terminals = shutil.which("tmux") is not None
+    size_question = b'until [ "$(stty size)" = "37 $((110 + 1))" ]; do sleep 0.1; done; echo $((30 + 7)) 111\n'
+
+    @pytest.fixture
+    def neighbour(self, opened: Callable[..., ProcessBackend]) -> ProcessBackend:
+        return opened("other")
+
+    @pytest.fixture
+    def reopened(self, opened: Callable[..., ProcessBackend]) -> Callable[[], ProcessBackend]:
+        return opened
+
+
+def test_it_leaves_kernels_alone_when_the_agent_is_killed(
+    data: Path, backend: ProcessBackend, new_spec: NewSpec
+) -> None:
+    spec = new_spec()
+    script = [sys.executable, "-c", START_AND_DIE, str(data), spec.model_dump_json()]
+    assert subprocess.run(script, cwd=Path(__file__).parents[2], check=False).returncode == -signal.SIGKILL
+    adopted = backend.start(spec)
+    assert adopted.adopted
+    assert backend.ended(spec.kernel_id) is None
+
+
+def test_it_ends_its_kernels_with_the_agent_and_says_why(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    backend.close()
+    ended = backend.ended(spec.kernel_id)
+    assert ended is not None and ended.reason == "agent-stopped"
+    assert "agent" in ended.message
+    assert [kernel.running for kernel in backend.kernels()] == [False]
+    assert processes_of(spec.kernel_id) == []
+
+
+def test_it_ends_what_hides_from_the_kernels_main_process(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    spec = new_spec(session_type="batch", command="setsid -f sleep 1000; echo ready; sleep 1000")
+    backend.start(spec)
+    until(lambda: b"ready" in backend.read_log(spec.kernel_id, limit=100)[0])
+    backend.stop(spec.kernel_id, grace=1)
+    assert processes_of(spec.kernel_id) == []
+
+
+def test_it_ends_the_rest_when_the_main_process_ends(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    spec = new_spec(session_type="batch", command="setsid -f sleep 1000; exit 0")
+    backend.start(spec)
+    ended_of(backend, spec.kernel_id)
+    until(lambda: processes_of(spec.kernel_id) == [])
+
+
+def test_it_reports_and_clears_up_after_a_killed_supervisor(
+    backend: ProcessBackend, data: Path, new_spec: NewSpec
+) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    runner = KernelFolder(data / "kernels" / str(spec.kernel_id)).runner()
+    assert runner is not None
+    os.kill(runner, signal.SIGKILL)
+    ended = ended_of(backend, spec.kernel_id)
+    assert (ended.exit_code, ended.reason) == (None, "exited")
+    assert "supervisor" in ended.message
+    until(lambda: processes_of(spec.kernel_id) == [])
+
+
+def test_it_takes_no_later_process_with_the_same_pid_for_its_own(
+    backend: ProcessBackend, data: Path, new_spec: NewSpec
+) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    folder = KernelFolder(data / "kernels" / str(spec.kernel_id))
+    runner = folder.read("runner")
+    folder.write("runner", runner | {"started": runner["started"] - 1})
+    assert [kernel.running for kernel in backend.kernels()] == [False]
+    folder.write("runner", runner)
+    assert [kernel.running for kernel in backend.kernels()] == [True]
+
+
+@pytest.mark.parametrize("hard", [True, False])
+def test_it_ends_a_kernel_that_takes_too_much_memory(
+    hard: bool, request: pytest.FixtureRequest, isolation: Isolation, new_spec: NewSpec
+) -> None:
+    if not hard:
+        request.getfixturevalue("without_cgroups")
+    backend = request.getfixturevalue("backend")
+    command = "python3 -c 'import time; hoard = bytearray(150 << 20); time.sleep(1000)'"
+    spec = new_spec(session_type="batch", command=command)
+    backend.start(spec)
+    ended = ended_of(backend, spec.kernel_id)
+    assert (ended.exit_code, ended.reason) == (137, "out-of-memory")
+    assert "64 MiB" in ended.message
+
+
+def test_it_lets_a_kernel_use_its_memory(backend: ProcessBackend, without_cgroups: None, new_spec: NewSpec) -> None:
+    command = "python3 -c 'import time; hoard = bytearray(100 << 20); time.sleep(3)'; echo fine"
+    assert "fine" in run_to_end(backend, new_spec, command, slots={"cpu": "0.5", "mem": str(256 * 2**20)})
+
+
+def test_it_keeps_the_newest_output_within_its_size(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    spec = new_spec(session_type="batch", command="seq 100000", log_bytes=100_000)
+    backend.start(spec)
+    ended_of(backend, spec.kernel_id)
+    log, cut = backend.read_log(spec.kernel_id, limit=10**6)
+    assert cut
+    assert 30_000 < len(log) < 200_000
+    assert log.endswith(b"\n99999\n100000\n")
+    first = int(log.split()[1])
+    assert log.split()[1:] == [str(number).encode() for number in range(first, 100_001)]
+
+
+@pytest.mark.asyncio
+async def test_it_follows_a_log_beyond_a_rotation(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    command = "for page in 1 2 3; do seq 2000; sleep 1; done"
+    spec = new_spec(session_type="batch", command=command, log_bytes=24_000)
+    await asyncio.to_thread(backend.start, spec)
+    async with asyncio.timeout(60):
+        pieces = [piece async for piece in backend.follow_log(spec.kernel_id, tail=None, follow=True)]
+    assert b"".join(pieces).split() == [str(number).encode() for number in range(1, 2001)] * 3
+
+
+def test_it_gives_a_kernel_a_home_a_python_and_its_environment(
+    backend: ProcessBackend, isolation: Isolation, new_spec: NewSpec
+) -> None:
+    command = 'pwd; echo $HOME; touch here; echo $COLOUR; python -c "print(6 * 7)"; id -un 2>&1'
+    said = run_to_end(backend, new_spec, command, environ={"COLOUR": "green"}, hostname="main1").split()
+    assert said[0] == said[1]
+    assert said[2:4] == ["green", "42"]
+    assert isolation.bwrap is None or said[4:] == ["work"]
+
+
+def test_it_runs_a_kernel_without_privileges(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    command = "id -u; grep -E 'CapEff|CapPrm|NoNewPrivs' /proc/self/status | tr '\\n' ' '"
+    user, *status = run_to_end(backend, new_spec, command).split()
+    assert user != "0"
+    assert status == ["CapPrm:", "0" * 16, "CapEff:", "0" * 16, "NoNewPrivs:", "1"]
+
+
+def test_it_hides_the_machine_inside_a_sandbox(
+    backend: ProcessBackend, isolation: Isolation, data: Path, new_spec: NewSpec
+) -> None:
+    if isolation.bwrap is None:
+        pytest.skip("there is no sandbox to hide in")
+    said = run_to_end(
+        backend, new_spec, f"ls / /tmp; cat /etc/shadow; ls {data}; ls /proc | grep -c '^[0-9]'; hostname"
+    )
+    assert data.name not in said.replace(f"{data}'", "")
+    assert "/etc/shadow: No such file" in said
+    assert int(said.split()[-2]) < 10
+    assert said.split()[-1] == "main1"
+
+
+def test_it_limits_the_number_of_processes(backend: ProcessBackend, isolation: Isolation, new_spec: NewSpec) -> None:
+    if isolation.bwrap is None and not isolation.root:
+        pytest.skip("an ordinary user's kernels share one count")
+    said = run_to_end(backend, new_spec, "for i in $(seq 40); do sleep 5 & done 2>&1; jobs | wc -l", pids=20)
+    assert "unavailable" in said or "fork" in said
+
+
+def test_it_keeps_kernels_of_root_from_each_other(
+    backend: ProcessBackend, isolation: Isolation, new_spec: NewSpec
+) -> None:
+    if not isolation.root:
+        pytest.skip("only root can give users")
+    one, other = (run_to_end(backend, new_spec, "id -u").strip() for _ in range(2))
+    assert one != other
+
+
+def test_it_leaves_nothing_of_a_start_that_failed(
+    data: Path, isolation: Isolation, opened: Callable[..., ProcessBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Isolation("/bin/false", "", isolation.root)
+    monkeypatch.setattr(process_start, "probe", lambda: broken)
+    backend = opened()
+    with pytest.raises(StartFailed):
+        backend.start(make_spec(image=IMAGE, create_timeout=20))
+    assert list((data / "kernels").iterdir()) == []
+    assert backend.kernels() == []
+
+
+def test_it_sweeps_away_a_start_that_came_to_nothing(backend: ProcessBackend, data: Path, new_spec: NewSpec) -> None:
+    spec = new_spec()
+    folder = KernelFolder(data / "kernels" / str(spec.kernel_id))
+    folder.path.mkdir()
+    folder.write("spec", spec.model_dump(mode="json"))
+    backend.sweep({spec.kernel_id})
+    assert folder.path.exists()
+    backend.sweep(set())
+    assert not folder.path.exists()
+
+
+def test_it_deletes_what_a_kernel_made_unreadable(backend: ProcessBackend, data: Path, new_spec: NewSpec) -> None:
+    run_to_end(backend, new_spec, "mkdir -p shut/deep; touch shut/deep/file; chmod 0 shut/deep shut; chmod 500 ~")
+    (kernel,) = backend.kernels()
+    backend.remove(kernel.kernel_id)
+    assert list((data / "kernels").iterdir()) == []
+
+
+@pytest.mark.asyncio
+async def test_it_leaves_the_shell_but_no_client_behind_a_closed_terminal(
+    backend: ProcessBackend, new_spec: NewSpec
+) -> None:
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux keeps shells")
+    spec = new_spec()
+    await asyncio.to_thread(backend.start, spec)
+    terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+    await terminal.write(b"echo mark-$((40 + 2))\n")
+    await read_until(terminal, b"mark-42")
+    names = [one.name() for one in processes_of(spec.kernel_id)]
+    assert sum(name.startswith("tmux: client") for name in names) == 1
+    await terminal.close()
+    await asyncio.to_thread(
+        until, lambda: not [one for one in processes_of(spec.kernel_id) if one.name().startswith("tmux: client")]
+    )
+    assert [one for one in processes_of(spec.kernel_id) if one.name().startswith("tmux: server")]
+
+
+def test_it_says_what_it_does_not_protect(
+    opened: Callable[..., ProcessBackend], isolation: Isolation, without_cgroups: None
+) -> None:
+    notes = {note.code: note for note in opened().notes()}
+    wanted = {"process-no-containers", "process-shared-network", "process-soft-limits"}
+    assert notes.keys() == wanted | ({"process-no-sandbox"} if isolation.bwrap is None else set())
+    assert all("Docker Engine" in note.fix for note in notes.values())
+
+
+def test_it_can_fetch_no_image(backend: ProcessBackend) -> None:
+    with pytest.raises(BackendError, match="no container engine"):
+        backend.pull("docker.io/library/python:3.12", timeout=1, progress=lambda share, sentence: None)
+
+
+def test_it_starts_kernels_in_a_folder_with_a_long_name(isolation: Isolation, data: Path, new_spec: NewSpec) -> None:
+    backend = ProcessBackend(data / ("long" * 30), deployment="test", agent="n1")
+    spec = new_spec()
+    backend.start(spec)
+
+    async def ask() -> None:
+        terminal = await backend.open_terminal(spec.kernel_id, name="a.b:c", rows=24, cols=80)
+        await terminal.write(b"echo mark-$((40 + 2))\n")
+        await read_until(terminal, b"mark-42")
+        await terminal.close()
+
+    try:
+        asyncio.run(ask())
+    finally:
+        backend.remove(spec.kernel_id)

@@ -1,0 +1,81 @@
+"""What follows from a listing and an answer, without any thread or call."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+from backendai.agent.reconcile import Orders, Reconciler
+from backendai.wire.messages import Desired, KernelSighting, StopOrder, SyncDown
+from tests.agent.portal import make_spec
+
+ONE = uuid4()
+
+
+def answer(**over: object) -> SyncDown:
+    return SyncDown.model_validate({"deployment": "test", "public_key": ""} | over)
+
+
+def sighting(kernel_id: UUID = ONE, generation: int = 1, *, running: bool = True) -> KernelSighting:
+    return KernelSighting(kernel_id=kernel_id, generation=generation, running=running)
+
+
+def started(generation: int = 1) -> list[Desired]:
+    return [Desired(kernel_id=ONE, generation=generation, started=True)]
+
+
+def compare(
+    reconciler: Reconciler, listing: list[KernelSighting], *, held: frozenset[UUID] = frozenset(), **over: object
+) -> Orders:
+    return reconciler.compare(listing, answer(**over), held=held, eager=False)
+
+
+def test_it_orders_nothing_when_all_is_as_wanted() -> None:
+    reconciler = Reconciler()
+    for _ in range(3):
+        assert compare(reconciler, [sighting()], desired=started()) == Orders()
+
+
+def test_it_misses_a_kernel_only_when_it_was_wanted_before_the_listing() -> None:
+    reconciler = Reconciler()
+    assert compare(reconciler, [], desired=started()).missing == []  # it may have started after the listing
+    assert compare(reconciler, [], desired=started()).missing == []  # first strike
+    assert compare(reconciler, [], desired=started()).missing == [(ONE, 1)]
+
+
+def test_it_does_not_miss_what_a_deed_holds() -> None:
+    reconciler = Reconciler()
+    for _ in range(4):
+        assert compare(reconciler, [], held=frozenset({ONE}), desired=started()).missing == []
+
+
+def test_it_counts_strikes_by_generation() -> None:
+    reconciler = Reconciler()
+    compare(reconciler, [], desired=started(1))
+    compare(reconciler, [], desired=started(1))
+    assert compare(reconciler, [], desired=started(2)).missing == []
+
+
+def test_it_starts_anew_with_strikes_after_forgetting() -> None:
+    reconciler = Reconciler()
+    stray = sighting()
+    compare(reconciler, [stray], unwanted=[stray])
+    reconciler.forget()
+    assert compare(reconciler, [stray], unwanted=[stray]).discard == []
+    assert compare(reconciler, [stray], unwanted=[stray]).discard == [(ONE, 1)]
+
+
+def test_it_looks_at_what_ended_but_leaves_what_is_being_stopped_to_the_stop() -> None:
+    ended = sighting(running=False)
+    assert compare(Reconciler(), [ended], desired=started()).ended == [(ONE, 1)]
+    stop = [StopOrder(kernel_id=ONE, generation=1)]
+    orders = compare(Reconciler(), [ended], desired=started(), stop=stop)
+    assert orders.ended == [] and orders.stop == stop
+
+
+def test_it_does_not_take_the_end_of_an_old_generation_for_that_of_the_new_one() -> None:
+    spec = make_spec(ONE, generation=2)
+    wanted = [Desired(kernel_id=ONE, generation=2, started=False)]
+    reconciler = Reconciler()
+    compare(reconciler, [sighting(running=False)], desired=wanted, start=[spec])
+    orders = compare(reconciler, [sighting(running=False)], desired=wanted, start=[spec])
+    assert orders.ended == [] and orders.start == [spec]

@@ -1,0 +1,250 @@
+"""The sync loop: what it says, and how carefully it believes what it hears."""
+
+from __future__ import annotations
+
+from backendai.agent.backends.base import Ended
+from backendai.agent.portal import PortalUnreachable
+from backendai.wire.messages import SyncDown, SyncUp
+from tests.agent.memory_backend import Entry
+from tests.agent.node import Node, wait_until
+from tests.agent.portal import make_spec
+
+
+def test_it_starts_what_waits_on_its_first_sync() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec())
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == ["RUNNING"]
+
+
+def test_it_does_not_run_a_batch_program_twice_on_an_answer_that_is_older_than_its_end() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec(session_type="batch"))
+    answer = node.portal.sync
+
+    def answer_late(up: SyncUp) -> SyncDown:
+        made = answer(up)
+        node.kernels.start_soon(spec.kernel_id, 1)
+        node.settle()
+        node.backend.exit(spec.kernel_id)
+        node.kernels.look_soon(spec.kernel_id, 1)
+        node.settle()
+        return made
+
+    node.portal.sync = answer_late
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == ["RUNNING", "TERMINATED"]
+    assert node.backend.said.count("create") == 1
+
+
+def test_it_leaves_later_starts_to_the_hint_until_the_second_sighting() -> None:
+    node = Node()
+    node.sync()
+    spec = node.portal.want(make_spec())
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == []
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == ["RUNNING"]
+
+
+def test_it_starts_at_the_first_sighting_when_no_hint_can_come() -> None:
+    node = Node()
+    node.connected.clear()
+    node.sync()
+    spec = node.portal.want(make_spec())
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == ["RUNNING"]
+
+
+def test_it_asks_the_portal_to_wait_only_when_no_hint_can_come() -> None:
+    node = Node()
+    node.sync()
+    node.sync()
+    node.connected.clear()
+    node.sync()
+    assert [up.wait for up in node.portal.syncs[:2]] == [0, 0]
+    assert node.portal.syncs[2].wait > 0
+
+
+def test_it_stops_what_should_end() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec())
+    node.sync()
+    node.portal.terminate(spec.kernel_id)
+    node.sync()
+    assert node.portal.status[spec.kernel_id] == "TERMINATED"
+    assert node.backend.entries == {}
+
+
+def test_it_tells_the_end_of_a_kernel_that_ended_while_nobody_watched() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec())
+    node.sync()
+    node.backend.exit(spec.kernel_id, 7)
+    node.sync()
+    assert (node.portal.reports[-1].exit_code, node.portal.reports[-1].reason) == (7, "exited")
+
+
+def test_it_tells_the_end_instead_of_starting_a_kernel_that_ended_unreported() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec())
+    node.backend.entries[spec.kernel_id] = Entry(1, Ended(0, "exited", "done"))
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == ["TERMINATED"]
+
+
+def test_it_removes_what_is_unwanted_in_two_answers_in_a_row() -> None:
+    node = Node()
+    stray = make_spec().kernel_id
+    node.backend.entries[stray] = Entry(1)
+    node.sync()
+    assert stray in node.backend.entries
+    node.sync()
+    assert stray not in node.backend.entries
+    assert node.portal.reports == []
+
+
+def test_it_counts_no_strike_over_an_answer_that_failed_between() -> None:
+    node = Node()
+    stray = make_spec().kernel_id
+    node.backend.entries[stray] = Entry(1)
+    node.sync()
+    node.backend.down = True
+    node.sync()
+    node.backend.down = False
+    node.sync()
+    assert stray in node.backend.entries
+    node.sync()
+    assert stray not in node.backend.entries
+
+
+def test_it_does_not_take_a_kernel_for_unwanted_that_came_back_into_favour() -> None:
+    node = Node()
+    spec = make_spec()
+    node.backend.entries[spec.kernel_id] = Entry(1)
+    node.sync()
+    node.portal.want(spec)
+    node.portal.status[spec.kernel_id] = "RUNNING"
+    node.sync()
+    node.sync()
+    assert spec.kernel_id in node.backend.entries
+
+
+def test_it_reports_a_missing_container_at_the_second_look() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec())
+    node.sync()
+    node.sync()
+    del node.backend.entries[spec.kernel_id]
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == ["RUNNING"]
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == ["RUNNING", "TERMINATED"]
+    assert node.portal.reports[-1].reason == "container-missing"
+
+
+def test_it_does_not_call_a_kernel_missing_that_is_worked_on() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec())
+    node.backend.start_gate.clear()
+    node.sync(settle=False)
+    node.portal.status[spec.kernel_id] = "RUNNING"
+    for _ in range(4):
+        node.sync(settle=False)
+    assert node.portal.reports == []
+    node.backend.start_gate.set()
+    node.settle()
+
+
+def test_it_stays_alive_to_the_portal_when_the_engine_is_down_and_concludes_nothing() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec())
+    node.sync()
+    node.sync()
+    node.backend.down = True
+    for _ in range(3):
+        node.sync()
+    last = node.portal.syncs[-1]
+    assert [one.kernel_id for one in last.kernels] == [spec.kernel_id]
+    assert last.draining and [note.code for note in last.notes] == ["engine-unreachable"]
+    assert node.portal.states(spec.kernel_id) == ["RUNNING"]
+
+
+def test_it_tells_its_images_once_and_again_after_a_pull() -> None:
+    node = Node()
+    node.sync()
+    node.sync()
+    assert [one.reference for one in node.portal.syncs[0].images or []] == ["python"]
+    assert node.portal.syncs[1].images is None and node.portal.syncs[1].images_digest
+    node.kernels.start_soon(node.portal.want(make_spec(image="big")).kernel_id, 1)
+    node.settle()
+    node.sync()
+    assert [one.reference for one in node.portal.syncs[2].images or []] == ["big", "python"]
+
+
+def test_it_tells_its_images_again_when_the_portal_asks() -> None:
+    node = Node()
+    node.sync()
+    answer = node.portal.sync
+
+    def ask(up):
+        return answer(up).model_copy(update={"want_images": True})
+
+    node.portal.sync = ask
+    node.sync()
+    node.sync()
+    assert node.portal.syncs[1].images is None
+    assert node.portal.syncs[2].images is not None
+
+
+def test_it_touches_nothing_while_the_portal_is_away_and_goes_on_when_it_is_back() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec())
+    node.sync()
+    node.portal.down = True
+    node.loop.start()
+    wait_until(lambda: node.loop._failures >= 2)
+    assert node.backend.entries[spec.kernel_id].ended is None
+    node.portal.down = False
+    seen = len(node.portal.syncs)
+    wait_until(lambda: len(node.portal.syncs) > seen)
+    node.loop.stop(5)
+
+
+def test_it_goes_on_after_an_error_nobody_expected() -> None:
+    node = Node()
+    node.backend.fault = RuntimeError("what is this")
+    node.loop.start()
+    wait_until(lambda: node.loop._failures >= 1)
+    node.backend.fault = None
+    wait_until(lambda: len(node.portal.syncs) >= 1)
+    node.loop.stop(5)
+
+
+def test_it_syncs_at_once_when_poked() -> None:
+    node = Node()
+    node.loop._own_interval = 3600
+    node.loop.start()
+    wait_until(lambda: len(node.portal.syncs) == 1)
+    node.loop.poke()
+    wait_until(lambda: len(node.portal.syncs) == 2)
+    node.loop.stop(5)
+
+
+def test_it_raises_what_the_portal_did_not_answer() -> None:
+    node = Node()
+    node.portal.down = True
+    try:
+        node.loop.sync_once()
+    except PortalUnreachable:
+        return
+    raise AssertionError("a sync that failed must not look like one that worked")
+
+
+def test_it_syncs_as_often_as_the_portal_says_unless_it_was_told() -> None:
+    node = Node()
+    node.sync()
+    assert node.loop._interval == 0.05
+    node.loop._own_interval = None
+    node.sync()
+    assert node.loop._interval == 5.0

@@ -1,0 +1,61 @@
+"""People calling the API with a bearer token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+from django.test import Client
+
+from backendai.accounts.models import User
+from backendai.accounts.services import create_token
+
+SESSIONS = "/api/v1/sessions/"
+LAUNCH = {"name": "train-1", "type": "interactive", "image": "python", "resources": {"cpu": 1, "mem": "512m"}}
+
+
+class Caller:
+    """One person's script: every request carries their token, and answers are parsed."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.token = create_token(user, "tests")[1]
+        self._client = Client(headers={"Authorization": f"Bearer {self.token}"})
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self._client.get(path, query)
+
+    def post(self, path: str, body: Any = None, **headers: str) -> Any:
+        content = body if isinstance(body, str | bytes) else json.dumps({} if body is None else body)
+        return self._client.post(path, content, content_type="application/json", headers=headers)
+
+    def delete(self, path: str) -> Any:
+        return self._client.delete(path)
+
+
+@contextmanager
+def log_gateway(status: int, content: bytes) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """A node's gateway that answers every request the same; yields its address and the (path, Authorization) it saw."""
+    seen: list[tuple[str, str]] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.path, self.headers["Authorization"]))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", seen
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,32 @@
+"""The OpenAPI document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from tests.cast import Cast
+
+
+def test_it_is_complete_and_without_warnings(tmp_path: Path) -> None:
+    call_command("spectacular", validate=True, fail_on_warn=True, file=str(tmp_path / "schema.yml"))
+    text = (tmp_path / "schema.yml").read_text()
+    for path in ("/api/v1/sessions/:", "/terminate/:", "/logs/:", "Idempotency-Key", "scheme: bearer"):
+        assert path in text
+
+
+@pytest.mark.django_db
+def test_it_is_served_with_pages_to_people_who_are_signed_in(cast: Cast) -> None:
+    client = Client()
+    assert client.get("/api/schema/").status_code == 401
+    assert client.get("/api/docs/")["Location"].startswith("/login/")
+    client.force_login(cast.alice)
+    assert client.get("/api/schema/").status_code == 200
+    page = client.get("/api/docs/")
+    assert page.status_code == 200
+    assert "<script>" not in page.content.decode(), "the content security policy would stop it"
+    script = client.get("/api/docs/?script=")
+    assert script["Content-Type"].startswith("application/javascript")

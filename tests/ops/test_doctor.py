@@ -1,0 +1,183 @@
+"""The doctor's findings, with fakes for what cannot be changed here."""
+
+from __future__ import annotations
+
+import json
+import socket
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from backendai.ops.doctor import engine, machine, portal
+from backendai.ops.doctor.check import Check
+from backendai.ops.engine import NoEngine
+
+GOOD_ENGINE: dict[str, Any] = {
+    "LiveRestoreEnabled": True,
+    "Driver": "overlay2",
+    "CgroupVersion": "2",
+    "CgroupDriver": "systemd",
+    "MemoryLimit": True,
+    "CpuCfsQuota": True,
+    "PidsLimit": True,
+    "DefaultAddressPools": [{"Base": "10.64.0.0/12", "Size": 26}],
+    "SecurityOptions": ["name=seccomp,profile=default"],
+}
+
+
+def ask_good(path: str) -> dict[str, Any]:
+    return GOOD_ENGINE if path == "/info" else {"Version": "27.1", "ApiVersion": "1.46"}
+
+
+def test_it_finds_nothing_wrong_with_a_well_made_engine() -> None:
+    assert {check.name: check.level for check in engine.docker(ask_good)} == {
+        "docker": "ok",
+        "live-restore": "ok",
+        "storage driver": "ok",
+        "cgroups": "ok",
+        "networks": "ok",
+        "seccomp": "ok",
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "level"),
+    [
+        ({"LiveRestoreEnabled": False}, "live-restore", "warning"),
+        ({"Driver": "vfs"}, "storage driver", "warning"),
+        ({"PidsLimit": False}, "cgroups", "problem"),
+        ({"DefaultAddressPools": None}, "networks", "warning"),
+        ({"DefaultAddressPools": [{"Base": "10.0.0.0/24", "Size": 26}]}, "networks", "warning"),
+        ({"SecurityOptions": []}, "seccomp", "warning"),
+    ],
+)
+def test_it_says_what_an_engine_lacks_and_how_to_mend_it(change: dict[str, Any], name: str, level: str) -> None:
+    def ask(path: str) -> dict[str, Any]:
+        return {**ask_good(path), **change} if path == "/info" else ask_good(path)
+
+    found = {check.name: check for check in engine.docker(ask) if check.level != "ok"}
+    assert set(found) == {name}
+    assert found[name].level == level
+    assert found[name].fix
+
+
+def test_it_counts_the_networks_that_the_pools_give() -> None:
+    pools = [{"Base": "10.64.0.0/12", "Size": 26}, {"Base": "10.1.0.0/24", "Size": 24}]
+    assert "16385 networks" in engine.networks({"DefaultAddressPools": pools}).message
+
+
+def test_it_refuses_an_engine_that_is_too_old() -> None:
+    assert engine.engine_version({"Version": "19.03", "ApiVersion": "1.40"}).level == "problem"
+
+
+def test_it_warns_of_weaker_isolation_when_no_engine_answers() -> None:
+    def refuse(path: str) -> Any:
+        raise NoEngine("nothing answers at unix:///nowhere")
+
+    (check,) = engine.docker(refuse)
+    assert check.level == "warning"
+    assert "weaker isolation" in check.message
+    assert "apt install docker.io" in check.fix
+
+
+def test_it_refuses_an_old_python() -> None:
+    assert machine.python_version((3, 10, 4)).level == "problem"
+    assert machine.python_version((3, 13, 0)).level == "ok"
+
+
+def test_it_finds_a_data_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert machine.data_folder(tmp_path / "file" / "var").level == "problem"
+    assert machine.data_folder(tmp_path / "var").level == "ok"
+
+
+@pytest.mark.parametrize(("free", "level"), [(2**29, "problem"), (5 * 2**30, "warning"), (50 * 2**30, "ok")])
+def test_it_looks_at_the_free_disk(tmp_path: Path, free: int, level: str) -> None:
+    assert machine.free_disk(tmp_path, free).level == level
+
+
+def test_it_measures_the_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    assert str(tmp_path) in machine.free_disk(tmp_path / "not" / "yet").message
+
+
+def test_it_says_what_an_ordinary_user_cannot_do() -> None:
+    assert machine.privileges(1000).level == "warning"
+    assert machine.privileges(0).level == "ok"
+
+
+def test_it_names_the_package_of_a_missing_program() -> None:
+    checks = {check.name: check for check in machine.programs(lambda name: None)}
+    assert checks["mkfs.ext4"].fix == "apt install e2fsprogs"
+    assert all(check.level == "warning" for check in checks.values())
+
+
+def test_it_tries_the_sandbox_instead_of_believing_in_it() -> None:
+    assert machine.bubblewrap(("sh", "-c", "echo no namespaces >&2; exit 1")).level == "warning"
+    assert "no namespaces" in machine.bubblewrap(("sh", "-c", "echo no namespaces >&2; exit 1")).message
+    assert machine.bubblewrap(("sh", "-c", "true")).level == "ok"
+    assert machine.bubblewrap(("no-such-program-anywhere",)).fix == "apt install bubblewrap"
+
+
+def test_it_tells_a_used_port_from_a_free_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number = server.getsockname()[1]
+        assert "something listens" in machine.port("127.0.0.1", number).message
+    assert "is free" in machine.port("127.0.0.1", number).message
+    assert machine.port("192.0.2.1", number).level == "problem"
+
+
+def test_it_notices_a_clock_that_is_wrong_or_left_alone() -> None:
+    assert machine.clock(state=0, now=0.0).level == "problem"
+    assert machine.clock(state=5).level == "warning"
+    assert machine.clock(state=0).level == "ok"
+
+
+def test_it_asks_the_broker_and_hides_its_password() -> None:
+    check = portal.broker("redis://:secret@127.0.0.1:1/0")
+    assert check.level == "warning"
+    assert "secret" not in check.message
+
+
+def test_it_says_how_long_ago_the_scheduler_looked() -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    assert portal.scheduler(None, now).level == "warning"
+    assert portal.scheduler(now - timedelta(minutes=5), now).message == "looked last 300 s ago"
+    assert portal.scheduler(now - timedelta(seconds=3), now).level == "ok"
+
+
+@pytest.mark.django_db
+def test_it_sees_that_no_image_can_start() -> None:
+    assert portal.images().level == "warning"
+
+
+@pytest.mark.django_db
+def test_it_finds_the_database_in_order() -> None:
+    assert [check.level for check in portal.database()][-1] == "ok"
+
+
+@pytest.mark.django_db
+def test_it_prints_findings_as_json_and_fails_when_something_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Check("disk", "problem", "0.1 GiB are free", "Free some disk space.")
+    monkeypatch.setattr("backendai.ops.management.commands.doctor.examine", lambda: [broken])
+    out = StringIO()
+    with pytest.raises(SystemExit) as ended:
+        call_command("doctor", "--json", stdout=out)
+    assert ended.value.code == 1
+    assert json.loads(out.getvalue()) == [
+        {"name": "disk", "level": "problem", "message": "0.1 GiB are free", "fix": "Free some disk space."}
+    ]
+
+
+@pytest.mark.django_db
+def test_it_examines_this_machine_without_falling_over() -> None:
+    out = StringIO()
+    try:
+        call_command("doctor", stdout=out)
+    except SystemExit as ended:
+        assert ended.code == 1
+    assert "python: Python 3" in out.getvalue()
+    assert "problems" in out.getvalue()

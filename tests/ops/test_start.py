@@ -1,0 +1,158 @@
+"""Starting on one machine: folders, sockets, what each process is told, and the whole of it for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from backendai.agent.credentials import Credentials, save_credentials
+from backendai.ops import data_folder, fleet, up, valkey
+from backendai.ops.fleet import Choice
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 90.0
+
+
+def choice(data: Path, **changes: object) -> Choice:
+    told: dict[str, object] = {"host": "127.0.0.1", "port": 18000, "data": data, "agents": 1, "backend": "docker"}
+    return Choice(**{**told, **changes})  # type: ignore[arg-type]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_it_finds_a_server_program_that_runs() -> None:
+    version = subprocess.run([valkey.find_server(), "--version"], capture_output=True, text=True, check=True).stdout
+    assert "server v=" in version
+
+
+def test_it_says_what_to_do_when_no_server_program_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(valkey, "_in_wheel", lambda: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(valkey.NoServer, match="apt install redis-server"):
+        valkey.find_server()
+
+
+def test_it_puts_the_socket_into_the_data_folder_when_its_path_is_short() -> None:
+    assert valkey.socket_path(Path("/srv/data")) == Path("/srv/data/valkey.sock")
+
+
+def test_it_puts_the_socket_of_a_deep_folder_into_a_private_one(tmp_path: Path) -> None:
+    deep = Path("/srv") / ("x" * 120)
+    path = valkey.socket_path(deep, runtime=str(tmp_path))
+    assert path.parent.parent == tmp_path
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert valkey.socket_path(deep, runtime=str(tmp_path)) == path
+    assert valkey.socket_path(deep / "y", runtime=str(tmp_path)) != path
+
+
+def test_it_does_not_trust_a_link_in_place_of_its_private_folder(tmp_path: Path) -> None:
+    deep = Path("/srv") / ("x" * 120)
+    private = valkey.socket_path(deep, runtime=str(tmp_path)).parent
+    private.rmdir()
+    private.symlink_to(tmp_path)
+    with pytest.raises(valkey.NoServer, match="not a private folder"):
+        valkey.socket_path(deep, runtime=str(tmp_path))
+
+
+def test_it_shows_the_first_password_once(tmp_path: Path) -> None:
+    (tmp_path / "first-admin.json").write_text('{"email": "a@example.com", "password": "secret-word"}')
+    assert data_folder.take_first_admin(tmp_path) == data_folder.FirstAdmin("a@example.com", "secret-word")
+    assert data_folder.take_first_admin(tmp_path) is None
+    assert "secret-word" not in (tmp_path / "first-admin.json").read_text()
+
+
+def test_it_notices_that_a_source_file_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("1")
+    before = data_folder.fingerprint([tmp_path])
+    assert data_folder.fingerprint([tmp_path]) == before
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "a.pyc").write_text("compiled")
+    assert data_folder.fingerprint([tmp_path]) == before
+    (tmp_path / "a.py").write_text("12")
+    assert data_folder.fingerprint([tmp_path]) != before
+
+
+def test_it_gives_the_join_token_only_to_agents_that_have_not_joined(tmp_path: Path) -> None:
+    (tmp_path / "local-join-token").write_text("join_abc\n")
+    joined = tmp_path / "agents" / "local-1"
+    joined.mkdir(parents=True)
+    save_credentials(joined, Credentials("http://portal", "local-1", "node_x", "", "d", "key"))
+    first, second = fleet.agent_programs(choice(tmp_path, agents=2))
+    assert "BACKENDAI_JOIN_TOKEN" not in first.environment
+    assert second.environment["BACKENDAI_JOIN_TOKEN"] == "join_abc"
+    assert (first.environment["BACKENDAI_AGENT_NAME"], second.name) == ("local-1", "agent-2")
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:18000"),
+        ("::", "http://[::1]:18000"),
+        ("10.1.2.3", "http://10.1.2.3:18000"),
+        ("fd00::1", "http://[fd00::1]:18000"),
+    ],
+)
+def test_it_knows_under_which_address_the_portal_is_reached(tmp_path: Path, host: str, url: str) -> None:
+    assert choice(tmp_path, host=host).portal_url == url
+
+
+def test_it_says_that_native_processes_are_isolated_less(tmp_path: Path) -> None:
+    assert "Isolation is weaker" in up.welcome(choice(tmp_path, backend="process"), None)
+    assert "Isolation is weaker" not in up.welcome(choice(tmp_path), None)
+
+
+def test_it_refuses_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert up.main(["--port", str(port), "--data", str(tmp_path), "--no-agent"]) == 1
+    assert f"Port {port} on 127.0.0.1 cannot be used" in capsys.readouterr().err
+
+
+def test_it_refuses_docker_where_no_engine_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent.sock")
+    assert up.main(["--port", str(free_port()), "--data", str(tmp_path), "--backend", "docker"]) == 1
+    assert "apt install docker.io" in capsys.readouterr().err
+
+
+@pytest.mark.system
+def test_it_starts_the_whole_platform_and_leaves_nothing_running(tmp_path: Path) -> None:
+    port = free_port()
+    without = ("REDIS_URL", "DATABASE_URL", "BACKENDAI_DATA", "BACKENDAI_PORTAL_URL", "DJANGO_SETTINGS_MODULE")
+    environment = {name: value for name, value in os.environ.items() if name not in without}
+    command = [sys.executable, "-m", "backendai.ops.up", "--port", str(port), "--data", str(tmp_path)]
+    platform = subprocess.Popen(
+        [*command, "--backend", "simulated"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert platform.stdout is not None
+        shown = ""
+        while "Stop  " not in shown:
+            line = platform.stdout.readline()
+            assert line, f"it ended before it was ready:\n{shown}"
+            shown += line
+        assert "Sign in as            admin@example.com" in shown
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+            assert answer.status == 200
+        children = psutil.Process(platform.pid).children(recursive=True)
+        assert len(children) >= 5  # valkey, web, control, beat, agent
+        platform.send_signal(signal.SIGTERM)
+        rest, _ = platform.communicate(timeout=PATIENCE)
+        assert platform.returncode == 0, rest
+        assert not psutil.wait_procs(children, timeout=5)[1]
+    finally:
+        platform.kill()
+        platform.communicate()

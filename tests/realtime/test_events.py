@@ -1,0 +1,121 @@
+"""Which changes reach whose browser, and which pages may listen at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from channels.layers import get_channel_layer
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from backendai.accounts.models import User
+from backendai.wire.browser import SessionEvent, _send
+from tests.cast import Cast
+from tests.realtime.sockets import PORTAL, page, script, socket
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
+EVENTS = "/ws/events/"
+
+
+def change_of(user: User) -> SessionEvent:
+    return SessionEvent("5e5510", str(user.pk), "RUNNING", 3)
+
+
+async def test_it_tells_the_owner_and_superadmins_and_nobody_else(cast: Cast) -> None:
+    async with (
+        socket(EVENTS, await sync_to_async(page)(cast.alice)) as alice,
+        socket(EVENTS, await sync_to_async(page)(cast.bob)) as bob,
+        socket(EVENTS, await sync_to_async(script)(cast.dana)) as dana,
+    ):
+        for one in (alice, bob, dana):
+            assert await one.message() == {"type": "hello"}
+        await _send([change_of(cast.alice)])
+        news = {"type": "session", "id": "5e5510", "status": "RUNNING", "version": 3}
+        assert await alice.message() == news
+        assert await dana.message() == news
+        await _send([change_of(cast.bob)])
+        assert await bob.message() == news
+        assert await alice.is_quiet()
+        assert await bob.is_quiet()
+
+
+async def test_it_ignores_what_a_browser_says(cast: Cast) -> None:
+    async with socket(EVENTS, await sync_to_async(page)(cast.bob)) as bob:
+        await bob.message()
+        await bob.send('{"type": "subscribe", "group": "events.all"}')
+        await bob.send(b"\x00")
+        await _send([change_of(cast.alice)])
+        assert await bob.is_quiet()
+        await _send([change_of(cast.bob)])
+        assert (await bob.message())["type"] == "session"
+
+
+async def test_it_closes_when_an_administrator_is_one_no_more(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backendai.realtime.guarded.RECHECK_SECONDS", 0.05)
+    async with socket(EVENTS, await sync_to_async(page)(cast.dana)) as dana:
+        await dana.message()
+        await User.objects.filter(pk=cast.dana.pk).aupdate(role=User.Role.USER)
+        assert (await dana.closing())[0] == 4003
+
+
+async def test_it_closes_for_now_when_the_layer_is_gone(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: Any) -> None:
+        raise RedisConnectionError("gone")
+
+    headers = await sync_to_async(page)(cast.alice)
+    monkeypatch.setattr(get_channel_layer(), "group_add", fail, raising=False)
+    async with socket(EVENTS, headers) as alice:
+        assert (alice.accepted, alice.code) == (False, 1013)
+
+
+async def test_it_closes_when_the_layer_dies_behind_it(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: Any) -> None:
+        raise RedisConnectionError("gone")
+
+    monkeypatch.setattr("backendai.realtime.events.PROBE_SECONDS", 0.02)
+    async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as alice:
+        assert await alice.message() == {"type": "hello"}
+        assert await alice.is_quiet(), "its own probes are not for the browser"
+        monkeypatch.setattr(get_channel_layer(), "send", fail, raising=False)
+        assert (await alice.closing())[0] == 1013
+
+
+async def test_it_refuses_whoever_is_not_signed_in(cast: Cast) -> None:
+    origin = (b"origin", b"http://portal.example")
+    for extra in ([], [(b"cookie", b"portal=made-up")], [(b"authorization", b"Bearer bai_made-up")]):
+        async with socket(EVENTS, [PORTAL, origin, *extra]) as nobody:
+            assert await nobody.closing() == (4003, "Sign in again.")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example", "http://portal.example.evil.example", "http://portal.example:81", "null", "",
+        "http://apps.portal.example", "http://portal.example@evil.example", "http://evil.example/portal.example",
+    ],
+)  # fmt: skip
+async def test_it_refuses_the_pages_of_other_origins(cast: Cast, origin: str) -> None:
+    headers = [one for one in await sync_to_async(page)(cast.alice) if one[0] != b"origin"]
+    async with socket(EVENTS, [*headers, (b"origin", origin.encode())]) as foreign:
+        assert not foreign.accepted
+
+
+async def test_it_wants_a_token_from_whoever_names_no_origin(cast: Cast) -> None:
+    headers = [one for one in await sync_to_async(page)(cast.alice) if one[0] != b"origin"]
+    async with socket(EVENTS, headers) as without:
+        assert not without.accepted
+    async with socket(EVENTS, await sync_to_async(script)(cast.alice)) as with_token:
+        assert with_token.accepted
+
+
+async def test_it_trusts_the_origins_that_the_installation_names(cast: Cast, settings: Any) -> None:
+    settings.CSRF_TRUSTED_ORIGINS = ["https://front.example"]
+    headers = [one for one in await sync_to_async(page)(cast.alice) if one[0] != b"origin"]
+    async with socket(EVENTS, [*headers, (b"origin", b"https://front.example")]) as front:
+        assert front.accepted
+
+
+async def test_it_serves_no_other_address(cast: Cast) -> None:
+    async with socket("/ws/nothing/", await sync_to_async(page)(cast.dana)) as nowhere:
+        assert not nowhere.accepted

@@ -1,0 +1,142 @@
+"""The platform as a script on the user's machine sees it: REST, and the terminal's websocket."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import requests
+from websockets.sync.client import ClientConnection, connect
+
+from tests.system.polling import until
+
+STARTED_WITHIN = 45.0
+ENDED_WITHIN = 30.0
+TERMINAL = ("TERMINATED", "CANCELLED", "ERROR")
+_ANSWER_SECONDS = 15.0
+_PATIENCE = 30.0
+Body = dict[str, Any]
+
+
+class Client:
+    """One user with a bearer token. A portal that refuses the connection, or drops it, is asked again for a while."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url, self._token = url, token
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def launch(self, name: str = "", **fields: Any) -> Body:
+        """Launch a session of the tiny image with 0.5 cores and 64 MiB unless told otherwise; returns its body."""
+        wish = {"name": name or f"s-{uuid4().hex[:8]}", "image": "tiny", "resources": {"cpu": "0.5", "mem": "64m"}}
+        answer = self._send("POST", "sessions/", json=wish | fields, headers={"Idempotency-Key": uuid4().hex})
+        assert answer.status_code in (200, 201), answer.text
+        return dict(answer.json())
+
+    def session(self, session_id: str) -> Body:
+        """Return a session as it is now."""
+        return dict(self._get(f"sessions/{session_id}/").json())
+
+    def sessions(self) -> list[Body]:
+        """Return all sessions that one sees (one page of 100)."""
+        return list(self._get("sessions/?page_size=100").json()["results"])
+
+    def terminate(self, session_id: str) -> None:
+        """Ask for the end of a session; ended already is fine."""
+        answer = self._send("POST", f"sessions/{session_id}/terminate/", json={})
+        assert answer.status_code in (200, 409), answer.text
+
+    def log(self, session_id: str) -> str:
+        """Return the log of the main kernel."""
+        return self._get(f"sessions/{session_id}/logs/").text
+
+    def history(self, session_id: str) -> list[Body]:
+        """Return the scheduling history, the newest row first."""
+        return list(self._get(f"sessions/{session_id}/history/").json()["results"])
+
+    def group(self, name: str = "default") -> Body:
+        """Return a resource group with what is taken and free in it."""
+        groups = self._get("resource-groups/").json()["results"]
+        return next(dict(group) for group in groups if group["name"] == name)
+
+    def agents(self) -> list[Body]:
+        """Return the agents."""
+        return list(self._get("agents/").json()["results"])
+
+    def wait_for(self, session_id: str, *statuses: str, seconds: float = STARTED_WITHIN) -> Body:
+        """Return the session once it is in one of these statuses; one that has ended otherwise fails at once."""
+        seen: Body = {}
+
+        def arrived() -> bool:
+            seen.update(self.session(session_id))
+            if seen["status"] in TERMINAL and seen["status"] not in statuses:
+                raise AssertionError(f"{seen['status']} instead of {statuses}: {seen}\n{self.history(session_id)}")
+            return seen["status"] in statuses
+
+        until(arrived, seconds, f"session {session_id} is {' or '.join(statuses)}", last=lambda: seen)
+        return seen
+
+    def wait_until_running(self, session_id: str, seconds: float = STARTED_WITHIN) -> Body:
+        """Return the session once it runs."""
+        return self.wait_for(session_id, "RUNNING", seconds=seconds)
+
+    def end(self, *session_ids: str) -> list[Body]:
+        """End sessions and return them once they have ended."""
+        for session_id in session_ids:
+            self.terminate(session_id)
+        return [self.wait_for(session_id, *TERMINAL, seconds=ENDED_WITHIN) for session_id in session_ids]
+
+    @contextmanager
+    def terminal(self, session_id: str) -> Iterator[Terminal]:
+        """Open the web terminal of a running session."""
+        address = f"{self.url.replace('http', 'ws', 1)}/ws/sessions/{session_id}/terminal/?ack=0"
+        with connect(address, additional_headers=self._headers, compression=None, proxy=None) as socket:
+            yield Terminal(socket)
+
+    def _get(self, path: str) -> requests.Response:
+        answer = self._send("GET", path)
+        assert answer.status_code == 200, f"{path}: {answer.status_code} {answer.text[:500]}"
+        return answer
+
+    def _send(self, method: str, path: str, *, headers: dict[str, str] | None = None, **body: Any) -> requests.Response:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                with requests.Session() as session:
+                    session.trust_env = False
+                    return session.request(
+                        method,
+                        f"{self.url}/api/v1/{path}",
+                        headers=self._headers | (headers or {}),
+                        timeout=_ANSWER_SECONDS,
+                        **body,
+                    )
+            except requests.ConnectionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+
+class Terminal:
+    """An open terminal."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._seen = ""
+
+    def run(self, command: str, answer: str, seconds: float = 15.0) -> None:
+        """Type a command and read until ``answer`` (a regular expression) comes; the echo of the keys may not match."""
+        self._seen = ""
+        self._socket.send(f"{command}\n".encode())
+        deadline = time.monotonic() + seconds
+        while not re.search(answer, self._seen):
+            left = deadline - time.monotonic()
+            assert left > 0, f"{answer!r} did not come after {command!r}: {self._seen!r}"
+            try:
+                frame = self._socket.recv(timeout=left)
+            except TimeoutError:
+                continue
+            self._seen += frame.decode(errors="replace") if isinstance(frame, bytes) else ""

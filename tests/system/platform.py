@@ -1,0 +1,263 @@
+"""The whole platform as processes, on a private data folder and a free port, as ``bin/up`` starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from uuid import UUID
+
+import psutil
+import requests
+from docker import APIClient
+
+from backendai.ops import data_folder, up
+from tests.agent.docker_tools import clear
+from tests.system.client import Client
+from tests.system.polling import until
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = "local/backendai-tiny:latest"
+READY_WITHIN = 90.0
+STOPPED_WITHIN = 60.0
+CLEAN_WITHIN = 30.0
+_OURS = ("BACKENDAI_", "REDIS_", "DATABASE_", "DJANGO_", "DOCKER_")
+_TAIL_LINES = 60
+
+
+class Platform:
+    """Use as a context manager: on leaving, all is stopped and removed. ``extra`` are more environment variables,
+    ``images`` more images of the catalogue by name, ``options`` more options of ``bin/up``."""
+
+    running: list[Platform] = []
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        host: str = "127.0.0.1",
+        options: Sequence[str] = ("--backend", "docker"),
+        extra: Mapping[str, str] | None = None,
+        images: Mapping[str, str] | None = None,
+        engine_url: str | None = None,
+    ) -> None:
+        self.data, self.host, self.port = data, host, free_port(host)
+        self.url = f"http://{host}:{self.port}"
+        self.engine = APIClient(base_url=engine_url, timeout=60)
+        self._options, self._images = options, {"tiny": TINY} | dict(images or {})
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+        self.environment = kept | {
+            "BACKENDAI_DATA": str(data),
+            "BACKENDAI_AGENT_SLOTS": "cpu=4,mem=2g",
+            "BACKENDAI_SCRATCH_BYTES": str(64 * 2**20),
+            **(extra or {}),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Platform:
+        self.running.append(self)
+        try:
+            self._prepare()
+            self.start()
+        except BaseException:
+            self._tidy()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self.is_up:
+                self.stop()
+            left = self.processes()
+            assert not left, f"processes were left behind: {[process.cmdline() for process in left]}"
+        finally:
+            self._tidy()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the supervisor runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def deployment(self) -> str:
+        """The name that all our containers carry."""
+        return str(json.loads((self.data / "secrets.json").read_text())["deployment"])
+
+    def start(self) -> None:
+        """Start the supervisor and wait until the portal and every agent are there."""
+        command = [sys.executable, "-m", "backendai.ops.up", "--host", self.host, "--port", str(self.port)]
+        with (self.data / "up.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--data", str(self.data), *self._options],
+                cwd=ROOT,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        until(self._answers, READY_WITHIN, "the portal answers")
+        self.wait_for_agents(up._decide(up._parser().parse_args(list(self._options))).agents)
+
+    def wait_for_agents(self, number: int) -> None:
+        """Wait until so many agents are alive."""
+        agents: list[Any] = []
+
+        def alive() -> bool:
+            agents[:] = self.client.agents()
+            return [agent["status"] for agent in agents].count("ALIVE") >= number
+
+        until(alive, READY_WITHIN, f"{number} agents are alive", last=lambda: agents)
+
+    def stop(self) -> None:
+        """Ask the supervisor to stop and wait for its end."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(STOPPED_WITHIN) == 0
+
+    def kill(self, role: str) -> int:
+        """Send SIGKILL to the process of a role; returns the process id that it had."""
+        pid = self.pids()[role]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def kill_supervisor(self) -> None:
+        """Send SIGKILL to the supervisor and take its end."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def pids(self) -> dict[str, int]:
+        """Return the process ids of the supervisor's children by role; agents by their name beside ``agent``."""
+        found = {}
+        for child in psutil.Process(self.pid).children():
+            try:
+                found[_role(child)] = child.pid
+            except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                continue
+        return found
+
+    def wait_for_restart(self, role: str, former: int) -> None:
+        """Wait until a new process has the role."""
+        until(lambda: self.pids().get(role, former) != former, READY_WITHIN, f"{role} runs again", last=self.pids)
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every process on this machine that works on our data folder, the supervisor included."""
+        mark, found = str(self.data), []
+        for process in psutil.process_iter():
+            try:
+                told = process.environ().get("BACKENDAI_DATA") == mark or mark in " ".join(process.cmdline())
+                if told and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ``manage.py`` as an administrator on this machine would."""
+        return self._python("manage.py", *arguments)
+
+    def audit(self) -> None:
+        """Wait until ``manage.py audit`` finds nothing; its findings are the error."""
+        answers: list[str] = []
+
+        def clean() -> bool:
+            run = self.manage("audit")
+            answers.append(run.stdout + run.stderr)
+            return run.returncode == 0
+
+        until(clean, CLEAN_WITHIN, "the audit is clean", last=lambda: answers[-1])
+
+    def containers(self) -> dict[UUID, dict[str, Any]]:
+        """Return the inspected containers of this deployment by kernel; fails when a kernel has two."""
+        listed = self.engine.containers(all=True, filters={"label": f"backendai.deployment={self.deployment}"})
+        kernels = [UUID(entry["Labels"]["backendai.kernel"]) for entry in listed]
+        assert len(kernels) == len(set(kernels)), f"a kernel has two containers: {listed}"
+        return {kernel: self.engine.inspect_container(e["Id"]) for kernel, e in zip(kernels, listed, strict=True)}
+
+    def lives(self) -> dict[UUID, tuple[int, str]]:
+        """Return process id and start of every container that runs: they change when one is started again."""
+        states = {kernel: found["State"] for kernel, found in self.containers().items()}
+        return {kernel: (state["Pid"], state["StartedAt"]) for kernel, state in states.items() if state["Running"]}
+
+    def scratch_folders(self) -> list[Path]:
+        """Return the scratch folders of kernels that exist, of all agents."""
+        return [path for path in self.data.glob("agents/*/scratch/*") if not path.name.startswith("blank-")]
+
+    def logs(self) -> str:
+        """Return the ends of all log files."""
+        files = [self.data / "up.log", *sorted((self.data / "logs").glob("*.log"))]
+        parts = [f"----- {file.name}\n" + "\n".join(_tail(file)) for file in files if file.exists()]
+        return "\n".join(parts)
+
+    def _prepare(self) -> None:
+        told = [f"{name}={reference}" for name, reference in self._images.items()]
+        done = self._python("-m", "tests.system.prepare_data", *told)
+        assert done.returncode == 0, done.stdout + done.stderr
+        self.client = Client(self.url, done.stdout.strip().splitlines()[-1])
+        stamp = data_folder.fingerprint([up.BASE_DIR / name for name in up._SOURCES])
+        data_folder.mark_prepared(self.data, stamp)
+
+    def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {"REDIS_URL": f"unix://{self.data}/valkey.sock", "PYTHONPATH": str(ROOT)} | self.environment
+        return subprocess.run(
+            [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+        )
+
+    def _answers(self) -> bool:
+        assert self.is_up, "the supervisor has ended"
+        try:
+            return requests.get(f"{self.url}/healthz", timeout=5, proxies={"http": ""}).ok
+        except requests.RequestException:
+            return False
+
+    def _tidy(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        for process in self.processes():
+            process.kill()
+        self.running.remove(self)
+        if (self.data / "secrets.json").exists():
+            clear(self.engine, self.deployment)
+        self.engine.close()
+        for disk in psutil.disk_partitions(all=True):
+            if disk.mountpoint.startswith(f"{self.data}/"):
+                subprocess.run(["umount", "-l", disk.mountpoint], check=False)
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port that nobody listens on now."""
+    with socket.create_server((host, 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _role(process: psutil.Process) -> str:
+    words = " ".join(process.cmdline())
+    signs = {"valkey": "valkey-server", "web": "uvicorn", "control": " worker ", "beat": " beat "}
+    for role, sign in signs.items():
+        if sign in f"{words} ":
+            return role
+    if words.endswith("manage.py agent"):
+        name = process.environ()["BACKENDAI_AGENT_NAME"]
+        return "agent" if name == "local" else name.replace("local", "agent")
+    return words
+
+
+def _tail(file: Path) -> list[str]:
+    return file.read_text(errors="replace").splitlines()[-_TAIL_LINES:]

@@ -1,0 +1,264 @@
+"""Every address has a declared policy, and every kind of person is turned away or let in as it says.
+
+A new route fails here until it stands in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from backendai.accounts.models import AccessToken, User
+from backendai.accounts.services import create_token
+from backendai.activity.models import AuditEntry
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.realtime.routing import websocket_urlpatterns
+from tests.api.callers import log_gateway
+from tests.cast import Cast
+from tests.factories import make_running_session
+from tests.realtime.sockets import PORTAL, fake_gateway, page, socket
+
+
+class Policy(Enum):
+    PUBLIC = "anybody"
+    SIGNED_IN = "whoever is signed in, on what is theirs"
+    VISIBLE = "the owner and administrators; 404 for others"
+    OWN = "the owner alone, whatever the role of others"
+    SUPERADMIN = "superadmins; nothing to see for others"
+    NODE = "nodes with their token"
+    NOWHERE = "404 for whoever is signed in"
+
+
+P = Policy
+# address → policy and methods. Methods that change something are driven by strangers first.
+TABLE: dict[str, tuple[Policy, str]] = {
+    "healthz": (P.PUBLIC, "GET"),
+    "readyz": (P.PUBLIC, "GET"),
+    "login/": (P.PUBLIC, "GET POST"),
+    "logout/": (P.PUBLIC, "POST"),
+    "": (P.SIGNED_IN, "GET"),
+    "sessions/new/": (P.SIGNED_IN, "GET POST"),
+    "sessions/<uuid:session_id>/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/row/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/panel/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "GET POST"),
+    "resources/panel/": (P.SIGNED_IN, "GET"),
+    "agents/": (P.SUPERADMIN, "GET"),
+    "account/": (P.SIGNED_IN, "GET"),
+    "account/tokens/": (P.SIGNED_IN, "POST"),
+    "account/tokens/<uuid:token_id>/revoke/": (P.OWN, "POST"),
+    "api/schema/": (P.SIGNED_IN, "GET"),
+    "api/docs/": (P.SIGNED_IN, "GET"),
+    "api/v1/sessions/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/sessions/<uuid:session_id>/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "POST"),
+    "api/v1/sessions/<uuid:session_id>/logs/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/kernels/": (P.VISIBLE, "GET"),
+    "api/v1/images/": (P.SIGNED_IN, "GET"),
+    "api/v1/presets/": (P.SIGNED_IN, "GET"),
+    "api/v1/resource-groups/": (P.SIGNED_IN, "GET"),
+    "api/v1/agents/": (P.SUPERADMIN, "GET"),
+    "api/v1/agents/<uuid:agent_id>/": (P.SUPERADMIN, "GET"),
+    "api/v1/me/": (P.SIGNED_IN, "GET"),
+    "api/v1/tokens/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/tokens/<uuid:token_id>/": (P.OWN, "DELETE"),
+    "api/^": (P.NOWHERE, "GET POST DELETE"),
+    "node/v1/join": (P.NODE, "POST"),
+    "node/v1/sync": (P.NODE, "POST"),
+    "node/v1/kernels/<uuid:kernel_id>": (P.NODE, "GET"),
+    "node/v1/kernels/<uuid:kernel_id>/report": (P.NODE, "POST"),
+    "node/v1/kernels/<uuid:kernel_id>/log": (P.NODE, "PUT"),
+}
+PREFIXES = {"admin/": P.SUPERADMIN}
+OPEN_IN_ADMIN = {"admin/login/", "admin/logout/"}
+SOCKETS = {
+    "ws/events/": P.SIGNED_IN,
+    "ws/sessions/<uuid:session_id>/terminal/": P.VISIBLE,
+    "ws/sessions/<uuid:session_id>/logs/": P.VISIBLE,
+    "^": P.NOWHERE,
+}
+PRIVATE_NAME, PRIVATE_OUTPUT = "alices-own-run", b"what alice printed"
+PEOPLE = ("alice", "bob", "charlie", "dana")
+UNSAFE = [(route, method) for route, (_, methods) in TABLE.items() for method in methods.split() if method != "GET"]
+
+
+@dataclass(frozen=True)
+class World:
+    """Something of Alice's in every table, and her node's gateway."""
+
+    cast: Cast
+    session: ComputeSession
+    kernel: Kernel
+    token: AccessToken
+    agent: Agent
+    browsers: dict[str, Client]
+
+    def path(self, route: str) -> str:
+        ids = {"session": self.session, "kernel": self.kernel, "token": self.token, "agent": self.agent}
+        for name, row in ids.items():
+            route = route.replace(f"<uuid:{name}_id>", str(row.pk))
+        return "/" + route.replace("^", "nothing/")
+
+    def state(self) -> list[Any]:
+        """Everything that a stranger or a GET must not change."""
+        rows = [model.objects.order_by("pk") for model in (ComputeSession, Kernel, Agent, User, AuditEntry)]
+        return [list(found.values()) for found in rows] + [list(AccessToken.objects.order_by("pk").values("pk"))]
+
+
+@pytest.fixture
+def world(cast: Cast) -> Iterator[World]:
+    with log_gateway(200, PRIVATE_OUTPUT) as (address, _):
+        session = make_running_session(cast.alice, name=PRIVATE_NAME)
+        kernel = session.kernels.select_related("agent").get()
+        Agent.objects.update(gateway_url=address)
+        token, _ = create_token(cast.alice, "laptop")
+        browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
+        yield World(cast, session, kernel, token, Agent.objects.get(), browsers)
+
+
+def signed_in(user: User) -> Client:
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def addresses(resolver: URLResolver, before: str = "") -> Iterator[str]:
+    for one in resolver.url_patterns:
+        here = before + str(one.pattern)
+        if isinstance(one, URLResolver):
+            yield from addresses(one, here)
+        elif isinstance(one, URLPattern):
+            yield here
+
+
+def undeclared(found: list[str]) -> set[str]:
+    return {route for route in found if route not in TABLE and not route.startswith(tuple(PREFIXES))}
+
+
+def test_it_knows_the_policy_of_every_address() -> None:
+    found = list(addresses(get_resolver()))
+    assert undeclared(found) == set()
+    assert set(TABLE) - set(found) == set(), "in the table but not there any more"
+    assert undeclared([*found, "reports/"]) == {"reports/"}
+
+
+def test_it_knows_the_policy_of_every_websocket() -> None:
+    assert {str(one.pattern) for one in websocket_urlpatterns} == set(SOCKETS)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("route", TABLE)
+def test_it_lets_in_whom_the_policy_names(world: World, route: str) -> None:
+    policy, methods = TABLE[route]
+    for method in methods.split():
+        before = world.state()
+        for who in ("nobody", "charlie", "bob"):
+            judge_stranger(policy, ask(world, who, method, route), who)
+        if policy in (P.VISIBLE, P.OWN, P.SUPERADMIN, P.NODE, P.NOWHERE) or method == "GET":
+            assert world.state() == before, "a stranger changed something"
+        if policy is P.OWN:
+            judge_stranger(policy, ask(world, "dana", method, route), "dana")
+            assert world.state() == before, "a superadmin changed what is personal"
+        for who in ("alice", "dana"):
+            judge_owner(policy, ask(world, who, method, route), who)
+        assert method != "GET" or world.state() == before, "GET changed something"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("route", "method"), [one for one in UNSAFE if TABLE[one[0]][0] is not P.NODE])
+def test_it_wants_a_csrf_token_for_everything_that_changes_something(world: World, route: str, method: str) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(world.cast.alice)
+    before = world.state()
+    answer = client.generic(method, world.path(route), b"{}", content_type="application/json")
+    assert answer.status_code == 403
+    assert world.state() == before
+
+
+@pytest.mark.django_db
+def test_it_opens_the_admin_to_superadmins_only(world: World) -> None:
+    routes = [route for route in addresses(get_resolver()) if route.startswith("admin/") and "<" not in route]
+    plain = [route for route in routes if "(" not in route and route not in OPEN_IN_ADMIN]
+    assert len(plain) > 5
+    for who in ("nobody", "charlie", "bob", "alice"):
+        for route in plain:
+            answer = ask(world, who, "GET", route)
+            assert answer.status_code == 302, (who, route)
+            assert answer["Location"].startswith("/admin/login/"), (who, route)
+    assert ask(world, "dana", "GET", "admin/").status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.asyncio
+@pytest.mark.parametrize("route", SOCKETS)
+async def test_it_opens_websockets_to_whom_the_policy_names(world: World, route: str) -> None:
+    async with fake_gateway() as (gateway, url):
+        gateway.more_log.set()
+        await Agent.objects.aupdate(gateway_url=url)
+        for who in ("nobody", "charlie", "bob", "alice", "dana"):
+            headers = await sync_to_async(headers_of)(world, who)
+            async with socket(world.path(route), headers) as one:
+                if SOCKETS[route] is P.NOWHERE:
+                    assert not one.accepted
+                elif who == "nobody" or (SOCKETS[route] is P.VISIBLE and who in ("charlie", "bob")):
+                    assert (await one.closing())[0] == 4003, who
+                else:
+                    assert (await one.event())["type"] == "websocket.send", who
+            foreign = [*(one for one in headers if one[0] != b"origin"), (b"origin", b"http://evil.example")]
+            async with socket(world.path(route), foreign) as one:
+                assert not one.accepted
+
+
+def ask(world: World, who: str, method: str, route: str) -> Any:
+    client = world.browsers[who]
+    if method == "GET":
+        return client.get(world.path(route))
+    kind = "application/json" if route.startswith(("api/", "node/")) else "application/x-www-form-urlencoded"
+    return client.generic(method, world.path(route), b"{}" if kind.endswith("json") else b"", content_type=kind)
+
+
+def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
+    status = answer.status_code
+    text = "" if answer.streaming else answer.content.decode()
+    if policy is P.PUBLIC:
+        assert status in (200, 302, 503), "503: not ready, which anybody may know"
+    elif policy is P.NODE:
+        assert status in (400, 401, 403)
+    elif who == "nobody":
+        assert status == 401 or (status == 302 and answer["Location"].startswith("/login/")), status
+    elif policy is P.SIGNED_IN:
+        assert status in (200, 302, 400, 422)
+    elif policy is P.OWN:
+        assert status == 404 or (status == 302 and answer["Location"] == "/account/")
+    elif policy is P.SUPERADMIN and status == 200:
+        assert answer.json()["results"] == []
+    else:
+        assert status == 404
+    if policy is not P.PUBLIC and who != "dana":
+        assert PRIVATE_NAME not in text
+        assert PRIVATE_OUTPUT.decode() not in text
+
+
+def judge_owner(policy: Policy, answer: Any, who: str) -> None:
+    if policy is P.NODE or (policy is P.SUPERADMIN and who == "alice"):
+        judge_stranger(policy, answer, who)
+    elif policy is P.NOWHERE or (policy is P.OWN and who == "dana"):
+        assert answer.status_code in (302, 404)
+    else:
+        assert answer.status_code in (200, 201, 204, 302, 400, 409, 422) or policy is P.PUBLIC, answer.content
+        assert not (answer.status_code == 302 and answer["Location"].startswith("/login/") and policy is not P.PUBLIC)
+
+
+def headers_of(world: World, who: str) -> list[tuple[bytes, bytes]]:
+    if who == "nobody":
+        return [PORTAL, (b"origin", b"http://portal.example")]
+    return page(getattr(world.cast, who))

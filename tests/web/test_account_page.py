@@ -1,0 +1,46 @@
+"""The account page and its access tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from backendai.accounts.models import AccessToken, User
+from backendai.accounts.services import create_token, user_of_token
+from tests.cast import Cast
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+
+
+def test_it_shows_a_new_token_once_and_never_again(cast: Cast, browse: Browse) -> None:
+    client = browse(cast.alice)
+    made = client.post(reverse("web:tokens"), {"name": "nightly", "days": "30"})
+    text = made.context["new_token"]
+    assert user_of_token(text) == cast.alice
+    assert text in made.content.decode()
+    assert "no-store" in made["Cache-Control"]
+    assert text not in client.get(reverse("web:account")).content.decode()
+
+
+def test_it_makes_tokens_without_an_end_when_asked(cast: Cast, browse: Browse) -> None:
+    browse(cast.alice).post(reverse("web:tokens"), {"name": "always", "days": "0"})
+    assert AccessToken.objects.get().expires_at is None
+
+
+def test_it_refuses_a_token_without_a_name(cast: Cast, browse: Browse) -> None:
+    answer = browse(cast.alice).post(reverse("web:tokens"), {"name": " ", "days": "30"})
+    assert answer.status_code == 422
+    assert "name" in answer.context["form"].errors
+    assert not AccessToken.objects.exists()
+
+
+def test_it_revokes_ones_own_tokens_only(cast: Cast, browse: Browse) -> None:
+    token, text = create_token(cast.alice, "hers")
+    browse(cast.bob).post(reverse("web:token_revoke", args=[token.pk]))
+    assert user_of_token(text) == cast.alice
+    browse(cast.alice).post(reverse("web:token_revoke", args=[token.pk]))
+    assert user_of_token(text) is None

@@ -1,0 +1,66 @@
+"""Small pieces of pages, and the files behind them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from backendai.compute.status import Outcome, Status
+from backendai.web.resources import Bar
+from backendai.web.statuses import appearance_of
+from backendai.web.templatetags.portal import ago, amounts, elapsed, icon
+
+TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
+
+
+@pytest.mark.parametrize("status", [*Status.values, *Outcome.values])
+def test_it_has_a_word_and_a_tone_for_every_status(status: str) -> None:
+    look = appearance_of(status)
+    assert look.word
+    assert look.tone in {"busy", "good", "wait", "bad", "over"}
+
+
+def test_it_turns_a_spinner_exactly_while_something_moves() -> None:
+    moving = {status for status in Status.values if appearance_of(status).is_moving}
+    assert moving == {"SCHEDULED", "PREPARING", "PULLING", "CREATING", "TERMINATING"}
+
+
+def test_it_writes_amounts_for_people() -> None:
+    text = amounts({"mem": str(4 * 2**30), "cuda.device": "1", "cpu": "0.5"}).replace("\N{NO-BREAK SPACE}", " ")
+    assert text == "0.5 CPU · 4 GiB · 1 GPU"
+
+
+def test_it_writes_times_that_work_without_scripts() -> None:
+    moment = timezone.now() - timedelta(minutes=5)
+    assert ">5 min ago</time>" in ago(moment)
+    assert ">0:05:00</time>" in elapsed(moment, moment + timedelta(minutes=5))
+    assert ago(None) == "–"
+
+
+def test_it_never_shows_more_than_a_full_bar_or_less_than_nothing_free() -> None:
+    overfull = Bar("cpu", used=9000, total=8000)
+    assert (overfull.percent, overfull.free_text) == (100, "0")
+    assert Bar("cpu", used=0, total=0).percent == 0
+
+
+def test_it_refuses_icon_names_that_are_paths() -> None:
+    with pytest.raises(ValueError, match="not an icon name"):
+        icon("../web/login")
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_it_keeps_scripts_and_styles_out_of_templates(template: Path) -> None:
+    text = template.read_text()
+    assert not re.search(r"<script(?![^>]*\bsrc=)", text)
+    assert not re.search(r"<style|\sstyle=|\son[a-z]+=|hx-on|\|safe\b|autoescape off", text)
+    assert "https://" not in text
+
+
+def test_it_ships_no_references_to_files_that_are_not_there() -> None:
+    for asset in (settings.BASE_DIR / "static" / "vendor").iterdir():
+        assert b"sourceMappingURL" not in asset.read_bytes(), asset.name

@@ -1,0 +1,95 @@
+"""The page of one session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.messages import get_messages
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.waits import Waiting, note_waits
+from backendai.compute.status import Status
+from tests.cast import Cast
+from tests.factories import make_running_session, make_session
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+
+
+def test_it_shows_state_kernels_and_history(cast: Cast, browse: Browse) -> None:
+    session = make_running_session(cast.alice)
+    page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
+    assert 'data-status="RUNNING"' in page
+    assert "main1" in page
+    assert "Scheduled → Running" in page
+    assert f"/ws/sessions/{session.pk}/terminal/" in page
+
+
+@pytest.mark.parametrize("name", ["session", "session_panel", "session_row", "terminate"])
+def test_it_does_not_exist_for_others(cast: Cast, browse: Browse, name: str) -> None:
+    session = make_session(cast.alice)
+    for stranger in (cast.bob, cast.charlie):
+        assert browse(stranger).get(reverse(f"web:{name}", args=[session.pk])).status_code == 404
+
+
+def test_it_asks_the_database_as_often_for_a_cluster_as_for_one_kernel(
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., object]
+) -> None:
+    client = browse(cast.alice)
+    for cluster_size in (1, 4):
+        session = make_running_session(cast.alice, cluster_size=cluster_size, resources={"cpu": 1, "mem": "128m"})
+        with django_assert_num_queries(5):  # 2 for who asks, session, kernels, history
+            client.get(reverse("web:session", args=[session.pk]))
+
+
+def test_it_tells_the_reason_the_place_and_the_steps_of_a_wait(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice)
+    step = {"step": "agent-selection", "passed": False, "message": "node-1: cpu 8 asked, 2 free.", "code": "no-room"}
+    wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", {"position": 2}, steps=[step])
+    note_waits([wait], now=timezone.now())
+    page = browse(cast.alice).get(reverse("web:session_panel", args=[session.pk])).content.decode()
+    assert "number 2 in the queue of default" in page
+    assert "cpu: 8 asked, 2 available." in page
+    assert "node-1: cpu 8 asked, 2 free." in page
+
+
+def test_it_allows_inline_styles_on_the_terminals_page_alone(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice)
+    client = browse(cast.alice)
+    policy = client.get(reverse("web:session", args=[session.pk]))["Content-Security-Policy"]
+    assert "style-src 'self' 'unsafe-inline'" in policy
+    assert "script-src 'self';" in policy + ";"
+    assert "unsafe" not in client.get(reverse("web:sessions"))["Content-Security-Policy"]
+
+
+def test_it_warns_of_the_loss_and_ends_the_session_on_post(cast: Cast, browse: Browse) -> None:
+    session = make_running_session(cast.alice)
+    client, address = browse(cast.alice), reverse("web:terminate", args=[session.pk])
+    assert "is deleted" in client.get(address).content.decode()
+    session.refresh_from_db()
+    assert session.status == Status.RUNNING
+    answer = client.post(address)
+    assert answer["Location"] == reverse("web:session", args=[session.pk])
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATING, "user-requested")
+
+
+def test_it_says_so_when_the_session_has_ended_already(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice)
+    terminate_session(session, cast.alice)
+    answer = browse(cast.alice).post(reverse("web:terminate", args=[session.pk]))
+    assert "ended already" in str(next(iter(get_messages(answer.wsgi_request))))
+
+
+def test_it_refuses_to_end_a_session_without_the_forms_token(cast: Cast) -> None:
+    session = make_running_session(cast.alice)
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(cast.alice)
+    answer = client.post(reverse("web:terminate", args=[session.pk]))
+    assert answer.status_code == 403
+    assert b"The form has expired" in answer.content
