@@ -53,7 +53,7 @@ class Container:
 class Faults:
     """What goes wrong next, each once."""
 
-    start: str = ""  # refuse, silent-before, silent-after, crash-before, crash-after
+    start: str = ""  # refuse, silent-before, silent-after, crash-before, crash-between, crash-after
     portal: str = ""  # lost-before, lost-after, crash-after
 
 
@@ -82,8 +82,12 @@ class FakeEngine(Backend):
             self.containers[spec.kernel_id] = Container(spec.generation)
         if fault == "silent-after":
             raise BackendError("The engine did it but its answer is lost.")
+        if fault == "crash-between":
+            self.containers[spec.kernel_id] = Container(spec.generation, running=False)
+            raise Crashed
         if fault == "crash-after":
             raise Crashed
+        self.containers[spec.kernel_id].running |= self.containers[spec.kernel_id].exit_code is None
         return Started(f"c{spec.kernel_id.hex[:8]}", adopted)
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
@@ -94,7 +98,9 @@ class FakeEngine(Backend):
         there = self.containers.get(kernel_id)
         if there is None:
             raise KernelGone("It is gone.")
-        return None if there.running else Ended(there.exit_code, "exited" if there.exit_code != 143 else "", "")
+        if there.exit_code is None:
+            return None
+        return Ended(there.exit_code, "" if there.exit_code == 143 else "exited", "")
 
     def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
         return b"hello\n", False
@@ -208,7 +214,7 @@ class Node:
     def hint(self, task: str, kernel_id: UUID, generation: int) -> None:
         """A hint arrives."""
         if task == "node.start_kernel":
-            self._survive(lambda: self._do("start", kernel_id, generation, lambda c: self.starts.start(None, c)))
+            self._survive(lambda: self._do("start", kernel_id, generation, self.starts.start))
         else:
             self._survive(lambda: self._do("stop", kernel_id, generation, lambda c: self.ends.stop(5.0, c)))
 
@@ -234,8 +240,8 @@ class Node:
             self._do("discard", kernel_id, generation, self.ends.discard)
         for kernel_id, generation in orders.missing:
             self.ends.give_verdict(kernel_id, generation, "container-missing", "It is gone.")
-        for spec in orders.start:
-            self._do("start", spec.kernel_id, spec.generation, lambda c, spec=spec: self.starts.start(spec, c))
+        for kernel_id, generation in orders.start:
+            self._do("start", kernel_id, generation, self.starts.start)
 
     def _do(self, deed, kernel_id: UUID, generation: int, work) -> None:
         claim = Claim(kernel_id, generation, deed)

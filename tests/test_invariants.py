@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 from django.utils import timezone
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -33,7 +33,7 @@ from tests.simulation import Node, Platform
 
 LONG = os.environ.get("BACKENDAI_TEST_LONG") == "1"
 SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08"]
-ENGINE_FAULTS = ["refuse", "silent-before", "silent-after", "crash-before", "crash-after"]
+ENGINE_FAULTS = ["refuse", "silent-before", "silent-after", "crash-before", "crash-between", "crash-after"]
 index = st.integers(0, 50)
 
 
@@ -186,5 +186,7 @@ def test_nothing_is_lost_doubled_or_leaked_whatever_happens() -> None:
         suppress_health_check=list(HealthCheck),
         print_blob=True,
         database=None,
+        phases=list(Phase) if LONG else [Phase.explicit, Phase.generate],  # shrinking takes minutes
+        report_multiple_bugs=False,
     )
     run_state_machine_as_test(WholePlatform, settings=size)

@@ -68,7 +68,9 @@ def user_of_token(text: str) -> User | None:
     if not text.startswith(_PREFIX) or len(text) > 128:
         return None
     now = timezone.now()
-    token = AccessToken.objects.valid(now).select_related("user").filter(digest=digest_of(text)).first()
+    token: AccessToken | None = (
+        AccessToken.objects.valid(now).select_related("user").filter(digest=digest_of(text)).first()
+    )
     if token is None:
         return None
     if token.last_used_at is None or now - token.last_used_at > _TOUCH_AFTER:

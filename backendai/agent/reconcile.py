@@ -9,7 +9,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from backendai.wire.messages import KernelSighting, KernelSpec, StopOrder, SyncDown
+from backendai.wire.messages import KernelSighting, StopOrder, SyncDown
 
 Key = tuple[UUID, int]  # a kernel's id and generation
 
@@ -18,7 +18,7 @@ Key = tuple[UUID, int]  # a kernel's id and generation
 class Orders:
     """What to do now. ``ended`` run no more but are wanted: their end must be told."""
 
-    start: list[KernelSpec] = field(default_factory=list)
+    start: list[Key] = field(default_factory=list)
     stop: list[StopOrder] = field(default_factory=list)
     ended: list[Key] = field(default_factory=list)
     discard: list[Key] = field(default_factory=list)
@@ -38,13 +38,15 @@ class Reconciler:
         """Return the orders. ``held``: kernels that a deed works on. ``eager``: start at the first sighting, because
         no hint can be on its way."""
         here = {(one.kernel_id, one.generation): one for one in listing}
-        desired = {(one.kernel_id, one.generation) for one in answer.desired}
+        desired = {(one.kernel_id, one.generation): one.started for one in answer.desired}
         stopping = {order.kernel_id for order in answer.stop}
-        ended = [key for key, one in here.items() if not one.running and key in desired and key[0] not in stopping]
+        over = {key for key, one in here.items() if key in desired and key[0] not in stopping and not one.running}
+        # Made but never begun (its maker died in between): that is a start to finish, not an end to tell.
+        ended = {key for key in over if desired[key] or here[key].exit_code is not None}
         return Orders(
-            start=self._due_starts(answer, eager=eager, ended=set(ended)),
+            start=self._due_starts({key for key, started in desired.items() if not started} - ended, eager=eager),
             stop=list(answer.stop),
-            ended=ended,
+            ended=sorted(ended),
             discard=self._due_discards(answer),
             missing=self._due_missing(here.keys(), answer, held),
         )
@@ -53,10 +55,9 @@ class Reconciler:
         """Drop every first strike: the engine or the portal did not answer, so no two answers are in a row."""
         self._unwanted, self._missing, self._started = set(), set(), set()
 
-    def _due_starts(self, answer: SyncDown, *, eager: bool, ended: set[Key]) -> list[KernelSpec]:
-        before, self._to_start = self._to_start, {(spec.kernel_id, spec.generation) for spec in answer.start}
-        specs = [spec for spec in answer.start if (spec.kernel_id, spec.generation) not in ended]
-        return [spec for spec in specs if eager or (spec.kernel_id, spec.generation) in before]
+    def _due_starts(self, waiting: set[Key], *, eager: bool) -> list[Key]:
+        before, self._to_start = self._to_start, waiting
+        return [key for key in waiting if eager or key in before]
 
     def _due_discards(self, answer: SyncDown) -> list[Key]:
         before, self._unwanted = self._unwanted, {(one.kernel_id, one.generation) for one in answer.unwanted}

@@ -119,8 +119,8 @@ class SyncLoop:
             self._kernels.discard_soon(kernel_id, generation)
         for kernel_id, generation in orders.missing:
             self._kernels.report_missing(kernel_id, generation)
-        for spec in orders.start:
-            self._kernels.start_soon(spec.kernel_id, spec.generation)
+        for kernel_id, generation in orders.start:
+            self._kernels.start_soon(kernel_id, generation)
 
     def _say_farewell(self) -> None:
         try:

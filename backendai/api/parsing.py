@@ -47,7 +47,7 @@ class StrictSerializer(serializers.Serializer[Any]):
 
 
 @extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}]})
-class AmountField(serializers.Field):
+class AmountField(serializers.Field[Any, Any, Any, Any]):
     """An amount at the border: a number or a text such as ``"512m"``. ``core.slots`` says whether it makes sense."""
 
     default_error_messages = {"invalid": 'Write a number or a text such as "512m".'}

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.models import Q
 
+from backendai.cluster.models import ResourceGroup
+
 if TYPE_CHECKING:
     from backendai.accounts.models import User
 
@@ -30,7 +32,5 @@ class PresetQuerySet(models.QuerySet[Any]):
         """Presets of no group or of a group open to the user."""
         if user.role == "superadmin":
             return self
-        open_group = Q(resource_group__is_public=True) | Q(resource_group__domains=user.domain_id)
-        return self.filter(
-            Q(resource_group=None) | open_group | Q(resource_group__projects__memberships__user=user)
-        ).distinct()
+        groups = ResourceGroup.objects.visible_to(user).order_by()
+        return self.filter(Q(resource_group=None) | Q(resource_group__in=groups))

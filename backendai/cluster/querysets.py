@@ -19,9 +19,10 @@ class ResourceGroupQuerySet(models.QuerySet[Any]):
         """All for superadmins, else the active ones open to the user's domain or one of their projects."""
         if user.role == "superadmin":
             return self
-        return self.filter(
-            Q(is_public=True) | Q(domains=user.domain_id) | Q(projects__memberships__user=user), is_active=True
-        ).distinct()
+        open_to = Q(is_public=True) | Q(projects__memberships__user=user)
+        if user.domain_id:  # without it the query would ask for groups that name no domain
+            open_to |= Q(domains=user.domain_id)
+        return self.filter(open_to, is_active=True).distinct()
 
     def usable_for(self, project: Project) -> ResourceGroupQuerySet:
         """Active groups in which sessions of this project may run."""

@@ -18,8 +18,15 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
 class KernelInline(admin.TabularInline):
     model = Kernel
-    fields = ["hostname", "status", "status_reason", "agent", "generation", "container_id", "exit_code"]
-    readonly_fields = fields
+    fields = readonly_fields = [
+        "hostname",
+        "status",
+        "status_reason",
+        "agent",
+        "generation",
+        "container_id",
+        "exit_code",
+    ]
     extra = 0
     can_delete = False
 

@@ -90,9 +90,16 @@ KERNEL_MOVES: dict[Status, frozenset[Status]] = {
 FAULTS = frozenset(
     {
         "image-not-found",
+        "registry-unreachable",
+        "pull-failed",
+        "pull-broken-off",
+        "pull-timeout",
+        "scratch-failed",
+        "network-pool-exhausted",
+        "name-taken",
+        "wrong-deployment",
         "failed-to-start",
         "create-timeout",
-        "pull-timeout",
         "start-timeout",
         "container-missing",
         "agent-lost",
@@ -101,7 +108,18 @@ FAULTS = frozenset(
 )
 
 # Reasons worth another try on another agent before the session is given up.
-RETRIABLE = frozenset({"failed-to-start", "create-timeout", "start-timeout", "backend-error", "agent-lost"})
+RETRIABLE = frozenset(
+    {
+        "pull-broken-off",
+        "scratch-failed",
+        "network-pool-exhausted",
+        "failed-to-start",
+        "create-timeout",
+        "start-timeout",
+        "backend-error",
+        "agent-lost",
+    }
+)
 
 REASON_TEXTS: dict[str, str] = {
     "user-requested": "Ended by its owner.",
@@ -112,6 +130,13 @@ REASON_TEXTS: dict[str, str] = {
     "task-failed": "The batch program failed.",
     "out-of-memory": "It used more memory than it had asked for.",
     "image-not-found": "The image is neither on the node nor in its registry.",
+    "registry-unreachable": "The image is not on the node, and its registry cannot be reached.",
+    "pull-failed": "The image could not be fetched.",
+    "pull-broken-off": "Fetching the image was broken off.",
+    "scratch-failed": "The node could not make its home folder.",
+    "network-pool-exhausted": "The node has no free network addresses.",
+    "name-taken": "Another container on the node has its name.",
+    "wrong-deployment": "The node belongs to another platform.",
     "failed-to-start": "The node could not start it.",
     "create-timeout": "Starting it took too long.",
     "pull-timeout": "Fetching the image took too long.",

@@ -24,7 +24,7 @@ _SILENCE = timedelta(seconds=4)
 class ClockStep(bootsteps.StartStopStep):
     """A thread of the worker that runs a pass when none has ended for ``_SILENCE``."""
 
-    requires = {"celery.worker.components:Pool"}
+    requires = ("celery.worker.components:Pool",)
 
     def __init__(self, worker: Any, **kwargs: Any) -> None:
         super().__init__(worker, **kwargs)

@@ -82,7 +82,7 @@ async def sync(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return HttpResponse(status=405)
     status, answer, wait, agent_id = await sync_to_async(_sync)(request)
-    idle = isinstance(answer, SyncDown) and not (answer.start or answer.stop or answer.unwanted)
+    idle = isinstance(answer, SyncDown) and not _is_work(answer)
     if wait and idle and agent_id and await _something_comes(agent_id, wait):
         status, answer, _, _ = await sync_to_async(_sync)(request)
     return _answer(answer.model_dump_json() if isinstance(answer, SyncDown) else json.dumps(answer), status=status)
@@ -132,6 +132,10 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
     if news or message.images is not None:
         loops.schedule_group(agent.resource_group_id, timezone.now())
     return 200, work_for(agent, message.kernels, want_images=want_images), message.wait, agent.pk
+
+
+def _is_work(answer: SyncDown) -> bool:
+    return bool(answer.stop or answer.unwanted or any(not kernel.started for kernel in answer.desired))
 
 
 async def _something_comes(agent_id: UUID, wait: float) -> bool:

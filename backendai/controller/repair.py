@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -49,7 +50,7 @@ def _lost_for_good(now: datetime) -> int:
     return count
 
 
-def _sessions_on(agent_id: object) -> list:
+def _sessions_on(agent_id: UUID) -> list[UUID]:
     kernels = Kernel.objects.filter(agent=agent_id, status__in=STARTING | {Status.RUNNING})
     return list(kernels.values_list("session_id", flat=True).distinct())
 
@@ -67,7 +68,7 @@ def _overdue_starts(now: datetime) -> int:
     count = 0
     for kernel in [*pulling.select_related("agent"), *others.select_related("agent")]:
         waited = int((now - kernel.changed_at).total_seconds())
-        message = f"Node {kernel.agent.name} left it {kernel.get_status_display()} for {waited} s."
+        message = f"Node {kernel.agent} left it {kernel.get_status_display()} for {waited} s."
         why = Why(Phase.REPAIR, "start-timeout", message, {"waited_seconds": waited}, outcome=Outcome.EXPIRED)
         count += len(end_sessions([kernel.session_id], why, now=now).terminating)
     return count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Count
@@ -39,7 +40,7 @@ def read_snapshot(group: ResourceGroup, now: datetime) -> Snapshot:
     )
 
 
-def _pending(group: ResourceGroup) -> Iterable[tuple]:
+def _pending(group: ResourceGroup) -> Iterable[tuple[Any, ...]]:
     rows = ComputeSession.objects.pending().filter(resource_group=group).order_by("-priority", "created_at", "pk")
     return rows.values_list(
         "pk", "name", "created_at", "priority", "starts_at", "image_id", "attempts", "avoid_agents"
@@ -69,7 +70,7 @@ def _agent_views(agents: list[Agent]) -> Iterable[AgentView]:
         )
 
 
-def _session_views(sessions: list[tuple], agents: list[Agent]) -> Iterable[SessionView]:
+def _session_views(sessions: list[tuple[Any, ...]], agents: list[Agent]) -> Iterable[SessionView]:
     images = Image.objects.in_bulk({row[5] for row in sessions})
     builds = _builds(images.values(), agents)
     kernels: dict[UUID, list[KernelView]] = defaultdict(list)

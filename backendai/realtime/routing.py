@@ -19,10 +19,11 @@ async def nowhere(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "websocket.close"})
 
 
+_nowhere: Any = nowhere  # the types of ``path`` know HTTP views only
 websocket_urlpatterns = [
     path("ws/events/", EventsConsumer.as_asgi(), name="ws-events"),
     path("ws/sessions/<uuid:session_id>/terminal/", TerminalConsumer.as_asgi(), name="ws-terminal"),
     path("ws/sessions/<uuid:session_id>/logs/", LogConsumer.as_asgi(), name="ws-logs"),
-    re_path("^", nowhere, name="ws-nowhere"),
+    re_path("^", _nowhere, name="ws-nowhere"),
 ]
 websocket_application = OriginGate(URLRouter(websocket_urlpatterns))

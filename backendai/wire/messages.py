@@ -141,7 +141,7 @@ class SyncUp(Message):
 
 
 class Desired(Message):
-    """A kernel that should exist on the node now."""
+    """A kernel that should exist on the node now; not ``started``: the portal has not heard that it runs."""
 
     kernel_id: UUID
     generation: int
@@ -151,16 +151,14 @@ class Desired(Message):
 class SyncDown(Message):
     """What the portal wants of the node.
 
-    ``start`` holds the specs of placed kernels that do not run yet; ``desired`` every live kernel of the node;
-    ``stop`` what must end; ``unwanted`` kernels from the node's list that no live row asks for: the node removes one
-    when it has been named in two answers in a row.
+    ``desired`` holds every live kernel of the node, ``stop`` what must end, ``unwanted`` kernels from the node's list
+    that no live row asks for: the node removes one when it has been named in two answers in a row.
     """
 
     deployment: str
     public_key: str
     interval: float = 5.0
     want_images: bool = False
-    start: list[KernelSpec] = Field(default_factory=list)
     desired: list[Desired] = Field(default_factory=list)
     stop: list[StopOrder] = Field(default_factory=list)
     unwanted: list[KernelSighting] = Field(default_factory=list)

@@ -156,7 +156,12 @@ class MemoryBackend(Backend):
         self._answer()
         with self.lock:
             return [
-                KernelSighting(kernel_id=key, generation=entry.generation, running=entry.ended is None)
+                KernelSighting(
+                    kernel_id=key,
+                    generation=entry.generation,
+                    running=entry.ended is None,
+                    exit_code=entry.ended.exit_code if entry.ended else None,
+                )
                 for key, entry in self.entries.items()
             ]
 

@@ -79,7 +79,6 @@ class FakePortal:
             return SyncDown(
                 deployment=DEPLOYMENT,
                 public_key=self.public_key,
-                start=[spec for key, spec in kept.items() if self.status[key] != "RUNNING"],
                 desired=[
                     Desired(kernel_id=key, generation=spec.generation, started=self.status[key] == "RUNNING")
                     for key, spec in kept.items()

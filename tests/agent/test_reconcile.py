@@ -6,7 +6,6 @@ from uuid import UUID, uuid4
 
 from backendai.agent.reconcile import Orders, Reconciler
 from backendai.wire.messages import Desired, KernelSighting, StopOrder, SyncDown
-from tests.agent.portal import make_spec
 
 ONE = uuid4()
 
@@ -15,8 +14,10 @@ def answer(**over: object) -> SyncDown:
     return SyncDown.model_validate({"deployment": "test", "public_key": ""} | over)
 
 
-def sighting(kernel_id: UUID = ONE, generation: int = 1, *, running: bool = True) -> KernelSighting:
-    return KernelSighting(kernel_id=kernel_id, generation=generation, running=running)
+def sighting(
+    kernel_id: UUID = ONE, generation: int = 1, *, running: bool = True, exit_code: int | None = None
+) -> KernelSighting:
+    return KernelSighting(kernel_id=kernel_id, generation=generation, running=running, exit_code=exit_code)
 
 
 def started(generation: int = 1) -> list[Desired]:
@@ -73,9 +74,19 @@ def test_it_looks_at_what_ended_but_leaves_what_is_being_stopped_to_the_stop() -
 
 
 def test_it_does_not_take_the_end_of_an_old_generation_for_that_of_the_new_one() -> None:
-    spec = make_spec(ONE, generation=2)
     wanted = [Desired(kernel_id=ONE, generation=2, started=False)]
     reconciler = Reconciler()
-    compare(reconciler, [sighting(running=False)], desired=wanted, start=[spec])
-    orders = compare(reconciler, [sighting(running=False)], desired=wanted, start=[spec])
-    assert orders.ended == [] and orders.start == [spec]
+    compare(reconciler, [sighting(running=False, exit_code=1)], desired=wanted)
+    orders = compare(reconciler, [sighting(running=False, exit_code=1)], desired=wanted)
+    assert orders.ended == [] and orders.start == [(ONE, 2)]
+
+
+def test_it_starts_what_was_made_but_never_begun_and_tells_the_end_of_what_ran() -> None:
+    wanted = [Desired(kernel_id=ONE, generation=1, started=False)]
+    made, over = sighting(running=False), sighting(running=False, exit_code=0)
+    reconciler = Reconciler()
+    compare(reconciler, [made], desired=wanted)
+    orders = compare(reconciler, [made], desired=wanted)
+    assert orders.start == [(ONE, 1)] and orders.ended == []
+    orders = compare(reconciler, [over], desired=wanted)
+    assert orders.start == [] and orders.ended == [(ONE, 1)]

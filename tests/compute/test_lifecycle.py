@@ -255,10 +255,10 @@ def test_the_node_is_told_what_to_start_to_stop_and_to_forget(cast: Cast) -> Non
     terminate_session(ending, cast.alice)
     stray = KernelSighting(kernel_id="6f1c6c0e-5d0e-4b5e-9a3c-111111111111", generation=1, running=True)
     work = work_for(agent, [stray], want_images=False)
-    assert [spec.kernel_id for spec in work.start] == [only_kernel(waiting).pk]
+    assert [(kernel.kernel_id, kernel.started) for kernel in work.desired] == [(only_kernel(waiting).pk, False)]
     assert [order.kernel_id for order in work.stop] == [only_kernel(ending).pk]
     assert work.unwanted == [stray]
-    assert work.start[0].environ["BACKENDAI_SESSION_NAME"] == waiting.name
+    assert spec_for(agent, only_kernel(waiting).pk).environ["BACKENDAI_SESSION_NAME"] == waiting.name
 
 
 def test_the_same_idempotency_key_gives_the_same_session(cast: Cast) -> None:

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Generator
 
 import pytest
-from docker import APIClient
-from docker.errors import ImageNotFound
 
-from tests.system.platform import ROOT, TINY, Platform
+from tests.system.images import ensure_tiny
+from tests.system.platform import Platform
+
+_TAIL_LINES = 80
 
 
 @pytest.hookimpl(wrapper=True)
@@ -18,18 +17,15 @@ def pytest_runtest_makereport(
     """Add the ends of the platform's logs to every failure."""
     report = yield
     if report.failed:
-        report.sections += [(f"platform at {platform.data}", platform.logs()) for platform in Platform.running]
+        report.sections += [(f"platform at {platform.data}", _tail(platform.logs())) for platform in Platform.running]
     return report
 
 
 @pytest.fixture(scope="session")
-def tiny_image() -> str:
-    """The reference of the 2 MB image, made if it is not there."""
-    client = APIClient()
-    try:
-        client.inspect_image(TINY)
-    except ImageNotFound:
-        subprocess.run([ROOT / "images/tiny/build", TINY], check=True, capture_output=True, env=dict(os.environ))
-    finally:
-        client.close()
-    return TINY
+def tiny_image() -> None:
+    """The 2 MB image is on the engine."""
+    ensure_tiny()
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.splitlines()[-_TAIL_LINES:])

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,7 +18,6 @@ import psutil
 import requests
 from docker import APIClient
 
-from backendai.ops import data_folder, up
 from tests.agent.docker_tools import clear
 from tests.system.client import Client
 from tests.system.polling import until
@@ -29,12 +28,11 @@ READY_WITHIN = 90.0
 STOPPED_WITHIN = 60.0
 CLEAN_WITHIN = 30.0
 _OURS = ("BACKENDAI_", "REDIS_", "DATABASE_", "DJANGO_", "DOCKER_")
-_TAIL_LINES = 60
 
 
 class Platform:
-    """Use as a context manager: on leaving, all is stopped and removed. ``extra`` are more environment variables,
-    ``images`` more images of the catalogue by name, ``options`` more options of ``bin/up``."""
+    """Use as a context manager: on leaving, all is stopped and removed. ``agents`` is their number on this
+    machine, ``extra`` are more environment variables, ``images`` more images of the catalogue by name."""
 
     running: list[Platform] = []
 
@@ -43,7 +41,7 @@ class Platform:
         data: Path,
         *,
         host: str = "127.0.0.1",
-        options: Sequence[str] = ("--backend", "docker"),
+        agents: int = 1,
         extra: Mapping[str, str] | None = None,
         images: Mapping[str, str] | None = None,
         engine_url: str | None = None,
@@ -51,7 +49,7 @@ class Platform:
         self.data, self.host, self.port = data, host, free_port(host)
         self.url = f"http://{host}:{self.port}"
         self.engine = APIClient(base_url=engine_url, timeout=60)
-        self._options, self._images = options, {"tiny": TINY} | dict(images or {})
+        self._agents, self._images = agents, {"tiny": TINY} | dict(images or {})
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         self.environment = kept | {
             "BACKENDAI_DATA": str(data),
@@ -103,7 +101,7 @@ class Platform:
         command = [sys.executable, "-m", "backendai.ops.up", "--host", self.host, "--port", str(self.port)]
         with (self.data / "up.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--data", str(self.data), *self._options],
+                [*command, "--data", str(self.data), "--backend", "docker", "--agents", str(self._agents)],
                 cwd=ROOT,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -112,7 +110,7 @@ class Platform:
                 start_new_session=True,
             )
         until(self._answers, READY_WITHIN, "the portal answers")
-        self.wait_for_agents(up._decide(up._parser().parse_args(list(self._options))).agents)
+        self.wait_for_agents(self._agents)
 
     def wait_for_agents(self, number: int) -> None:
         """Wait until so many agents are alive."""
@@ -200,18 +198,14 @@ class Platform:
         return [path for path in self.data.glob("agents/*/scratch/*") if not path.name.startswith("blank-")]
 
     def logs(self) -> str:
-        """Return the ends of all log files."""
-        files = [self.data / "up.log", *sorted((self.data / "logs").glob("*.log"))]
-        parts = [f"----- {file.name}\n" + "\n".join(_tail(file)) for file in files if file.exists()]
-        return "\n".join(parts)
+        """Return what all processes have said, in the order in which they said it."""
+        return (self.data / "up.log").read_text(errors="replace")
 
     def _prepare(self) -> None:
         told = [f"{name}={reference}" for name, reference in self._images.items()]
         done = self._python("-m", "tests.system.prepare_data", *told)
         assert done.returncode == 0, done.stdout + done.stderr
         self.client = Client(self.url, done.stdout.strip().splitlines()[-1])
-        stamp = data_folder.fingerprint([up.BASE_DIR / name for name in up._SOURCES])
-        data_folder.mark_prepared(self.data, stamp)
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"REDIS_URL": f"unix://{self.data}/valkey.sock", "PYTHONPATH": str(ROOT)} | self.environment
@@ -257,7 +251,3 @@ def _role(process: psutil.Process) -> str:
         name = process.environ()["BACKENDAI_AGENT_NAME"]
         return "agent" if name == "local" else name.replace("local", "agent")
     return words
-
-
-def _tail(file: Path) -> list[str]:
-    return file.read_text(errors="replace").splitlines()[-_TAIL_LINES:]

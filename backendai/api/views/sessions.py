@@ -120,7 +120,8 @@ class SessionHistory(ListAPIView[SchedulingRecord]):
         if getattr(self, "swagger_fake_view", False):
             return SchedulingRecord.objects.none()
         visible = ComputeSession.objects.visible_to(asker(self.request))
-        return get_object_or_404(visible, pk=self.kwargs["session_id"]).records.order_by()
+        session: ComputeSession = get_object_or_404(visible, pk=self.kwargs["session_id"])
+        return session.records.order_by()
 
 
 def shown(user: User) -> QuerySet[ComputeSession]:

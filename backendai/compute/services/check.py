@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from backendai.accounts.models import Project, User
@@ -47,7 +46,7 @@ def check_spec(user: User, spec: SessionSpec) -> Checked:
     project = _project(user, spec)
     group = _group(project, spec)
     image = _image(user, spec)
-    slots = _slots(user, spec, image)
+    slots = _slots(user, spec, group, image)
     _check_minimum(slots, image)
     shm_bytes = _shm(spec, slots)
     _check_reach(slots, group, spec.cluster_size)
@@ -102,7 +101,7 @@ def _project(user: User, spec: SessionSpec) -> Project:
 
 
 def _group(project: Project, spec: SessionSpec) -> ResourceGroup:
-    groups = list(ResourceGroup.objects.usable_for(project).order_by("created_at"))
+    groups: list[ResourceGroup] = list(ResourceGroup.objects.usable_for(project).order_by("created_at"))
     names = ", ".join(group.name for group in groups) or "none"
     if not spec.resource_group and groups:
         return groups[0]
@@ -129,19 +128,24 @@ def _image(user: User, spec: SessionSpec) -> Image:
     return found
 
 
-def _slots(user: User, spec: SessionSpec, image: Image) -> Slots:
+def _slots(user: User, spec: SessionSpec, group: ResourceGroup, image: Image) -> Slots:
     base: dict[str, int] = {name: max(amount, image.minimum_slots[name]) for name, amount in _DEFAULTS.items()}
     if spec.preset:
-        try:
-            preset = ResourcePreset.objects.visible_to(user).filter(name=spec.preset).first()
-        except ValidationError:
-            preset = None
-        if preset is None:
-            raise UserError(f"There is no preset {spec.preset!r}.", field="preset", code="unknown-preset")
-        base |= dict(preset.amounts)
+        base |= dict(_preset(user, spec.preset, group).amounts)
     # Not Slots.parse: a zero that somebody typed must stand against the default.
     asked = {name: parse_amount(name, value, field=f"resources.{name}") for name, value in spec.resources.items()}
     return Slots(base | asked)
+
+
+def _preset(user: User, name: str, group: ResourceGroup) -> ResourcePreset:
+    """Return the group's own preset of this name, or else the one for all groups."""
+    presets = ResourcePreset.objects.visible_to(user).filter(name=name)
+    found = {preset.resource_group_id: preset for preset in presets.filter(resource_group__in=[group.pk])}
+    found |= {None: preset for preset in presets.filter(resource_group=None)}
+    if not found:
+        raise UserError(f"There is no preset {name!r} for {group.name}.", field="preset", code="unknown-preset")
+    preset: ResourcePreset = found.get(group.pk) or found[None]
+    return preset
 
 
 def _check_minimum(slots: Slots, image: Image) -> None:

@@ -35,7 +35,8 @@ def environ_of(kernel: Kernel, hostnames: list[str]) -> dict[str, str]:
     }
     if session.startup_command:
         platform["_BACKEND_BATCH_MODE"] = "1"
-    return counts | session.environ | platform
+    chosen: dict[str, str] = session.environ
+    return counts | chosen | platform
 
 
 def _replicas(cluster_size: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from django.conf import settings
@@ -10,7 +10,7 @@ from django.conf import settings
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 from backendai.compute.services.environ import environ_of
-from backendai.compute.status import PLACED, STARTING, Status
+from backendai.compute.status import PLACED, STARTING, SessionType, Status
 from backendai.core.errors import NotFound
 from backendai.wire.messages import Desired, KernelSighting, KernelSpec, Peer, StopOrder, SyncDown
 from backendai.wire.tickets import public_key_of
@@ -19,19 +19,14 @@ _PROCESS = "process"
 
 
 def work_for(agent: Agent, seen: Sequence[KernelSighting], *, want_images: bool) -> SyncDown:
-    """Return what this node should start, keep, stop and remove, given what it has; three queries at most."""
-    live = list(
-        Kernel.objects.filter(agent=agent, status__in=PLACED).select_related(
-            "session", "session__image", "session__owner", "session__resource_group"
-        )
-    )
+    """Return what this node should run, stop and remove, given what it has; one query."""
+    live = list(Kernel.objects.filter(agent=agent, status__in=PLACED).only("pk", "generation", "status"))
     keep = [kernel for kernel in live if kernel.status != Status.TERMINATING]
     return SyncDown(
         deployment=settings.DEPLOYMENT,
         public_key=public_key_of(settings.TICKET_KEY),
         interval=settings.SYNC_INTERVAL.total_seconds(),
         want_images=want_images,
-        start=specs_of(agent, [kernel for kernel in keep if kernel.status in STARTING]),
         desired=[
             Desired(kernel_id=kernel.pk, generation=kernel.generation, started=kernel.status == Status.RUNNING)
             for kernel in keep
@@ -59,18 +54,11 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     )
     if kernel is None:
         raise NotFound("This kernel is not wanted on this agent.")
-    return specs_of(agent, [kernel])[0]
-
-
-def specs_of(agent: Agent, kernels: Collection[Kernel]) -> list[KernelSpec]:
-    """Return the specs of kernels loaded with session, image, owner and group; one query more when clusters are in."""
-    clusters = {kernel.session_id for kernel in kernels if kernel.session.cluster_size > 1}
-    hostnames: dict[UUID, list[str]] = {}
-    if clusters:
-        rows = Kernel.objects.filter(session__in=clusters).order_by("rank").values_list("session_id", "hostname")
-        for session_id, hostname in rows:
-            hostnames.setdefault(session_id, []).append(hostname)
-    return [_spec(agent, kernel, hostnames.get(kernel.session_id, [kernel.hostname])) for kernel in kernels]
+    hostnames = [kernel.hostname]
+    if kernel.session.cluster_size > 1:
+        siblings = Kernel.objects.filter(session=kernel.session_id).order_by("rank")
+        hostnames = list(siblings.values_list("hostname", flat=True))
+    return _spec(agent, kernel, hostnames)
 
 
 def _unwanted(live: Iterable[Kernel], seen: Sequence[KernelSighting]) -> list[KernelSighting]:
@@ -88,7 +76,7 @@ def _spec(agent: Agent, kernel: Kernel, hostnames: list[str]) -> KernelSpec:
         generation=kernel.generation,
         agent=agent.name,
         session_name=session.name,
-        session_type=session.session_type,
+        session_type="batch" if session.session_type == SessionType.BATCH else "interactive",
         image=session.image.process_reference if native else session.image.reference,
         architecture=session.image.architecture,
         role=kernel.role,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -44,8 +45,10 @@ def _advanced(kernel: Kernel, report: KernelReport, now: datetime) -> bool:
     if kernel.status == to:
         _note_progress(kernel, report)
         return True
-    columns = {"container_id": report.container_id, "started_at": now} if to == Status.RUNNING else {}
-    moved = move_kernels([kernel.pk], to, now=now, progress=report.progress, status_message=report.message, **columns)
+    columns: dict[str, Any] = {"progress": report.progress, "status_message": report.message}
+    if to == Status.RUNNING:
+        columns |= {"container_id": report.container_id, "started_at": now}
+    moved = move_kernels([kernel.pk], to, now=now, **columns)
     if not moved:
         # A late word of an earlier step is no reason to remove the container.
         return Kernel.objects.filter(pk=kernel.pk, status__in=STARTING | {Status.RUNNING}).exists()

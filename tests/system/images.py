@@ -1,0 +1,46 @@
+"""Images for tests on the real engine, made from this machine's static busybox."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+
+from docker import APIClient
+from docker.errors import ImageNotFound
+
+from tests.system.platform import ROOT, TINY
+
+STILLBORN = "local/backendai-test:stillborn"
+_DEAD_SHELL = b"#!/bin/busybox false\n"
+
+
+def ensure_tiny(engine_url: str | None = None) -> None:
+    """Make the 2 MB image that the repository builds, unless the engine has it."""
+    told = {"DOCKER_HOST": engine_url} if engine_url else {}
+    client = APIClient(base_url=engine_url)
+    try:
+        client.inspect_image(TINY)
+    except ImageNotFound:
+        subprocess.run([ROOT / "images/tiny/build", TINY], check=True, capture_output=True, env=os.environ | told)
+    finally:
+        client.close()
+
+
+def ensure_stillborn() -> str:
+    """Return the reference of an image whose shell ends at once with exit code 1."""
+    client = APIClient()
+    buffer = io.BytesIO()
+    busybox = shutil.which("busybox")
+    assert busybox, "install busybox-static"
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.add(busybox, "bin/busybox")
+        shell = tarfile.TarInfo("bin/sh")
+        shell.mode, shell.size = 0o755, len(_DEAD_SHELL)
+        tar.addfile(shell, io.BytesIO(_DEAD_SHELL))
+    repository, _, tag = STILLBORN.partition(":")
+    client.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag, changes=["ENV PATH=/bin"])
+    client.close()
+    return STILLBORN
