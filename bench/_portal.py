@@ -54,7 +54,9 @@ class Portal:
         command = [str(self.root / "bin/up"), "--port", str(self.port), "--data", str(self.data)]
         begun = time.perf_counter()
         with (self.data.parent / "up.log").open("ab") as log:
-            self.up = subprocess.Popen(command, env=self._environment, stdout=log, stderr=log, start_new_session=True)
+            self.up = subprocess.Popen(
+                command, cwd=self.root, env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
         wait_until(self._answers, _START_SECONDS, pause=0.02)
         return time.perf_counter() - begun
 

@@ -41,6 +41,18 @@ class Ends:
             self._finish(claim, ended)
         return None
 
+    def stop_because(self, reason: str, message: str, claim: Claim) -> Move | None:
+        """End a kernel that broke a limit which only this node can see, and tell that reason."""
+        try:
+            self._backend.stop(claim.kernel_id, grace=DEFAULT_GRACE)
+            ended = self._backend.ended(claim.kernel_id)
+        except BackendError as error:
+            logger.warning("kernel %s (%s) cannot be stopped now: %s", claim.kernel_id, reason, error.message)
+            return None
+        if ended is not None:
+            self._finish(claim, Ended(ended.exit_code, reason, message))
+        return None
+
     def look(self, claim: Claim) -> Move | None:
         """Finish the kernel if it has ended by itself. Its generation is read only now: it may just have started."""
         claim.generation = self._roster.generation(claim.kernel_id, default=claim.generation)

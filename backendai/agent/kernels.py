@@ -88,6 +88,9 @@ class Kernels:
             self._backend.sweep(self._roster.ids() | self._lanes.held())
         finally:
             self._starts.unswept.set()
+        for over in self._backend.overfull():
+            claim = Claim(over.kernel_id, self._roster.generation(over.kernel_id), "look")
+            self._lanes.submit(claim, partial(self._ends.stop_because, "scratch-full", over.message))
 
     def drain(self) -> None:
         """Begin no start and give up pulls from now on. Ends go on."""

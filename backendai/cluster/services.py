@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
@@ -92,17 +93,24 @@ def mark_lost(*, now: datetime, silent_for: timedelta) -> list[Agent]:
     return lost
 
 
-def take_lease(name: str, owner: str, *, now: datetime, duration: timedelta) -> bool:
-    """Take the lease unless somebody else holds it; True when it is ours now."""
+def take_lease(
+    name: str, owner: str, *, now: datetime, duration: timedelta, has_died: Callable[[str], bool] = lambda owner: False
+) -> bool:
+    """Take the lease unless somebody else holds it; True when it is ours now. An owner that ``has_died`` holds nothing:
+    nobody need wait until its time is up."""
     free = Q(until__lte=now) | Q(owner=owner)
     if PassLease.objects.filter(free, pk=name).update(owner=owner, until=now + duration):
         return True
     try:
         with transaction.atomic():
-            _, created = PassLease.objects.get_or_create(pk=name, defaults={"owner": owner, "until": now + duration})
+            lease, created = PassLease.objects.get_or_create(
+                pk=name, defaults={"owner": owner, "until": now + duration}
+            )
     except IntegrityError:
         return False
-    return created
+    if created or not lease.owner or not has_died(lease.owner):
+        return created
+    return bool(PassLease.objects.filter(pk=name, owner=lease.owner).update(owner=owner, until=now + duration))
 
 
 def release_lease(name: str, owner: str, *, now: datetime) -> None:

@@ -16,17 +16,13 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return False
 
 
+_SHOWN = ("hostname", "status", "status_reason", "agent", "generation", "container_id", "exit_code")
+
+
 class KernelInline(admin.TabularInline):
     model = Kernel
-    fields = readonly_fields = [
-        "hostname",
-        "status",
-        "status_reason",
-        "agent",
-        "generation",
-        "container_id",
-        "exit_code",
-    ]
+    fields = _SHOWN
+    readonly_fields = _SHOWN
     extra = 0
     can_delete = False
 

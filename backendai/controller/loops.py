@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from django.utils import timezone
 
@@ -62,7 +64,7 @@ def _one_group(group: ResourceGroup, now: datetime) -> int:
 
 def _single(name: str, now: datetime, work: Callable[[], int]) -> int:
     owner = f"{_PROCESS}:{threading.get_ident()}"
-    if not take_lease(name, owner, now=now, duration=_LEASE):
+    if not take_lease(name, owner, now=now, duration=_LEASE, has_died=_has_died):
         return 0
     try:
         return work()
@@ -70,4 +72,16 @@ def _single(name: str, now: datetime, work: Callable[[], int]) -> int:
         release_lease(name, owner, now=timezone.now())
 
 
-_PROCESS = f"{socket.gethostname()[:24]}:{os.getpid()}"
+def _has_died(owner: str) -> bool:
+    """Return whether the owner was a process of this machine that is no more; of other machines nothing is known."""
+    host, pid, incarnation, *_ = owner.split(":")
+    if host != _HOST:
+        return False
+    if int(pid) == os.getpid():  # after a restart in a container the process id is often the same
+        return incarnation != _INCARNATION
+    return not Path(f"/proc/{pid}").exists()
+
+
+_HOST = socket.gethostname()[:24].replace(":", "-")
+_INCARNATION = secrets.token_hex(4)
+_PROCESS = f"{_HOST}:{os.getpid()}:{_INCARNATION}"

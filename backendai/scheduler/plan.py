@@ -11,7 +11,7 @@ from uuid import UUID
 class Reason:
     """Why something does not happen: a stable kebab-case code, one plain sentence, and its numbers (JSON values).
 
-    ``never``: waiting cannot help as things stand (bigger than any registered agent). ``until``: when it ends by itself.
+    ``never``: waiting cannot help as things stand (bigger than any registered agent). ``until``: when it will end.
     """
 
     code: str

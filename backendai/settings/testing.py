@@ -20,3 +20,5 @@ STORAGES = {
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 if "sqlite" in DATABASES["default"]["ENGINE"]:  # noqa: F405
     DATABASES["default"]["TEST"] = {"NAME": f"{_data}/test.sqlite3"}  # noqa: F405
+else:
+    DATABASES["default"]["OPTIONS"].pop("pool")  # noqa: F405  (its connections would keep the test database busy)

@@ -1,14 +1,21 @@
-"""Events for browsers: "this session changed, look again". Lost ones cost freshness, nothing else."""
+"""Events for browsers: "this session changed, look again". Lost ones cost freshness, nothing else.
+
+They leave through one thread per process, so that nobody's work waits for Redis and its connection lives on.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import logging
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
+from queue import SimpleQueue
 from uuid import UUID
 
-from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from django.db import transaction
 
@@ -16,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 EVERYTHING = "events.all"
 _REST_SECONDS = 1.0
-_resting_until = 0.0
+_LAST_WORDS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +49,43 @@ def publish_on_commit(events: Iterable[SessionEvent]) -> None:
 
 
 def publish(events: Iterable[SessionEvent]) -> None:
-    """Tell the owners' and administrators' browsers now. Never raises; rests a second after a failure."""
-    global _resting_until
-    if time.monotonic() < _resting_until:
-        return
-    try:
-        async_to_sync(_send)(list(events))
-    except Exception as error:  # the layer's client raises many kinds; none may reach the caller's work
-        _resting_until = time.monotonic() + _REST_SECONDS
-        logger.warning("browser events not sent: %s", error)
+    """Tell the owners' and administrators' browsers soon, in this order. Never raises, never waits."""
+    _sender().put(list(events))
+
+
+class _Sender:
+    """A thread with a loop of its own: the layer keeps one connection per loop."""
+
+    def __init__(self) -> None:
+        self._batches: SimpleQueue[list[SessionEvent] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="browser-events", daemon=True)
+        self._thread.start()
+        atexit.register(self._say_last_words)
+
+    def put(self, events: list[SessionEvent]) -> None:
+        self._batches.put(events)
+
+    def _run(self) -> None:
+        resting_until = 0.0
+        with asyncio.Runner() as runner:
+            while (batch := self._batches.get()) is not None:
+                if time.monotonic() < resting_until:
+                    continue
+                try:
+                    runner.run(_send(batch))
+                except Exception as error:  # the layer's client raises many kinds; none may end this thread
+                    resting_until = time.monotonic() + _REST_SECONDS
+                    logger.warning("browser events not sent: %s", error)
+
+    def _say_last_words(self) -> None:
+        """A command that ends right after its work has told of it too."""
+        self._batches.put(None)
+        self._thread.join(_LAST_WORDS_SECONDS)
+
+
+@cache
+def _sender() -> _Sender:
+    return _Sender()
 
 
 async def _send(events: list[SessionEvent]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from uuid import uuid4
 
-from backendai.agent.backends.base import BackendError, Ended, KernelEvent, StartFailed
+from backendai.agent.backends.base import BackendError, Ended, KernelEvent, Overfull, StartFailed
 from backendai.agent.watcher import Watcher
 from backendai.wire.messages import KernelReport, KernelState
 from tests.agent.node import Node, wait_until
@@ -357,3 +357,15 @@ def test_it_keeps_an_order_to_stop_that_waits_when_something_less_urgent_comes()
     node.backend.start_gate.set()
     node.settle()
     assert "stop" in node.backend.said and node.backend.entries == {}
+
+
+def test_it_ends_a_kernel_that_outgrew_its_home_and_says_by_how_much() -> None:
+    node = Node()
+    kernel_id = start(node)
+    message = "Its home folder holds 12 GiB; it may hold 10 GiB."
+    node.backend.overfull = lambda: [Overfull(kernel_id, message)]
+    node.kernels.sweep()
+    node.settle()
+    last = node.portal.reports[-1]
+    assert (last.state, last.reason, last.message) == (KernelState.TERMINATED, "scratch-full", message)
+    assert kernel_id not in node.backend.entries

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import requests
+from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from tests.system.polling import until
@@ -121,7 +122,9 @@ class Client:
 
 
 class Terminal:
-    """An open terminal."""
+    """An open terminal. ``BROKEN`` are the errors of one that was closed by the other side."""
+
+    BROKEN = (WebSocketException, TimeoutError)
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket

@@ -7,13 +7,14 @@ import os
 import shutil
 import subprocess
 import tarfile
+from pathlib import Path
 
 from docker import APIClient
 from docker.errors import ImageNotFound
 
-from tests.system.platform import ROOT, TINY
-
+TINY = "local/backendai-tiny:latest"
 STILLBORN = "local/backendai-test:stillborn"
+_BUILD_TINY = Path(__file__).resolve().parents[2] / "images/tiny/build"
 _DEAD_SHELL = b"#!/bin/busybox false\n"
 
 
@@ -24,7 +25,7 @@ def ensure_tiny(engine_url: str | None = None) -> None:
     try:
         client.inspect_image(TINY)
     except ImageNotFound:
-        subprocess.run([ROOT / "images/tiny/build", TINY], check=True, capture_output=True, env=os.environ | told)
+        subprocess.run([_BUILD_TINY, TINY], check=True, capture_output=True, env=os.environ | told)
     finally:
         client.close()
 

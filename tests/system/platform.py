@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,10 +21,11 @@ from docker import APIClient
 
 from tests.agent.docker_tools import clear
 from tests.system.client import Client
+from tests.system.engine import PrivateEngine
+from tests.system.images import TINY
 from tests.system.polling import until
 
 ROOT = Path(__file__).resolve().parents[2]
-TINY = "local/backendai-tiny:latest"
 READY_WITHIN = 90.0
 STOPPED_WITHIN = 60.0
 CLEAN_WITHIN = 30.0
@@ -32,7 +34,8 @@ _OURS = ("BACKENDAI_", "REDIS_", "DATABASE_", "DJANGO_", "DOCKER_")
 
 class Platform:
     """Use as a context manager: on leaving, all is stopped and removed. ``agents`` is their number on this
-    machine, ``extra`` are more environment variables, ``images`` more images of the catalogue by name."""
+    machine, ``extra`` are more environment variables, ``images`` more images of the catalogue by name; with ``engine``
+    the containers are looked for there."""
 
     running: list[Platform] = []
 
@@ -44,11 +47,12 @@ class Platform:
         agents: int = 1,
         extra: Mapping[str, str] | None = None,
         images: Mapping[str, str] | None = None,
-        engine_url: str | None = None,
+        engine: PrivateEngine | None = None,
     ) -> None:
         self.data, self.host, self.port = data, host, free_port(host)
         self.url = f"http://{host}:{self.port}"
-        self.engine = APIClient(base_url=engine_url, timeout=60)
+        self.engine = APIClient(base_url=engine.url if engine else None, timeout=60)
+        self._inside = engine.inside if engine else list[str]
         self._agents, self._images = agents, {"tiny": TINY} | dict(images or {})
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         self.environment = kept | {
@@ -113,14 +117,14 @@ class Platform:
         self.wait_for_agents(self._agents)
 
     def wait_for_agents(self, number: int) -> None:
-        """Wait until so many agents are alive."""
-        agents: list[Any] = []
+        """Wait until so many agents have reported from now on."""
+        since, agents = datetime.now(UTC), list[Any]()
 
-        def alive() -> bool:
-            agents[:] = self.client.agents()
-            return [agent["status"] for agent in agents].count("ALIVE") >= number
+        def reported() -> bool:
+            agents[:] = [agent for agent in self.client.agents() if agent["status"] == "ALIVE"]
+            return sum(datetime.fromisoformat(agent["last_seen_at"]) > since for agent in agents) >= number
 
-        until(alive, READY_WITHIN, f"{number} agents are alive", last=lambda: agents)
+        until(reported, READY_WITHIN, f"{number} agents have reported", last=lambda: agents)
 
     def stop(self) -> None:
         """Ask the supervisor to stop and wait for its end."""
@@ -167,7 +171,7 @@ class Platform:
         return found
 
     def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run ``manage.py`` as an administrator on this machine would."""
+        """Run ``manage.py`` as an administrator on the engine's machine would."""
         return self._python("manage.py", *arguments)
 
     def audit(self) -> None:
@@ -209,9 +213,8 @@ class Platform:
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"REDIS_URL": f"unix://{self.data}/valkey.sock", "PYTHONPATH": str(ROOT)} | self.environment
-        return subprocess.run(
-            [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
-        )
+        command = self._inside([sys.executable, *arguments])
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
 
     def _answers(self) -> bool:
         assert self.is_up, "the supervisor has ended"

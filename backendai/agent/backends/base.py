@@ -60,7 +60,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a kernel's main process ended. ``reason`` is ``exited``, ``out-of-memory``, ``scratch-full`` or empty when
+    """How a kernel's main process ended. ``reason`` is ``exited``, ``out-of-memory``, ``agent-stopped`` or empty when
     it was stopped on order; ``message`` says it in one sentence with its numbers."""
 
     exit_code: int | None
@@ -73,6 +73,14 @@ class KernelEvent:
     """Something happened to a kernel (its main process ended): a hint to look again."""
 
     kernel_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Overfull:
+    """A kernel that holds more than it may and must end; ``message`` says it with the numbers."""
+
+    kernel_id: UUID
+    message: str
 
 
 class Terminal(abc.ABC):
@@ -150,6 +158,10 @@ class Backend(abc.ABC):
 
         Raises BackendError when the engine cannot be asked: unknown is not empty.
         """
+
+    def overfull(self) -> list[Overfull]:
+        """Return the kernels whose home folder is larger than its limit, where the file system itself sets none."""
+        return []
 
     @abc.abstractmethod
     def sweep(self, live: set[UUID]) -> None:

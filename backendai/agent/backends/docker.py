@@ -26,6 +26,7 @@ from backendai.agent.backends.base import (
     Ended,
     KernelEvent,
     KernelGone,
+    Overfull,
     Progress,
     Started,
     Terminal,
@@ -40,7 +41,7 @@ from backendai.agent.backends.docker_notes import agent_notes, engine_notes
 from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.docker_start import HostOptions, Starter
 from backendai.agent.backends.docker_terminal import Terminals
-from backendai.core.slots import MILLI, Slots
+from backendai.core.slots import MILLI, Slots, format_size
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 
 _EXITED = re.compile(r"Exited \((-?\d+)\)")
@@ -179,9 +180,13 @@ class DockerBackend(Backend):
         running = {kernel.kernel_id for kernel in map(_sighting, listed) if kernel.running}
         self._terminals.sweep(running & live)
 
-    def over_scratch_limit(self) -> list[UUID]:
-        """Return the kernels that hold more than their scratch limit, where no file system enforces it."""
-        return self._scratch.over_limit()
+    def overfull(self) -> list[Overfull]:
+        """Return the kernels that wrote more to their home folder than they may."""
+        return [
+            Overfull(kernel_id, f"Its home folder holds {format_size(size)}; it may hold {format_size(limit)}.")
+            for kernel_id, size, limit in self._scratch.over_limit()
+        ]
+
 
     def watch(self) -> Iterator[KernelEvent]:
         try:

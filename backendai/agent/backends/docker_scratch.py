@@ -67,13 +67,11 @@ class Scratch:
         for kernel_id in self._known() - live:
             self.remove(kernel_id)
 
-    def over_limit(self) -> list[UUID]:
-        """Return the kernels whose plain folder holds more than its limit."""
-        return [
-            UUID(mark.stem)
-            for mark in sorted(self.root.glob("*.limit"))
-            if _bytes_under(mark.with_suffix("")) > int(mark.read_text())
-        ]
+    def over_limit(self) -> list[tuple[UUID, int, int]]:
+        """Return kernel, bytes and limit of each plain folder that holds more than its limit."""
+        marks = [(UUID(mark.stem), mark.with_suffix(""), int(mark.read_text())) for mark in self.root.glob("*.limit")]
+        sizes = [(kernel_id, _bytes_under(folder), limit) for kernel_id, folder, limit in marks]
+        return sorted(size for size in sizes if size[1] > size[2])
 
     def mark_stopped(self, kernel_id: UUID) -> None:
         """Remember, also over a restart of the agent, that the kernel's end was ordered."""

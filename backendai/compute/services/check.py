@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db.models import F, Q
 from django.utils import timezone
 
 from backendai.accounts.models import Project, User
@@ -140,12 +141,11 @@ def _slots(user: User, spec: SessionSpec, group: ResourceGroup, image: Image) ->
 def _preset(user: User, name: str, group: ResourceGroup) -> ResourcePreset:
     """Return the group's own preset of this name, or else the one for all groups."""
     presets = ResourcePreset.objects.visible_to(user).filter(name=name)
-    found = {preset.resource_group_id: preset for preset in presets.filter(resource_group__in=[group.pk])}
-    found |= {None: preset for preset in presets.filter(resource_group=None)}
-    if not found:
+    own_or_all = presets.filter(Q(resource_group=group) | Q(resource_group=None))
+    found: ResourcePreset | None = own_or_all.order_by(F("resource_group").asc(nulls_last=True)).first()
+    if found is None:
         raise UserError(f"There is no preset {name!r} for {group.name}.", field="preset", code="unknown-preset")
-    preset: ResourcePreset = found.get(group.pk) or found[None]
-    return preset
+    return found
 
 
 def _check_minimum(slots: Slots, image: Image) -> None:

@@ -1,0 +1,191 @@
+"""A private Docker Engine beside the machine's own: its own containerd, data, network and mount namespaces.
+
+Own network namespace, because a second engine rewrites the packet rules and bridges that it finds. The mount namespace
+outlives the engine's processes, as on a real machine: with live-restore they must come back into the same one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+from docker import APIClient
+from docker.errors import DockerException
+
+from tests.system.images import ensure_tiny
+from tests.system.polling import until
+
+_UP_WITHIN = 60.0
+_GONE_WITHIN = 15.0
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+# A /sys of the new network with the machine's control groups, and a /run of its own, so that no other engine is found.
+_MOUNTS = """
+mount --rbind /sys/fs/cgroup "$0/groups"; mount -t sysfs sysfs /sys; mount --rbind "$0/groups" /sys/fs/cgroup
+umount -l "$0/groups"; mount --bind "$0/run" /run; echo ready; exec sleep infinity
+""".strip()
+
+
+class PrivateEngine:
+    """Use as a context manager. Commands ``inside`` run as on a machine of its own, on which this engine has the usual
+    address; from there this machine is at ``portal_host``. ``url`` is the engine's address out here."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.tag = home, f"{os.getpid():x}"
+        self.url = f"unix://{home}/run/docker.sock"
+        self._subnet = f"10.98.{os.getpid() % 256}"
+        self.portal_host = f"{self._subnet}.1"
+        self._holder: subprocess.Popen[str] | None = None
+        self._dockerd: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> PrivateEngine:
+        try:
+            self._make_namespaces()
+            self._make_network()
+            self.start()
+            ensure_tiny(self.url)
+        except BaseException:
+            self._remove_all()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove_all()
+
+    def inside(self, command: Sequence[str]) -> list[str]:
+        """Return the command as it runs in the engine's namespaces."""
+        assert self._holder is not None
+        return ["nsenter", "--target", str(self._holder.pid), "--mount", "--net", "--", *command]
+
+    def start(self) -> None:
+        """Start the engine and wait until it answers."""
+        (self.home / "docker.pid").unlink(missing_ok=True)  # a killed engine leaves it
+        options = {
+            "--host": "unix:///run/docker.sock",
+            "--data-root": str(self.home / "data"),
+            "--exec-root": str(self.home / "exec"),
+            "--pidfile": str(self.home / "docker.pid"),
+            "--config-file": str(self.home / "daemon.json"),
+            "--cgroup-parent": f"/backendai-{self.tag}",
+            "--default-address-pool": "base=10.97.0.0/16,size=26",
+        }
+        (self.home / "daemon.json").write_text('{"live-restore": true}')
+        words = [word for pair in options.items() for word in pair]
+        with (self.home / "dockerd.log").open("ab") as log:
+            self._dockerd = subprocess.Popen(
+                self.inside(["dockerd", *words]), stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_die_too
+            )
+        until(self._answers, _UP_WITHIN, "the private engine answers", last=self._tail)
+
+    def kill(self) -> None:
+        """Send SIGKILL to the engine and its containerd. Containers and their shims go on."""
+        assert self._dockerd is not None
+        family = psutil.Process(self._dockerd.pid).children(recursive=True)
+        struck = [process for process in family if process.name() == "containerd"]
+        self._dockerd.kill()
+        self._dockerd.wait()
+        for process in struck:
+            process.kill()
+        assert not psutil.wait_procs(struck, timeout=_GONE_WITHIN)[1]
+
+    def processes(self) -> list[psutil.Process]:
+        """Return every process of the engine's network: engine, shims and what was started by ``inside``; and the
+        containers', which are in our control groups."""
+        assert self._holder is not None
+        network = _network_of(self._holder.pid)
+        found = {process for process in psutil.process_iter() if _network_of(process.pid) == network}
+        for file in Path("/sys/fs/cgroup").glob(f"**/backendai-{self.tag}/**/cgroup.procs"):
+            for pid in _quietly(lambda file=file: file.read_text().split()) or ():
+                one = _quietly(lambda pid=pid: psutil.Process(int(pid)))
+                found |= {one} if one else set()
+        return [process for process in found if process.pid != self._holder.pid]
+
+    def _make_namespaces(self) -> None:
+        for name in ("data", "exec", "run", "groups"):
+            (self.home / name).mkdir()
+        self._holder = subprocess.Popen(
+            ["unshare", "--mount", "--net", "--propagation", "private", "bash", "-ec", _MOUNTS, str(self.home)],
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=_die_too,
+        )
+        assert self._holder.stdout is not None
+        assert self._holder.stdout.readline() == "ready\n"
+
+    def _make_network(self) -> None:
+        assert self._holder is not None
+        ours, theirs = f"bai0{self.tag}", "eth0"
+        for command in (
+            f"ip link add {ours} type veth peer name {theirs} netns {self._holder.pid}",
+            f"ip addr add {self.portal_host}/24 dev {ours}",
+            f"ip link set {ours} up",
+        ):
+            subprocess.run(command.split(), check=True)
+        for command in (
+            "ip link set lo up",
+            f"ip addr add {self._subnet}.2/24 dev {theirs}",
+            f"ip link set {theirs} up",
+            f"ip route add default via {self.portal_host}",
+        ):
+            subprocess.run(self.inside(command.split()), check=True)
+
+    def _answers(self) -> bool:
+        assert self._dockerd is not None
+        assert self._dockerd.poll() is None, self._tail()
+        try:
+            client = APIClient(base_url=self.url, timeout=5)
+            client.close()
+        except DockerException:
+            return False
+        return True
+
+    def _tail(self) -> str:
+        return (self.home / "dockerd.log").read_text(errors="replace")[-3000:]
+
+    def _remove_all(self) -> None:
+        if self._holder is None:
+            return
+
+        def gone() -> bool:
+            left = self.processes()
+            for process in left:
+                _quietly(process.kill)
+            return not left
+
+        until(gone, _GONE_WITHIN, "the processes of the private engine are gone", last=self.processes)
+        self._holder.kill()
+        self._holder.wait()
+        if self._dockerd is not None:
+            self._dockerd.wait()
+        for disk in psutil.disk_partitions(all=True):
+            if disk.mountpoint.startswith(f"{self.home}/"):
+                subprocess.run(["umount", "-l", disk.mountpoint], check=False)
+        for folder in sorted(Path("/sys/fs/cgroup").glob(f"**/backendai-{self.tag}/**/"), reverse=True):
+            _quietly(folder.rmdir)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def _die_too() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _network_of(pid: int) -> str | None:
+    return _quietly(lambda: os.readlink(f"/proc/{pid}/ns/net"))
+
+
+def _quietly(call: Callable[[], object]):  # type: ignore[no-untyped-def]
+    """Return the answer, or None when the process or folder is gone by now."""
+    try:
+        return call()
+    except (OSError, psutil.Error):
+        return None
