@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 from celery import Celery
+from celery.exceptions import SecurityWarning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 
 from django.conf import settings
 
 from backendai.wire.queues import broker_address
+
+# Celery warns root about pickle; only JSON is accepted here.
+warnings.filterwarnings("ignore", category=SecurityWarning)
 
 app = Celery("backendai")
 app.conf.update(

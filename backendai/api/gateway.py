@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import urllib3
-from django.conf import settings
 
 from backendai.compute.models import Kernel
+from backendai.compute.services.gateway import address_of
 from backendai.core.errors import PlatformError
-from backendai.wire.tickets import sign_ticket
 
 LARGEST_LOG = 32 * 2**20
 _pool = urllib3.PoolManager(
@@ -28,12 +25,10 @@ def read_log(kernel: Kernel, *, tail: int | None) -> tuple[bytes, bool] | None:
     does not have the kernel. Raises NodeUnreachable."""
     if kernel.agent is None:
         return None
-    ticket = sign_ticket(
-        settings.TICKET_KEY, kernel_id=kernel.pk, generation=kernel.generation, purpose="log", now=time.time()
-    )
-    url = f"{kernel.agent.gateway_url}/kernels/{kernel.pk}/log" + (f"?tail={tail}" if tail else "")
+    address = address_of(kernel, "log")
+    url = address.url + (f"?tail={tail}" if tail else "")
     try:
-        with _pool.request("GET", url, headers={"Authorization": f"Ticket {ticket}"}, preload_content=False) as answer:
+        with _pool.request("GET", url, headers=address.headers, preload_content=False) as answer:
             content = answer.read(LARGEST_LOG + 1)
             answer.drain_conn() if len(content) <= LARGEST_LOG else answer.close()
     except urllib3.exceptions.HTTPError as error:

@@ -7,7 +7,10 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -25,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 PASS_LEASE, REPAIR_LEASE = "pass", "repair"
 _LEASE = timedelta(seconds=30)
+_PATIENCE_SECONDS, _RETRY_SECONDS = 0.5, 0.02
 
 
 def run_pass(now: datetime) -> int:
@@ -33,11 +37,16 @@ def run_pass(now: datetime) -> int:
 
 
 def schedule_group(group_id: int, now: datetime) -> int:
-    """Run the scheduler over one group; returns how many sessions were placed. Somebody else at it: they see to it."""
-    group = ResourceGroup.objects.filter(pk=group_id).first()
-    if group is None:
-        return 0
-    return _single(f"group.{group_id}", now, lambda: _one_group(group, now))
+    """Run the scheduler over one group; returns how many sessions were placed.
+
+    When it returns, a pass over the group has begun after it was called, in this thread or in another one: what the
+    caller has written is seen. Of many calls at once one runs, one waits, and the others need not.
+    """
+    with _lines[group_id].turn() as is_ours:
+        group = ResourceGroup.objects.filter(pk=group_id).first() if is_ours else None
+        if group is None:
+            return 0
+        return _single(f"group.{group_id}", now, lambda: _one_group(group, now), patience=_PATIENCE_SECONDS)
 
 
 def run_repair(now: datetime) -> int:
@@ -62,10 +71,33 @@ def _one_group(group: ResourceGroup, now: datetime) -> int:
         return 0
 
 
-def _single(name: str, now: datetime, work: Callable[[], int]) -> int:
+class _Line:
+    """Where threads wait for one thing to be done: one does it, one waits, who comes then is served by the one who
+    waits."""
+
+    def __init__(self) -> None:
+        self._doing, self._waiting = threading.Lock(), threading.Lock()
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """Give True when it is the caller's turn to do it, False when somebody who waits already will."""
+        if not self._waiting.acquire(blocking=False):
+            yield False
+            return
+        with self._doing:
+            self._waiting.release()
+            yield True
+
+
+def _single(name: str, now: datetime, work: Callable[[], int], *, patience: float = 0.0) -> int:
+    """Do the work under the lease. Held elsewhere, it is tried again for ``patience`` seconds: the other process may
+    have looked before our news was written."""
     owner = f"{_PROCESS}:{threading.get_ident()}"
-    if not take_lease(name, owner, now=now, duration=_LEASE, has_died=_has_died):
-        return 0
+    deadline = time.monotonic() + patience
+    while not take_lease(name, owner, now=now, duration=_LEASE, has_died=_has_died):
+        if time.monotonic() >= deadline:
+            return 0
+        time.sleep(_RETRY_SECONDS)
     try:
         return work()
     finally:
@@ -85,3 +117,4 @@ def _has_died(owner: str) -> bool:
 _HOST = socket.gethostname()[:24].replace(":", "-")
 _INCARNATION = secrets.token_hex(4)
 _PROCESS = f"{_HOST}:{os.getpid()}:{_INCARNATION}"
+_lines: defaultdict[int, _Line] = defaultdict(_Line)

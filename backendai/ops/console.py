@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 from pathlib import Path
 
 _COLOURS = (36, 32, 35, 33, 34, 96, 92, 95)
 _STALL_SECONDS = 1.0
+_BEGINNING = re.compile(rb"(?:[\d-]{10} [\d:,]+ )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
+_TROUBLE = (b"WARNING", b"ERROR", b"CRITICAL")
 
 
 class Terminal:
     """Standard output of the supervisor. A terminal that takes nothing (paused, closed) costs lines there, never the
-    platform: the log files have them all."""
+    platform: the log files have them all. Unless ``verbose``, only what needs attention is shown."""
 
-    def __init__(self, descriptor: int | None = None) -> None:
+    def __init__(self, descriptor: int | None = None, *, verbose: bool = True) -> None:
+        self._verbose = verbose
+        self._in_trouble: dict[str, bool] = {}
         self._descriptor = sys.stdout.fileno() if descriptor is None else descriptor
         self._coloured = os.isatty(self._descriptor) and "NO_COLOR" not in os.environ
         self._names: list[str] = []
         self._stalled = False
 
     def line(self, name: str, text: bytes) -> None:
-        """Write one line of the child ``name``."""
+        """Write one line of the child ``name``, if it is worth showing."""
+        if not self._verbose and not self._needs_attention(name, text):
+            return
         if name not in self._names:
             self._names.append(name)
         prefix = f"{name:<9}| "
@@ -33,6 +40,14 @@ class Terminal:
     def say(self, text: str) -> None:
         """Write the supervisor's own words, as they are."""
         self._write(text.encode() + b"\n")
+
+    def _needs_attention(self, name: str, text: bytes) -> bool:
+        """Whether the line tells of trouble, or goes on with one that did (a traceback)."""
+        if beginning := _BEGINNING.match(text):
+            self._in_trouble[name] = beginning[1] in _TROUBLE
+        elif text.startswith(b"Traceback"):
+            self._in_trouble[name] = True
+        return self._in_trouble.get(name, False)
 
     def _write(self, data: bytes) -> None:
         try:

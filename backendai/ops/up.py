@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import environ
 
 from backendai.ops import data_folder, fleet, valkey
+from backendai.ops.console import Terminal
 from backendai.ops.data_folder import FirstAdmin, Refused
 from backendai.ops.engine import NoEngine, ask_engine
 from backendai.ops.fleet import BASE_DIR, Choice
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         try:
             _check_port(choice)
             os.chdir(BASE_DIR)
-            with Supervisor(choice.data / "logs") as supervisor:
+            with Supervisor(choice.data / "logs", terminal=Terminal(verbose=options.verbose)) as supervisor:
                 _run(supervisor, choice)
         finally:
             os.close(lock)
@@ -66,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--port", type=int, default=int(told("BACKENDAI_PORT") or 8080), help="port of the portal (8080)"
     )
+    parser.add_argument("--verbose", action="store_true", help="show all output of the parts, not only their troubles")
     parser.add_argument(
         "--host",
         default=told("BACKENDAI_HOST") or "127.0.0.1",

@@ -11,11 +11,12 @@ import aiohttp
 from channels.db import database_sync_to_async
 
 from backendai.compute.models import Kernel
+from backendai.compute.services.gateway import Address, address_of
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import TERMINAL, Status
 from backendai.realtime.credentials import Credentials
 from backendai.realtime.relay import DIAL_SECONDS, ENDED, LOST, RelayConsumer
-from backendai.realtime.targets import NOT_RUNNING, Address, Refusal, address_of, find_kernel, number_in
+from backendai.realtime.targets import NOT_RUNNING, Refusal, find_kernel, number_in
 
 _MOST_LINES = 1_000_000
 _PIECE = 64 * 1024

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
-
-from django.conf import settings
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Status
 from backendai.realtime.credentials import Credentials, user_of
-from backendai.wire.tickets import Purpose, sign_ticket
 
 REFUSED = 4003
 NOT_RUNNING = 4004
@@ -27,14 +22,6 @@ class Refusal(Exception):
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
         self.code, self.reason = code, reason
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a kernel's gateway is, and the header that opens it."""
-
-    url: str
-    headers: Mapping[str, str]
 
 
 def signed_in(credentials: Credentials) -> User:
@@ -71,15 +58,6 @@ def may_see(credentials: Credentials, session_id: UUID) -> bool:
     """Return whether whoever opened the socket is still let in and may still see the session."""
     user = user_of(credentials)
     return user is not None and ComputeSession.objects.visible_to(user).filter(pk=session_id).exists()
-
-
-def address_of(kernel: Kernel, purpose: Purpose) -> Address:
-    """Return where to reach the kernel's gateway, with a ticket for this purpose."""
-    ticket = sign_ticket(
-        settings.TICKET_KEY, kernel_id=kernel.pk, generation=kernel.generation, purpose=purpose, now=time.time()
-    )
-    base = kernel.agent.gateway_url.rstrip("/") if kernel.agent else ""
-    return Address(f"{base}/kernels/{kernel.pk}/{purpose}", {"Authorization": f"Ticket {ticket}"})
 
 
 def query_of(scope: Mapping[str, Any]) -> dict[str, str]:

@@ -7,8 +7,9 @@ import asyncio
 import aiohttp
 from channels.db import database_sync_to_async
 
+from backendai.compute.services.gateway import Address, address_of
 from backendai.realtime.relay import DIAL_SECONDS, ENDED, LOST, RelayConsumer
-from backendai.realtime.targets import REFUSED, Address, Refusal, address_of, find_running_kernel, number_in
+from backendai.realtime.targets import REFUSED, Refusal, find_running_kernel, number_in
 
 KERNEL_GONE = 4001
 RESTARTING = 1012

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cache
 from queue import SimpleQueue
 from uuid import UUID
 
@@ -50,20 +49,24 @@ def publish_on_commit(events: Iterable[SessionEvent]) -> None:
 
 def publish(events: Iterable[SessionEvent]) -> None:
     """Tell the owners' and administrators' browsers soon, in this order. Never raises, never waits."""
-    _sender().put(list(events))
+    _sender.put(list(events))
 
 
 class _Sender:
-    """A thread with a loop of its own: the layer keeps one connection per loop."""
+    """A thread with a loop of its own, made when there is something to send: the layer keeps a connection per loop."""
 
     def __init__(self) -> None:
         self._batches: SimpleQueue[list[SessionEvent] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="browser-events", daemon=True)
-        self._thread.start()
-        atexit.register(self._say_last_words)
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
 
     def put(self, events: list[SessionEvent]) -> None:
         self._batches.put(events)
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="browser-events", daemon=True)
+                self._thread.start()
+                atexit.register(self._say_last_words)
 
     def _run(self) -> None:
         resting_until = 0.0
@@ -80,12 +83,8 @@ class _Sender:
     def _say_last_words(self) -> None:
         """A command that ends right after its work has told of it too."""
         self._batches.put(None)
-        self._thread.join(_LAST_WORDS_SECONDS)
-
-
-@cache
-def _sender() -> _Sender:
-    return _Sender()
+        if self._thread:
+            self._thread.join(_LAST_WORDS_SECONDS)
 
 
 async def _send(events: list[SessionEvent]) -> None:
@@ -96,3 +95,6 @@ async def _send(events: list[SessionEvent]) -> None:
         message = {"type": "session.changed", **asdict(event)}
         await layer.group_send(group_of(event.owner_id), message)
         await layer.group_send(EVERYTHING, message)
+
+
+_sender = _Sender()

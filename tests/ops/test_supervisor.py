@@ -206,3 +206,21 @@ def test_it_turns_a_full_log_over(tmp_path: Path) -> None:
     log.close()
     kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert kept == {"a.log": "line 4\n", "a.log.1": "line 3\n", "a.log.2": "line 2\n"}
+
+
+def test_it_shows_troubles_with_what_follows_them_and_keeps_quiet_otherwise(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    terminal = Terminal(writer, verbose=False)
+    for line in (
+        b"2026-11-20 13:48:50,075 INFO backendai.agent: joined",
+        b"a banner",
+        b"2026-11-20 13:48:51,075 ERROR backendai.agent: it broke",
+        b"Traceback (most recent call last):",
+        b"  File somewhere",
+        b"INFO:     Uvicorn running",
+        b"more of it",
+    ):
+        terminal.line("agent", line)
+    shown = os.read(reader, 4096).decode()
+    assert "it broke" in shown and "File somewhere" in shown
+    assert "joined" not in shown and "banner" not in shown and "more of it" not in shown

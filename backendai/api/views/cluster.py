@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from rest_framework.generics import ListAPIView, RetrieveAPIView
 
 from backendai.api.authentication import asker
@@ -13,9 +12,9 @@ from backendai.api.other_bodies import AgentBody, ImageBody, PresetBody, Resourc
 from backendai.api.paging import ByName, ByRank
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession
 from backendai.compute.services.ledger import occupied_by_agent
-from backendai.core.slots import Slots, decimal_text
+from backendai.core.slots import decimal_text
+from backendai.planning.room import GroupRoom, room_in
 
 
 class ImageList(ListAPIView[Image]):
@@ -94,30 +93,17 @@ class AgentDetail(RetrieveAPIView[Agent]):
 
 def with_room(groups: list[ResourceGroup]) -> list[dict[str, Any]]:
     """Return the groups with capacity, what is taken and what is free, over agents that answer and take sessions."""
-    agents = list(Agent.objects.filter(resource_group__in=groups, status=Agent.Status.ALIVE, schedulable=True))
-    taken = occupied_by_agent([agent.pk for agent in agents])
-    waiting = ComputeSession.objects.pending().filter(resource_group__in=groups).order_by()
-    pending = dict(waiting.values_list("resource_group").annotate(Count("pk")))
-    members: dict[int, list[Agent]] = defaultdict(list)
-    for agent in agents:
-        members[agent.resource_group_id].append(agent)
-    return [_room(group, members[group.pk], taken, pending.get(group.pk, 0)) for group in groups]
+    return [_body(room) for room in room_in(groups)]
 
 
-def _room(group: ResourceGroup, agents: list[Agent], taken: dict[Any, Slots], pending: int) -> dict[str, Any]:
-    capacity = sum((agent.slots for agent in agents), Slots())
-    occupied = sum((taken.get(agent.pk, Slots()) for agent in agents), Slots())
-    free = Slots()
-    for agent in agents:
-        left = agent.slots - taken.get(agent.pk, Slots())
-        free += Slots({name: max(0, amount) for name, amount in left.items()})
+def _body(room: GroupRoom) -> dict[str, Any]:
     return {
-        "name": group.name,
-        "description": group.description,
-        "is_active": group.is_active,
-        "agents": len(agents),
-        "pending": pending,
-        "capacity": capacity.to_json(),
-        "occupied": {name: decimal_text(occupied[name]) for name in capacity},
-        "free": {name: decimal_text(free[name]) for name in capacity},
+        "name": room.group.name,
+        "description": room.group.description,
+        "is_active": room.group.is_active,
+        "agents": room.agents,
+        "pending": room.waiting,
+        "capacity": room.capacity.to_json(),
+        "occupied": {name: decimal_text(room.occupied[name]) for name in room.capacity},
+        "free": {name: decimal_text(room.free[name]) for name in room.capacity},
     }
