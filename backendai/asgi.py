@@ -1,13 +1,55 @@
 """HTTP and websockets under one ASGI server."""
 
-import os
+from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from asgiref.sync import ThreadSensitiveContext
+from asgiref.wsgi import WsgiToAsgi
 from channels.routing import ProtocolTypeRouter
 from django.core.asgi import get_asgi_application
+from django.core.handlers.wsgi import WSGIHandler
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 django_application = get_asgi_application()
 
 from backendai.realtime.routing import websocket_application  # noqa: E402  (models need the set-up above)
 
-application = ProtocolTypeRouter({"http": django_application, "websocket": websocket_application})
+_KEPT_THREADS = 16
+_ASYNC_PATHS = frozenset({"/node/v1/sync"})  # a long poll must not hold a thread
+
+
+class WorkerThreads:
+    """An ASGI application whose synchronous parts run on threads that live on, with their database connections.
+
+    Django would make a thread, and with it a connection, for each request: a third of a short request's time.
+    """
+
+    def __init__(self, application: Any) -> None:
+        self._application = application
+        self._idle: list[ThreadPoolExecutor] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request on an idle thread, or a new one when there is none."""
+        executor = self._idle.pop() if self._idle else ThreadPoolExecutor(1)
+        try:
+            async with ThreadSensitiveContext(executor=executor):
+                await self._application(scope, receive, send)
+        finally:
+            if len(self._idle) < _KEPT_THREADS:
+                self._idle.append(executor)
+            else:
+                executor.shutdown(wait=False)
+
+
+pages = WorkerThreads(WsgiToAsgi(WSGIHandler()))
+
+
+async def http(scope: Any, receive: Any, send: Any) -> None:
+    """Serve pages, REST and the node API; the few asynchronous views by Django's own ASGI handler."""
+    await (django_application if scope["path"] in _ASYNC_PATHS else pages)(scope, receive, send)
+
+
+application = ProtocolTypeRouter({"http": http, "websocket": websocket_application})

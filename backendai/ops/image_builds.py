@@ -16,6 +16,7 @@ from backendai.activity.services import finish_job, report_progress, start_job
 from backendai.catalog.models import Image
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.models import ResourceGroup
+from backendai.ops.engine import engine_address
 from backendai.wire.broker import hint
 from backendai.wire.queues import CONTROL_QUEUE
 
@@ -58,7 +59,7 @@ def build(image: Image, builder: Path, log: Path) -> bool:
 
 def _is_there(reference: str) -> bool:
     try:
-        docker.APIClient(timeout=10).inspect_image(reference)
+        docker.APIClient(base_url=engine_address(), timeout=10).inspect_image(reference)
     except ImageNotFound:
         return False
     except DockerException:

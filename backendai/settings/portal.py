@@ -93,6 +93,8 @@ DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{DATA_DIR / '
 _database = DATABASES["default"]
 if "sqlite" in _database["ENGINE"]:
     # IMMEDIATE: with DEFERRED, six writers lose nine transactions out of ten to "database is locked".
+    # Threads live on (see asgi.py), and a file does not go away.
+    _database["CONN_MAX_AGE"] = None
     _database["OPTIONS"] = {
         "transaction_mode": "IMMEDIATE",
         "timeout": 20,

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
-from uuid import UUID
-
-from django.db.models import Count
 
 from backendai.accounts.models import User
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.ledger import occupied_by_agent
+from backendai.cluster.models import ResourceGroup
 from backendai.core.slots import Slots, format_amount
+from backendai.planning.room import room_in
 
 _NAMES = {"cpu": "CPU", "mem": "Memory", "cuda.device": "GPU", "cuda.shares": "GPU shares"}
 
@@ -51,8 +46,8 @@ class Bar:
         return format_amount(self.slot, max(0, self.total - self.used))
 
 
-@dataclass(slots=True)
-class GroupRoom:
+@dataclass(frozen=True, slots=True)
+class RoomBars:
     """One resource group: its bars, how many agents answer, and how many sessions wait."""
 
     group: ResourceGroup
@@ -67,25 +62,15 @@ def bars_of(used: Slots, total: Slots) -> list[Bar]:
     return [Bar(name, used[name], total[name]) for name in names]
 
 
-def rooms_for(user: User) -> list[GroupRoom]:
+def rooms_for(user: User) -> list[RoomBars]:
     """Return the room in every group that is open to the user, counting agents that answer and take sessions."""
     groups = list(ResourceGroup.objects.visible_to(user).filter(is_active=True))
-    agents = list(Agent.objects.filter(resource_group__in=groups, status=Agent.Status.ALIVE, schedulable=True))
-    taken = occupied_by_agent([agent.pk for agent in agents])
-    pending = ComputeSession.objects.pending().filter(resource_group__in=groups)
-    waiting = dict(pending.order_by().values_list("resource_group").annotate(Count("pk")))
-    members: dict[int, list[Agent]] = defaultdict(list)
-    for agent in agents:
-        members[agent.resource_group_id].append(agent)
-    return [_room(group, members[group.pk], taken, waiting.get(group.pk, 0)) for group in groups]
+    return [
+        RoomBars(room.group, room.waiting, room.agents, bars_of(room.occupied, room.capacity))
+        for room in room_in(groups)
+    ]
 
 
 def name_of_slot(slot: str) -> str:
     """Return a slot's name for people."""
     return _NAMES.get(slot, slot)
-
-
-def _room(group: ResourceGroup, agents: list[Agent], taken: dict[UUID, Slots], waiting: int) -> GroupRoom:
-    total = sum((agent.slots for agent in agents), Slots())
-    used = sum((taken.get(agent.pk, Slots()) for agent in agents), Slots())
-    return GroupRoom(group, waiting, len(agents), bars_of(used, total))

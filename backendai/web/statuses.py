@@ -1,4 +1,4 @@
-"""How a status looks: a word, a colour beside it, and whether something is moving."""
+"""How a status looks: a word, a colour beside it, whether something is moving; and what its changes mean."""
 
 from __future__ import annotations
 
@@ -36,6 +36,24 @@ _LOOKS = {
     "STALE": Appearance("Stale", "over"),
     "SKIPPED": Appearance("Skipped", "over"),
 }
+
+_DEEDS = {
+    "SCHEDULED": "An agent was chosen.",
+    "PREPARING": "The agent makes room.",
+    "PULLING": "The agent fetches the image.",
+    "CREATING": "The agent makes the container.",
+    "RUNNING": "It is ready to be used.",
+    "TERMINATING": "It was asked to end.",
+    "TERMINATED": "Its end is confirmed.",
+    "CANCELLED": "It left the queue.",
+}
+
+
+def deed_of(from_status: str, to_status: str) -> str:
+    """Return what a change of status means, in one sentence."""
+    if not from_status:
+        return "Launched."
+    return _DEEDS.get(to_status, "") if from_status != to_status else ""
 
 
 def appearance_of(status: str) -> Appearance:

@@ -16,6 +16,7 @@ urlpatterns = [
     path("resources/panel/", sessions.resources_panel, name="resources_panel"),
     path("agents/", agents.agents, name="agents"),
     path("account/", account.account, name="account"),
+    path("account/password/", account.password, name="password"),
     path("account/tokens/", account.tokens, name="tokens"),
     path("account/tokens/<uuid:token_id>/revoke/", account.token_revoke, name="token_revoke"),
     path("login/", account.Login.as_view(), name="login"),

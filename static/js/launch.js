@@ -1,26 +1,77 @@
-// The launch form: a preset shows its numbers, touching a number means custom, a command only for batch.
+// The launch form: a preset shows its numbers in the chosen group, touching a number means custom, variables come and go.
 document.addEventListener("alpine:init", () => {
   Alpine.data("launch", () => ({
-    isBatch: false,
-
     init() {
-      this.isBatch = this.$root.querySelector("[name=session_type]:checked")?.value === "batch";
-      const preset = this.$root.querySelector("[name=preset]:checked");
-      if (preset?.value) this.fill(preset);
+      this.$root.querySelector("[name=time_zone]").value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+      new VariableRows(document.getElementById("variables"));
+      this.chooseGroup();
     },
-    chooseType(event) {
-      this.isBatch = event.target.value === "batch";
+    chooseGroup() {
+      for (const radio of this.$root.querySelectorAll("[name=preset]:not([value=''])")) {
+        const shown = this.variantOf(radio);
+        for (const each of radio.parentElement.querySelectorAll("[data-group]")) each.hidden = each !== shown;
+        radio.disabled = !shown;
+        radio.parentElement.hidden = !shown;
+      }
+      const chosen = this.$root.querySelector("[name=preset]:checked");
+      if (chosen?.disabled) this.typed();
+      else this.choosePreset();
     },
-    choosePreset(event) {
-      this.fill(event.target);
+    choosePreset() {
+      const chosen = this.$root.querySelector("[name=preset]:checked");
+      if (!chosen?.value) return;
+      const amounts = JSON.parse(this.variantOf(chosen).dataset.amounts);
+      for (const input of this.$root.querySelectorAll("[name=cpu], [name=mem], [name^='slot.']")) {
+        input.value = amounts[input.name.replace("slot.", "")] ?? "";
+      }
     },
     typed() {
       document.getElementById("preset-custom").checked = true;
     },
-    fill({ dataset }) {
-      for (const name of ["cpu", "mem"]) {
-        if (dataset[name]) this.$root.querySelector(`[name=${name}]`).value = dataset[name];
-      }
+    variantOf(radio) {
+      const group = this.$root.querySelector("[name=resource_group]").value;
+      const of = (name) => radio.parentElement.querySelector(`[data-group="${CSS.escape(name)}"]`);
+      return of(group) || of("");
     },
   }));
 });
+
+// Rows of a name and a value. Without this, the page brings a few empty ones.
+class VariableRows {
+  constructor(place) {
+    this.place = place;
+    this.blank = this.rows().at(-1).cloneNode(true);
+    this.rows().filter((row) => this.isEmpty(row)).slice(1).forEach((row) => row.remove());
+    place.addEventListener("click", (event) => {
+      if (event.target.closest("[data-add]")) this.add();
+      const remove = event.target.closest("[data-remove]");
+      if (remove) this.remove(remove.closest("[data-variable]"));
+    });
+  }
+  rows() {
+    return [...this.place.querySelectorAll("[data-variable]")];
+  }
+  isEmpty(row) {
+    return [...row.querySelectorAll("input")].every((input) => !input.value);
+  }
+  add() {
+    const row = this.blank.cloneNode(true);
+    this.place.querySelector("[data-add]").before(row);
+    this.number();
+    row.querySelector("input").focus();
+  }
+  remove(row) {
+    const next = row.nextElementSibling;
+    row.remove();
+    if (!this.rows().length) this.add();
+    this.number();
+    (next.matches("[data-variable]") ? next.querySelector("[data-remove]") : this.place.querySelector("[data-add]")).focus();
+  }
+  number() {
+    this.rows().forEach((row, index) => {
+      for (const part of row.querySelectorAll("[aria-label]")) {
+        part.setAttribute("aria-label", part.getAttribute("aria-label").replace(/\d+$/, index + 1));
+      }
+    });
+  }
+}

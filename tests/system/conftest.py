@@ -7,8 +7,6 @@ import pytest
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
 
-_TAIL_LINES = 80
-
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
@@ -17,7 +15,7 @@ def pytest_runtest_makereport(
     """Add the ends of the platform's logs to every failure."""
     report = yield
     if report.failed:
-        report.sections += [(f"platform at {platform.data}", _tail(platform.logs())) for platform in Platform.running]
+        report.sections += [(f"platform at {platform.data}", platform.last_words()) for platform in Platform.running]
     return report
 
 
@@ -25,7 +23,3 @@ def pytest_runtest_makereport(
 def tiny_image() -> None:
     """The 2 MB image is on the engine."""
     ensure_tiny()
-
-
-def _tail(text: str) -> str:
-    return "\n".join(text.splitlines()[-_TAIL_LINES:])

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from uuid import UUID
 import psutil
 import requests
 from docker import APIClient
+from docker.errors import NotFound
 
 from tests.agent.docker_tools import clear
 from tests.system.client import Client
@@ -29,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 READY_WITHIN = 90.0
 STOPPED_WITHIN = 60.0
 CLEAN_WITHIN = 30.0
+_TAIL_LINES = 80
 _OURS = ("BACKENDAI_", "REDIS_", "DATABASE_", "DJANGO_", "DOCKER_")
 
 
@@ -68,7 +71,8 @@ class Platform:
         try:
             self._prepare()
             self.start()
-        except BaseException:
+        except BaseException as error:
+            error.add_note(self.last_words())
             self._tidy()
             raise
         return self
@@ -76,6 +80,8 @@ class Platform:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            error.add_note(self.last_words())
         try:
             if self.is_up:
                 self.stop()
@@ -172,7 +178,7 @@ class Platform:
 
     def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ``manage.py`` as an administrator on the engine's machine would."""
-        return self._python("manage.py", *arguments)
+        return self._python(str(ROOT / "manage.py"), *arguments)
 
     def audit(self) -> None:
         """Wait until ``manage.py audit`` finds nothing; its findings are the error."""
@@ -187,10 +193,13 @@ class Platform:
 
     def containers(self) -> dict[UUID, dict[str, Any]]:
         """Return the inspected containers of this deployment by kernel; fails when a kernel has two."""
-        listed = self.engine.containers(all=True, filters={"label": f"backendai.deployment={self.deployment}"})
-        kernels = [UUID(entry["Labels"]["backendai.kernel"]) for entry in listed]
-        assert len(kernels) == len(set(kernels)), f"a kernel has two containers: {listed}"
-        return {kernel: self.engine.inspect_container(e["Id"]) for kernel, e in zip(kernels, listed, strict=True)}
+        found: dict[UUID, dict[str, Any]] = {}
+        for entry in self.engine.containers(all=True, filters={"label": f"backendai.deployment={self.deployment}"}):
+            kernel = UUID(entry["Labels"]["backendai.kernel"])
+            assert kernel not in found, f"kernel {kernel} has two containers"
+            with suppress(NotFound):  # it may have been removed since
+                found[kernel] = self.engine.inspect_container(entry["Id"])
+        return found
 
     def lives(self) -> dict[UUID, tuple[int, str]]:
         """Return process id and start of every container that runs: they change when one is started again."""
@@ -203,7 +212,12 @@ class Platform:
 
     def logs(self) -> str:
         """Return what all processes have said, in the order in which they said it."""
-        return (self.data / "up.log").read_text(errors="replace")
+        file = self.data / "up.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def last_words(self) -> str:
+        """Return the end of ``logs``."""
+        return "\n".join(self.logs().splitlines()[-_TAIL_LINES:])
 
     def _prepare(self) -> None:
         told = [f"{name}={reference}" for name, reference in self._images.items()]

@@ -45,10 +45,11 @@ def platform(engine: PrivateEngine, tmp_path_factory: pytest.TempPathFactory) ->
 def node(platform: Platform, engine: PrivateEngine) -> Iterator[None]:
     """Run an agent on the engine's machine."""
     token = platform.manage("create_join_token").stdout.strip()
-    command = [sys.executable, "manage.py", "agent", "--join", platform.url, "--token", token, "--name", "far"]
+    agent_command = [sys.executable, str(ROOT / "manage.py"), "agent"]
+    command = [*agent_command, "--join", platform.url, "--token", token, "--name", "far"]
     environment = platform.environment | {"BACKENDAI_AGENT_DATA": str(platform.data / "agents" / "far")}
     with (platform.data / "up.log").open("ab") as log:
-        agent = subprocess.Popen(engine.inside(command), cwd=ROOT, env=environment, stdout=log, stderr=log)
+        agent = subprocess.Popen(engine.inside(command), env=environment, stdout=log, stderr=log)
     try:
         yield
     finally:

@@ -81,6 +81,40 @@ def test_it_loses_nothing_when_a_process_is_killed(platform: Platform, bystander
     end(platform, sessions)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("containers", [1, 3, 5])
+@pytest.mark.parametrize("role", ROLES)
+def test_it_loses_nothing_at_a_later_moment(
+    platform: Platform, bystander: Body, role: str, containers: int
+) -> None:
+    former, there = platform.pids()[role], len(platform.containers())
+
+    def some_started(burst: Burst) -> None:
+        until(lambda: len(platform.containers()) >= there + containers, 60, f"{containers} containers are there")
+
+    sessions = burst_with(platform, some_started, lambda: platform.kill(role))
+    platform.wait_for_restart(role, former)
+    platform.audit()
+    end(platform, sessions)
+
+
+@pytest.mark.parametrize(
+    "role", ["agent", *(pytest.param(role, marks=pytest.mark.long) for role in ROLES if role != "agent")]
+)
+def test_it_ends_everything_when_a_process_is_killed(platform: Platform, bystander: Body, role: str) -> None:
+    former = platform.pids()[role]
+    sessions = burst_with(platform, first_accepted, lambda: None)
+    with ThreadPoolExecutor(BURST) as enders:
+        burst = [enders.submit(platform.client.terminate, session["id"]) for session in sessions]
+        wait(burst, return_when=FIRST_COMPLETED)
+        platform.kill(role)
+        for future in burst:
+            future.result()
+    end(platform, sessions)
+    platform.wait_for_restart(role, former)
+    platform.audit()
+
+
 def test_it_starts_sessions_and_keeps_terminals_while_the_broker_is_down(platform: Platform, bystander: Body) -> None:
     client = platform.client
     with client.terminal(bystander["id"]) as terminal:

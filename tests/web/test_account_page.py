@@ -10,7 +10,8 @@ from django.urls import reverse
 
 from backendai.accounts.models import AccessToken, User
 from backendai.accounts.services import create_token, user_of_token
-from tests.cast import Cast
+from backendai.activity.models import AuditEntry
+from tests.cast import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -36,6 +37,40 @@ def test_it_refuses_a_token_without_a_name(cast: Cast, browse: Browse) -> None:
     assert answer.status_code == 422
     assert "name" in answer.context["form"].errors
     assert not AccessToken.objects.exists()
+
+
+def test_it_changes_the_password_and_ends_every_other_session(cast: Cast, browse: Browse) -> None:
+    here, elsewhere = browse(cast.alice), browse(cast.alice)
+    new = "battery horse correct"
+    fields = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
+    assert here.post(reverse("web:password"), fields)["Location"] == reverse("web:account")
+    cast.alice.refresh_from_db()
+    assert cast.alice.check_password(new)
+    assert here.get(reverse("web:account")).status_code == 200
+    assert elsewhere.get(reverse("web:account")).status_code == 302
+    entry = AuditEntry.objects.get(action="user.change-password")
+    assert (entry.actor, entry.target_id, entry.details) == (cast.alice, str(cast.alice.pk), {})
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"old_password": "guess"}, "old_password", "not your present password"),
+        ({"new_password2": "something else"}, "new_password2", "differ"),
+        ({"new_password1": "short", "new_password2": "short"}, "new_password2", "at least 10 characters"),
+    ],
+)
+def test_it_refuses_a_new_password_and_says_why(
+    cast: Cast, browse: Browse, change: dict[str, str], field: str, words: str
+) -> None:
+    new = "battery horse correct"
+    fields = {"old_password": PASSWORD, "new_password1": new, "new_password2": new} | change
+    answer = browse(cast.alice).post(reverse("web:password"), fields)
+    assert answer.status_code == 422
+    assert words in str(answer.context["password_form"].errors[field])
+    assert f'value="{change.get("new_password1", new)}"' not in answer.content.decode()
+    cast.alice.refresh_from_db()
+    assert cast.alice.check_password(PASSWORD)
 
 
 def test_it_revokes_ones_own_tokens_only(cast: Cast, browse: Browse) -> None:

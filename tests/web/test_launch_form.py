@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from django.test import Client
 from django.urls import reverse
 
 from backendai.accounts.models import User
-from backendai.catalog.models import ResourcePreset
+from backendai.activity.models import BackgroundJob
+from backendai.catalog.models import Image, ResourcePreset
+from backendai.catalog.services import BUILD_JOB
 from backendai.compute.models import ComputeSession
 from backendai.core.slots import Slots
 from tests.cast import Cast
@@ -52,8 +55,8 @@ def test_it_starts_what_was_typed_and_shows_its_page(site: Cast, browse: Browse)
 
 
 def test_it_takes_the_presets_numbers_instead_of_those_typed(site: Cast, browse: Browse) -> None:
-    preset = ResourcePreset.objects.create(name="medium", slots={"cpu": 4, "mem": "2g"})
-    browse(site.alice).post(reverse("web:launch"), typed(site, preset=str(preset.pk), cpu="1"))
+    ResourcePreset.objects.create(name="medium", slots={"cpu": 4, "mem": "2g"})
+    browse(site.alice).post(reverse("web:launch"), typed(site, preset="medium", cpu="1"))
     assert ComputeSession.objects.get().slots == {"cpu": "4", "mem": str(2 * 2**30)}
 
 
@@ -117,7 +120,87 @@ def test_it_tells_somebody_without_a_project_what_is_missing(site: Cast, browse:
     assert "project" in answer.content.decode()
 
 
-def test_it_offers_custom_beside_the_presets_and_chooses_it_at_first(site: Cast, browse: Browse) -> None:
-    ResourcePreset.objects.create(name="medium", slots={"cpu": 4, "mem": "2g"})
+def test_it_chooses_the_first_preset_and_shows_its_numbers(site: Cast, browse: Browse) -> None:
+    ResourcePreset.objects.create(name="medium", slots={"cpu": 4, "mem": "2g"}, rank=1)
+    ResourcePreset.objects.create(name="small", slots={"cpu": "0.5", "mem": str(512 * 2**20)})
+    page = browse(site.alice).get(reverse("web:launch")).content.decode()
+    assert '<input type="radio" name="preset" value="small" checked>' in page
+    assert 'name="cpu" value="0.5"' in page
+    assert 'name="mem" value="512m"' in page
+
+
+def test_it_chooses_custom_where_no_preset_fits_the_group(site: Cast, browse: Browse) -> None:
+    ResourcePreset.objects.create(name="only-there", slots={"cpu": 1}, resource_group=make_group("other"))
     page = browse(site.alice).get(reverse("web:launch")).content.decode()
     assert '<input type="radio" name="preset" value="" id="preset-custom" checked>' in page
+
+
+def test_it_offers_a_preset_once_and_takes_the_groups_own_meaning_of_it(site: Cast, browse: Browse) -> None:
+    ResourcePreset.objects.create(name="medium", slots={"cpu": 4, "mem": "2g"})
+    ResourcePreset.objects.create(name="medium", slots={"cpu": 2, "mem": "1g"}, resource_group=make_group())
+    client = browse(site.alice)
+    assert client.get(reverse("web:launch")).content.decode().count('name="preset" value="medium"') == 1
+    client.post(reverse("web:launch"), typed(site, preset="medium"))
+    assert ComputeSession.objects.get().slots == {"cpu": "2", "mem": str(2**30)}
+
+
+def test_it_passes_on_variables_kernels_and_the_start_time(site: Cast, browse: Browse) -> None:
+    rows = {"environ.name": ["EPOCHS", "", "DATA"], "environ.value": ["3", "", "a=b c"]}
+    times = {"starts_at": "2999-01-31T08:30", "time_zone": "Asia/Seoul"}
+    job = typed(site, session_type="batch", startup_command="true", cluster_size="2", **rows, **times)
+    assert browse(site.alice).post(reverse("web:launch"), job).status_code == 302
+    session = ComputeSession.objects.get()
+    assert session.environ == {"EPOCHS": "3", "DATA": "a=b c"}
+    assert session.cluster_size == session.kernels.count() == 2
+    assert session.starts_at == datetime(2999, 1, 30, 23, 30, tzinfo=UTC)
+
+
+def test_it_drops_the_start_time_of_an_interactive_session(site: Cast, browse: Browse) -> None:
+    browse(site.alice).post(reverse("web:launch"), typed(site, starts_at="2999-01-31T08:30"))
+    assert ComputeSession.objects.get().starts_at is None
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "words"),
+    [
+        ({"environ.name": ["1A"], "environ.value": ["x"]}, "environ", "not a variable name"),
+        ({"environ.name": ["A", "A"], "environ.value": ["x", "y"]}, "environ", "there twice"),
+        ({"environ.name": ["", ""], "environ.value": ["", "x"]}, "environ", "has no name"),
+        ({"environ.name": ["A"], "environ.value": [""]}, "environ", "has no value"),
+        ({"cluster_size": "17"}, "cluster_size", "less than or equal to 16"),
+        ({"starts_at": "tomorrow"}, "starts_at", "valid date"),
+        ({"session_type": "batch", "startup_command": "true", "starts_at": "2001-01-01T00:00"}, "starts_at", "past"),
+    ],
+)
+def test_it_opens_the_advanced_part_on_a_refusal_in_it(
+    site: Cast, browse: Browse, change: dict[str, Any], field: str, words: str
+) -> None:
+    answer = browse(site.alice).post(reverse("web:launch"), typed(site, **change))
+    assert answer.status_code == 422
+    assert words in str(answer.context["form"].errors[field])
+    page = answer.content.decode()
+    assert '<details class="card advanced" open>' in page
+    assert all(f'value="{value}"' in page for value in change.get("environ.value", []))
+
+
+def test_it_shows_how_far_the_build_of_an_image_is(site: Cast, browse: Browse) -> None:
+    Image.objects.update(is_built_here=True)
+    job = BackgroundJob(kind=BUILD_JOB, subject="local/python:latest", progress=0.41, message="Unpacking.")
+    job.save()
+    assert "Being built: 41 %" in browse(site.alice).get(reverse("web:launch")).content.decode()
+    job.status, job.message, job.fix = BackgroundJob.Status.FAILED, "The disk is full.", "Free some space."
+    job.save()
+    page = browse(site.alice).get(reverse("web:launch")).content.decode()
+    assert "The disk is full. Free some space." in page
+
+
+def test_it_starts_one_like_another_with_all_it_had(site: Cast, browse: Browse) -> None:
+    wanted = {"cpu": "1.5", "mem": "512m", "cuda.device": 1}
+    model = make_session(site.alice, resources=wanted, environ={"TOKEN": "s3cret"}, cluster_size=2)
+    address = reverse("web:launch") + f"?like={model.pk}"
+    page = browse(site.alice).get(address).content.decode()
+    for text in ('name="cpu" value="1.5"', 'name="mem" value="512m"', 'value="TOKEN"', 'value="s3cret"'):
+        assert text in page
+    for stranger in (site.bob, site.dana):
+        assert "s3cret" not in browse(stranger).get(address).content.decode()
+    assert browse(site.alice).get(reverse("web:launch") + "?like=nonsense").status_code == 200

@@ -10,11 +10,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.accounts.models import User
+from backendai.activity.models import BackgroundJob
+from backendai.catalog.services import BUILD_JOB
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.waits import Waiting, note_waits
 from tests.cast import Cast
-from tests.factories import make_agent, make_running_session, make_session
+from tests.factories import make_agent, make_image, make_running_session, make_session
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -25,14 +27,14 @@ def test_it_lists_ones_own_sessions_and_nobody_elses(cast: Cast, browse: Browse)
     make_session(cast.alice, name="mine")
     make_session(cast.bob, name="not-mine")
     page = browse(cast.alice).get(reverse("web:sessions")).content.decode()
-    assert "mine</a>" in page
+    assert "mine</bdi></a>" in page
     assert "not-mine" not in page
 
 
 def test_it_lists_everybodys_sessions_with_their_owners_for_a_superadmin(cast: Cast, browse: Browse) -> None:
     make_session(cast.alice, name="hers")
     page = browse(cast.dana).get(reverse("web:sessions")).content.decode()
-    assert "hers</a>" in page
+    assert "hers</bdi></a>" in page
     assert "alice@example.com" in page
 
 
@@ -41,11 +43,11 @@ def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
 ) -> None:
     client, agent = browse(cast.alice), make_agent(cpu=64, mem="64g")
     make_running_session(cast.alice, agent)
-    with django_assert_num_queries(10):  # 2 for who asks, 1 counts, 3 for the page, 4 for the resources
+    with django_assert_num_queries(11):  # 2 for who asks, 1 counts, 3 for the page, 1 for builds, 4 for the resources
         client.get(reverse("web:sessions"))
     for number in range(6):
         make_running_session(cast.alice, agent, name=f"more-{number}", cluster_size=2)
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(11):
         client.get(reverse("web:sessions"))
 
 
@@ -99,8 +101,23 @@ def test_it_hides_foreign_rows(cast: Cast, browse: Browse) -> None:
 
 def test_it_explains_an_empty_list(cast: Cast, browse: Browse) -> None:
     page = browse(cast.alice).get(reverse("web:sessions")).content.decode()
-    assert "No session is running" in page
+    assert "Start your first session" in page
     assert "No agent answers" in page or "No resource group" in page
+
+
+def test_it_shows_the_build_that_the_first_session_waits_for(cast: Cast, browse: Browse) -> None:
+    make_image(is_built_here=True)
+    job = BackgroundJob(kind=BUILD_JOB, subject="local/python:latest", progress=0.41, message="Unpacking.")
+    job.save()
+    client = browse(cast.alice)
+    page = client.get(reverse("web:sessions")).content.decode()
+    assert 'is being built: <span class="number">41 %</span>' in page
+    assert 'hx-trigger="every 4s"' in page
+    job.status = BackgroundJob.Status.DONE
+    job.save()
+    page = client.get(reverse("web:sessions")).content.decode()
+    assert "is being built" not in page
+    assert 'hx-trigger="every 4s"' not in page
 
 
 def test_it_shows_what_is_free_in_each_group(cast: Cast, browse: Browse) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 from django.contrib.messages import get_messages
@@ -11,11 +12,14 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.accounts.models import User
+from backendai.cluster.services import mark_lost
 from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.compute.status import Status
+from backendai.wire.messages import KernelState
 from tests.cast import Cast
-from tests.factories import make_running_session, make_session
+from tests.factories import make_agent, make_running_session, make_session, place, report_of
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -49,13 +53,72 @@ def test_it_asks_the_database_as_often_for_a_cluster_as_for_one_kernel(
 
 def test_it_tells_the_reason_the_place_and_the_steps_of_a_wait(cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice)
-    step = {"step": "agent-selection", "passed": False, "message": "node-1: cpu 8 asked, 2 free.", "code": "no-room"}
+    step = {
+        "step": "agent-selection",
+        "result": "FAILURE",
+        "message": "node-1: cpu 8 asked, 2 free.",
+        "error_code": "no-room",
+    }
     wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", {"position": 2}, steps=[step])
     note_waits([wait], now=timezone.now())
     page = browse(cast.alice).get(reverse("web:session_panel", args=[session.pk])).content.decode()
-    assert "number 2 in the queue of default" in page
+    assert 'place <span class="number">2</span> in the queue of default' in page
+    assert "not passed:" in page
     assert "cpu: 8 asked, 2 available." in page
     assert "node-1: cpu 8 asked, 2 free." in page
+
+
+def test_it_marks_what_can_never_start_and_says_what_to_change(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice)
+    message = "No agent is big enough, even when empty: node-1 comes closest (cpu: 64 asked, 8 available)."
+    note_waits([Waiting(session.pk, "bigger-than-any-agent", message, {"never": True})], now=timezone.now())
+    client = browse(cast.alice)
+    page = client.get(reverse("web:session", args=[session.pk])).content.decode()
+    assert "It cannot start as things stand" in page
+    assert message in page
+    assert "Ask for less" in page
+    assert f"?like={session.pk}" in page
+    assert "Cannot start" in client.get(reverse("web:session_row", args=[session.pk])).content.decode()
+
+
+def test_it_counts_the_tries_of_a_start_that_failed(cast: Cast, browse: Browse) -> None:
+    agent, session = make_agent(), make_session(cast.alice)
+    place(session, agent)
+    failed = report_of(session.kernels.get(), KernelState.TERMINATED, reason="failed-to-start", message="No.")
+    kernel_reported(agent, failed)
+    for name in ("session", "session_row"):
+        assert "try 2 of 4" in browse(cast.alice).get(reverse(f"web:{name}", args=[session.pk])).content.decode()
+
+
+def test_it_explains_a_node_that_does_not_answer(cast: Cast, browse: Browse) -> None:
+    agent = make_agent("node-7")
+    session = make_running_session(cast.alice, agent)
+    address = reverse("web:session", args=[session.pk])
+    assert "does not answer" not in browse(cast.alice).get(address).content.decode()
+    mark_lost(now=timezone.now(), silent_for=timedelta())
+    page = browse(cast.alice).get(address).content.decode()
+    assert "Node node-7 does not answer" in page
+    assert "the session is ended" in page
+    terminate_session(session, cast.alice)
+    assert "an administrator can free them" in browse(cast.alice).get(address).content.decode()
+    assert "terminate the session by force" in browse(cast.dana).get(address).content.decode()
+
+
+def test_it_shows_how_far_each_kernel_is_with_its_image(cast: Cast, browse: Browse) -> None:
+    agent, session = make_agent(), make_session(cast.alice, cluster_size=2)
+    place(session, agent)
+    for kernel, progress in zip(session.kernels.all(), (0.25, 0.5), strict=True):
+        kernel_reported(agent, report_of(kernel, KernelState.PULLING, progress=progress))
+    page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
+    assert 'value="0.250" aria-label="Image fetched by main1"' in page
+    assert 'value="0.500" aria-label="Image fetched by sub1"' in page
+    assert '<span class="number">25 %</span>' in page
+
+
+def test_it_keeps_the_variables_of_a_session_to_its_owner(cast: Cast, browse: Browse) -> None:
+    address = reverse("web:session", args=[make_session(cast.alice, environ={"TOKEN": "s3cret"}).pk])
+    assert "s3cret" in browse(cast.alice).get(address).content.decode()
+    assert "s3cret" not in browse(cast.dana).get(address).content.decode()
 
 
 def test_it_allows_inline_styles_on_the_terminals_page_alone(cast: Cast, browse: Browse) -> None:

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from uuid import UUID
 
+from backendai.agent.backends.docker_loop import mount_loop
 from backendai.core.slots import format_size
 
 _OWNER = 1000
@@ -99,9 +100,12 @@ class Scratch:
         if not image.exists():  # it does after a restart of the machine
             self._make_file_system(image, limit)
         folder.mkdir(exist_ok=True)
-        if not _run(["mount", "-o", "loop,nosuid,nodev,noatime", str(image), str(folder)]):
-            image.unlink()
-            return False
+        try:
+            mount_loop(image, folder)
+        except OSError:  # an old kernel, or no loop device left: mount(8) knows more ways, or says so too
+            if not _run(["mount", "-o", "loop,nosuid,nodev,noatime", str(image), str(folder)]):
+                image.unlink()
+                return False
         if (folder / "lost+found").exists():
             (folder / "lost+found").rmdir()
         return True

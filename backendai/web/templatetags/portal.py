@@ -14,9 +14,11 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.core.slots import Slots, decimal_text, format_size, is_size
+from backendai.web.advice import try_text
 from backendai.web.resources import name_of_slot
-from backendai.web.statuses import appearance_of
+from backendai.web.statuses import appearance_of, deed_of
 
 register = template.Library()
 
@@ -40,6 +42,18 @@ def status(value: str) -> dict[str, Any]:
 def word(value: str) -> str:
     """Return a status as the word that people read."""
     return appearance_of(value).word
+
+
+@register.filter
+def what_happened(record: SchedulingRecord) -> str:
+    """Return a row of the history in one sentence."""
+    return record.message or deed_of(record.from_status, record.to_status) or "–"
+
+
+@register.filter
+def tries(session: ComputeSession) -> str:
+    """Return ``try 2 of 4`` for a start that failed before, else nothing."""
+    return try_text(session)
 
 
 @register.simple_tag

@@ -5,8 +5,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LoginView
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -14,8 +16,9 @@ from django.views.decorators.http import require_POST, require_safe
 
 from backendai.accounts.models import AccessToken, KeyPair
 from backendai.accounts.services import create_token, revoke_token
+from backendai.activity.services import audit
 from backendai.core.errors import UserError
-from backendai.web.forms import LoginForm, TokenForm
+from backendai.web.forms import LoginForm, PasswordForm, TokenForm
 from backendai.web.requests import PageRequest
 
 
@@ -32,7 +35,23 @@ class Login(LoginView):
 @login_required
 def account(request: PageRequest) -> HttpResponse:
     """Show who one is, and one's access tokens."""
-    return _page(request, TokenForm())
+    return _page(request)
+
+
+@require_POST
+@never_cache
+@login_required
+def password(request: PageRequest) -> HttpResponse:
+    """Change one's password; every other browser in which one is signed in is signed out by that."""
+    form = PasswordForm(request.user, request.POST)
+    if not form.is_valid():
+        return _page(request, password_form=form, status=422)
+    with transaction.atomic():
+        form.save()
+        audit(request.user.pk, "user.change-password", "user", [request.user.pk])
+    update_session_auth_hash(request, request.user)
+    messages.success(request, "Your password is changed. Everywhere else you are signed out; access tokens stay valid.")
+    return redirect("web:account")
 
 
 @require_POST
@@ -47,8 +66,8 @@ def tokens(request: PageRequest) -> HttpResponse:
         except UserError as error:
             form.add_error(error.field if error.field in form.fields else None, error.message)
         else:
-            return _page(request, TokenForm(), new_token=text)
-    return _page(request, form, status=422)
+            return _page(request, new_token=text)
+    return _page(request, token_form=form, status=422)
 
 
 @require_POST
@@ -64,10 +83,18 @@ def token_revoke(request: PageRequest, token_id: UUID) -> HttpResponse:
     return redirect("web:account")
 
 
-def _page(request: PageRequest, form: TokenForm, *, new_token: str = "", status: int = 200) -> HttpResponse:
+def _page(
+    request: PageRequest,
+    *,
+    token_form: TokenForm | None = None,
+    password_form: PasswordForm | None = None,
+    new_token: str = "",
+    status: int = 200,
+) -> HttpResponse:
     context = {
         "section": "account",
-        "form": form,
+        "form": token_form or TokenForm(),
+        "password_form": password_form or PasswordForm(request.user),
         "new_token": new_token,
         "tokens": AccessToken.objects.visible_to(request.user),
         "key_pairs": KeyPair.objects.filter(user=request.user),

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from backendai.catalog.models import Image
+from backendai.compute.models import ComputeSession
 from backendai.compute.services.create import create_session
 from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
-from backendai.web.forms import LaunchForm
+from backendai.web.images import build_by_image, builds_for
+from backendai.web.launch_form import CUSTOM, LaunchForm, initial_amounts
+from backendai.web.presets import typed_amounts
 from backendai.web.requests import PageRequest
 from backendai.web.resources import rooms_for
 
@@ -26,11 +32,7 @@ def launch(request: PageRequest) -> HttpResponse:
     """Show the form; on POST create the session and go to where its output will appear."""
     rooms = rooms_for(request.user)
     slots = {bar.slot for room in rooms for bar in room.bars}
-    initial = {
-        "request_key": uuid.uuid4().hex,
-        "image": request.GET.get("image") or LaunchForm.first_image(request.user),
-    }
-    form = LaunchForm(request.POST or None, user=request.user, slots=slots, initial=initial)
+    form = LaunchForm(request.POST or None, user=request.user, slots=slots, initial=_initial(request))
     if request.method == "POST" and form.is_valid():
         try:
             key = form.cleaned_data["request_key"] or None
@@ -40,6 +42,35 @@ def launch(request: PageRequest) -> HttpResponse:
         else:
             part = "log" if created.session_type == SessionType.BATCH else "terminal"
             return redirect(f"{reverse('web:session', args=[created.pk])}#{part}")
-    status = 422 if form.is_bound else 200
-    context = {"section": "sessions", "form": form, "rooms": rooms}
-    return render(request, "web/launch.html", context, status=status)
+    context = {"section": "sessions", "form": form, "rooms": rooms, "builds": build_by_image(builds_for(request.user))}
+    return render(request, "web/launch.html", context, status=422 if form.is_bound else 200)
+
+
+def _initial(request: PageRequest) -> dict[str, Any]:
+    """Return what the form shows at first: of a session to start again, or else the first image."""
+    key = {"request_key": uuid.uuid4().hex}
+    model = _session_like(request)
+    if model is None:
+        first = Image.objects.usable_by(request.user).values_list("name", flat=True).first()
+        return key | {"image": first}
+    return key | {
+        "image": model.image.name,
+        "session_type": model.session_type,
+        "startup_command": model.startup_command,
+        "project": model.project_id,
+        "resource_group": model.resource_group.name,
+        "preset": CUSTOM,
+        "environ": model.environ,
+        "cluster_size": model.cluster_size,
+        **initial_amounts(typed_amounts(model.kernel_slots)),
+    }
+
+
+def _session_like(request: PageRequest) -> ComputeSession | None:
+    """Return the session that ``?like=`` names, if it is one's own: its variables may be secrets."""
+    own = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")
+    try:
+        found: ComputeSession | None = own.filter(pk=request.GET.get("like", "")).first()
+    except (ValidationError, ValueError):
+        return None
+    return found

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.core.errors import UserError
+from backendai.web.advice import silent_agents, try_text, what_to_change
 from backendai.web.requests import PageRequest
 
 HISTORY_SIZE = 100
@@ -76,13 +77,18 @@ def _context(request: PageRequest, session_id: UUID) -> dict[str, Any]:
     kernels = list(found.kernels.select_related("agent"))
     records = list(found.records.all()[: HISTORY_SIZE + 1])
     progress = [kernel.progress for kernel in kernels if kernel.progress is not None]
-    return _ending(request, found) | {
-        "kernels": kernels,
-        "records": records[:HISTORY_SIZE],
-        "records_cut": len(records) > HISTORY_SIZE,
-        "percent": round(100 * min(progress)) if progress else None,
-        "total_slots": found.kernel_slots * found.cluster_size,
-    }
+    about = {"try_text": try_text(found), "change": what_to_change(found), "silent": silent_agents(found, kernels)}
+    return (
+        _ending(request, found)
+        | about
+        | {
+            "kernels": kernels,
+            "records": records[:HISTORY_SIZE],
+            "records_cut": len(records) > HISTORY_SIZE,
+            "percent": round(100 * min(progress)) if progress else None,
+            "total_slots": found.kernel_slots * found.cluster_size,
+        }
+    )
 
 
 def _ending(request: PageRequest, found: ComputeSession) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.status import LIVE
+from backendai.web.images import builds_for
 from backendai.web.requests import PageRequest
 from backendai.web.resources import rooms_for
 
@@ -64,6 +65,7 @@ def _list_context(request: PageRequest) -> dict[str, Any]:
         "view": "finished" if finished else "active",
         "q": words,
         "page": page,
+        "builds": builds_for(request.user),
         "active_count": counts["active"],
         "finished_count": counts["all"] - counts["active"],
     }

@@ -12,6 +12,7 @@ from django.utils import timezone
 from docker.errors import DockerException
 
 from backendai.ops.auditing import CHECKS, Sighted, World, run_checks
+from backendai.ops.engine import engine_address
 
 
 class Command(BaseCommand):
@@ -38,7 +39,7 @@ class Command(BaseCommand):
 def containers(deployment: str) -> list[Sighted] | None:
     """Return the containers of this deployment on this machine's engine; None when it does not answer."""
     try:
-        client = docker.APIClient(timeout=10)
+        client = docker.APIClient(base_url=engine_address(), timeout=10)
         rows = client.containers(all=True, filters={"label": f"backendai.deployment={deployment}"})
     except DockerException:
         return None

@@ -1,0 +1,54 @@
+"""Images that are being made on this machine, for those who wait for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from backendai.accounts.models import User
+from backendai.activity.models import BackgroundJob
+from backendai.activity.services import newest_jobs
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.catalog.services import BUILD_JOB
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """An image that is not there yet: how far its build is, or why it failed and what would mend it."""
+
+    image: Image
+    progress: float | None
+    message: str
+    failed: bool
+    fix: str
+
+    @property
+    def percent(self) -> int | None:
+        """How far it is, 0 to 100; None when that is not known."""
+        return None if self.progress is None else int(100 * min(1.0, max(0.0, self.progress)))
+
+
+def builds_for(user: User) -> list[Build]:
+    """Return the builds, under way or failed, of images that the user may start and no agent has."""
+    return builds_of(Image.objects.usable_by(user).filter(is_built_here=True))
+
+
+def builds_of(images: Iterable[Image]) -> list[Build]:
+    """Return the builds, under way or failed, of those of the images that no agent has."""
+    made_here = {image.reference: image for image in images if image.is_built_here}
+    jobs = newest_jobs(BUILD_JOB, made_here) if made_here else {}
+    open_jobs = {name: job for name, job in jobs.items() if job.status != BackgroundJob.Status.DONE}
+    if not open_jobs:
+        return []
+    there = set(ImageOnAgent.objects.filter(reference__in=open_jobs).values_list("reference", flat=True))
+    return [_build(made_here[name], job) for name, job in open_jobs.items() if name not in there]
+
+
+def build_by_image(builds: Iterable[Build]) -> dict[UUID, Build]:
+    """Return the builds by the key of their image."""
+    return {build.image.pk: build for build in builds}
+
+
+def _build(image: Image, job: BackgroundJob) -> Build:
+    return Build(image, job.progress, job.message, job.status == BackgroundJob.Status.FAILED, job.fix)

@@ -1,0 +1,156 @@
+"""The launch form: what to start, on what, and how large."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Collection
+from datetime import tzinfo
+from typing import Any, cast
+
+from django import forms
+from django.utils import timezone
+
+from backendai.accounts.models import Project, User
+from backendai.catalog.models import Image
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.services.check import LARGEST_CLUSTER
+from backendai.compute.spec import SessionSpec
+from backendai.compute.status import SessionType
+from backendai.core.errors import UserError
+from backendai.web.presets import preset_choices, typed_amounts
+from backendai.web.resources import name_of_slot
+from backendai.web.variables import VariablesField, rows_of
+
+CUSTOM = ""
+_FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "mem"}
+_NUMBER = {"inputmode": "decimal", "autocomplete": "off"}
+_PLAIN_SLOTS = {"cpu", "mem", "shm"}
+_ADVANCED = ("environ", "cluster_size", "starts_at")
+
+
+class LaunchForm(forms.Form):
+    """A preset stands for its numbers; custom takes those typed."""
+
+    request_key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
+    image = forms.ModelChoiceField(
+        Image.objects.none(), to_field_name="name", empty_label=None, widget=forms.RadioSelect
+    )
+    name = forms.CharField(required=False, label="Name", help_text="Left empty, a name is made from the environment.")
+    session_type = forms.ChoiceField(choices=SessionType, initial=SessionType.INTERACTIVE, widget=forms.RadioSelect)
+    startup_command = forms.CharField(
+        required=False,
+        label="Startup command",
+        help_text="Runs in a shell as soon as the session is ready; the session ends with it.",
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+    )
+    project = forms.ModelChoiceField(Project.objects.none(), empty_label=None)
+    resource_group = forms.ModelChoiceField(
+        ResourceGroup.objects.none(), to_field_name="name", empty_label=None, label="Resource group"
+    )
+    preset = forms.ChoiceField(required=False)
+    cpu = forms.CharField(required=False, initial="1", label="CPU cores", widget=forms.TextInput(attrs=_NUMBER))
+    mem = forms.CharField(required=False, initial="1g", label="Memory", help_text="Such as 512m or 4g.")
+    environ = VariablesField(required=False)
+    cluster_size = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=LARGEST_CLUSTER,
+        initial=1,
+        label="Kernels",
+        help_text="Each is a container with all of the above. They reach each other as main1, sub1, sub2 …",
+    )
+    starts_at = forms.DateTimeField(
+        required=False,
+        label="Start not before",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
+        help_text="Only batch sessions wait for a time.",
+    )
+    time_zone = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, user: User, slots: Collection[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = {
+            "image": Image.objects.usable_by(user),
+            "project": Project.objects.usable_by(user),
+            "resource_group": ResourceGroup.objects.visible_to(user).filter(is_active=True),
+        }
+        for name, rows in choices.items():
+            cast(Any, self.fields[name]).queryset = rows
+        self.presets = preset_choices(user)
+        cast(Any, self.fields["preset"]).choices = [(CUSTOM, "Custom"), *((one.name, one.name) for one in self.presets)]
+        self.accelerators = sorted(set(slots) - _PLAIN_SLOTS)
+        for slot in self.accelerators:
+            self.fields[f"slot.{slot}"] = forms.CharField(
+                required=False, label=name_of_slot(slot), widget=forms.TextInput(attrs=_NUMBER | {"placeholder": "0"})
+            )
+        self._choose_first_preset()
+
+    def full_clean(self) -> None:
+        """Read the start time as the browser's clock shows it."""
+        with timezone.override(self._zone()):
+            super().full_clean()
+
+    def spec(self) -> SessionSpec:
+        """Return the request as the services take it."""
+        data = self.cleaned_data
+        batch = data["session_type"] == SessionType.BATCH
+        return SessionSpec(
+            image=data["image"].name,
+            name=data["name"].strip(),
+            session_type=data["session_type"],
+            resources={} if data["preset"] else self._typed(),
+            preset=data["preset"],
+            resource_group=data["resource_group"].name,
+            project=data["project"].pk,
+            environ=data["environ"],
+            startup_command=data["startup_command"] if batch else "",
+            starts_at=data["starts_at"] if batch else None,
+            cluster_size=data["cluster_size"] or 1,
+        )
+
+    def refuse(self, error: UserError) -> None:
+        """Show a refusal at the field it names, else on top."""
+        name = _FIELD_OF.get(error.field or "", error.field or "")
+        if name.startswith("resources."):
+            name = "slot." + name.removeprefix("resources.")
+        if self.cleaned_data.get("preset") and (name in ("cpu", "mem") or name.startswith("slot.")):
+            name = "preset"
+        self.add_error(name if name in self.fields else None, error.message)
+
+    def accelerator_fields(self) -> list[forms.BoundField]:
+        """Return the fields of accelerators that the groups offer."""
+        return [self[f"slot.{slot}"] for slot in self.accelerators]
+
+    def variable_rows(self) -> list[tuple[str, str]]:
+        """Return the environment variables so far, and empty rows."""
+        return rows_of(self["environ"].value())
+
+    def is_advanced_open(self) -> bool:
+        """Return whether something under "Advanced" has been changed or refused."""
+        values = {name: self[name].value() for name in _ADVANCED}
+        changed = bool(values["environ"] or values["starts_at"]) or str(values["cluster_size"] or 1) != "1"
+        return changed or any(self[name].errors for name in _ADVANCED)
+
+    def _choose_first_preset(self) -> None:
+        group = self.fields["resource_group"].queryset.first()  # type: ignore[attr-defined]
+        if self.is_bound or "preset" in self.initial or group is None:
+            return
+        for choice in self.presets:
+            if slots := choice.slots_in(group.name):
+                self.initial.update({"preset": choice.name, **initial_amounts(typed_amounts(slots))})
+                return
+
+    def _zone(self) -> tzinfo:
+        try:
+            return zoneinfo.ZoneInfo(self.data.get("time_zone") or "")
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            return timezone.get_default_timezone()
+
+    def _typed(self) -> dict[str, str]:
+        names = {"cpu": "cpu", "mem": "mem"} | {slot: f"slot.{slot}" for slot in self.accelerators}
+        return {slot: value for slot, field in names.items() if (value := self.cleaned_data[field].strip())}
+
+
+def initial_amounts(amounts: dict[str, str]) -> dict[str, str]:
+    """Return what the form's fields show at first for these amounts, as somebody would type them."""
+    return {slot if slot in _PLAIN_SLOTS else f"slot.{slot}": text for slot, text in amounts.items()}

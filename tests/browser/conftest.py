@@ -1,0 +1,75 @@
+"""One platform and one Chromium for all tests here.
+
+Both end with this folder: while Playwright runs, this thread has an event loop, in which no other test can work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from docker import APIClient
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.agent.images import ensure_tmux_image
+from tests.browser.people import Tokens, tokens_in
+from tests.browser.visitor import Visitor
+from tests.system.client import Client
+from tests.system.images import ensure_tiny
+from tests.system.platform import Platform
+
+CHROMIUM = "/usr/bin/chromium"
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-dev-shm-usage --disable-quic --no-first-run "
+    "--disable-background-networking --disable-component-update --disable-sync"
+).split()
+Visit = Callable[..., Visitor]
+
+
+@pytest.fixture(scope="package")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """The platform with one agent of 4 cores and 2 GiB, and an image whose shells live in tmux."""
+    ensure_tiny()
+    engine = APIClient()
+    shell = ensure_tmux_image(engine)
+    engine.close()
+    with Platform(tmp_path_factory.mktemp("browser"), images={"shell": shell}) as platform:
+        yield platform
+
+
+@pytest.fixture(scope="package")
+def tokens(platform: Platform) -> Tokens:
+    """The people are there; their tokens."""
+    done = platform.manage("shell", "--no-imports", "-c", "from tests.browser.people import make; make()")
+    assert done.returncode == 0, done.stderr
+    return tokens_in(done.stdout)
+
+
+@pytest.fixture(scope="package")
+def alice(platform: Platform, tokens: Tokens) -> Client:
+    """Alice's scripts."""
+    return Client(platform.url, tokens.alice)
+
+
+@pytest.fixture(scope="package")
+def chromium(tokens: Tokens) -> Iterator[Browser]:
+    """The browser."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium: Browser, platform: Platform) -> Iterator[Visit]:
+    """Return a visitor; each must leave without a complaint."""
+    visitors: list[Visitor] = []
+
+    def come(email: str = "", **options: Any) -> Visitor:
+        visitors.append(Visitor(chromium, platform.url, **options))
+        return visitors[-1].sign_in(email) if email else visitors[-1]
+
+    yield come
+    for visitor in visitors:
+        visitor.leave()

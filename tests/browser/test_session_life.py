@@ -1,0 +1,127 @@
+"""A session in the browser, from the form to its log after the end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit
+from tests.browser.people import ALICE
+from tests.browser.visitor import Visitor
+from tests.system.client import Client
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+STARTED_MS = 45_000
+ENDED_MS = 30_000
+
+
+@pytest.fixture(scope="module")
+def running(alice: Client) -> Iterator[str]:
+    """The address of a session that runs."""
+    session = alice.wait_until_running(alice.launch("long-lived", image="shell")["id"])
+    yield f"/sessions/{session['id']}/"
+    alice.end(session["id"])
+
+
+def test_it_takes_a_session_from_the_form_to_its_end(visit: Visit, alice: Client) -> None:
+    visitor = visit(ALICE)
+    page = visitor.page
+    free = _free_cores(page)
+    page.get_by_role("link", name="New session").click()
+    page.get_by_role("radio", name=re.compile("^Shell")).check()
+    page.get_by_label("Name optional").fill("first-try")
+    page.get_by_label("CPU cores").fill("0.5")
+    page.get_by_label("Memory").fill("64m")
+    expect(page.get_by_role("radio", name=re.compile("^Custom"))).to_be_checked()
+    page.get_by_role("button", name="Start session").click()
+    expect(page.get_by_role("heading", name="first-try", level=1)).to_be_visible()
+
+    page.evaluate("window.stayed = true")
+    expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
+    visitor.type("echo $((6*7))")
+    expect(visitor.screen).to_contain_text(re.compile(r"\b42\b"))
+
+    page.get_by_role("button", name="Terminate").or_(page.get_by_role("link", name="Terminate")).first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("What is inside the container is deleted")
+    assert page.evaluate("window.stayed")
+    dialog.get_by_role("button", name="Terminate").click()
+    expect(visitor.status).to_have_text("Terminated", timeout=ENDED_MS)
+    page.get_by_role("tab", name="Log").click()
+    expect(page.locator("#log-box .xterm-rows")).to_contain_text("Session first-try on main1")
+    visitor.go("/")
+    expect(page.locator("#resources")).to_contain_text(f"{free} free of 4")
+
+
+def test_it_renews_the_list_while_one_looks_at_it(visit: Visit, alice: Client) -> None:
+    visitor = visit(ALICE)
+    page = visitor.page
+    expect(page.locator("#live-mark")).to_have_text("Live")
+    page.evaluate("window.stayed = true")
+    session = alice.launch("seen-from-afar", image="tiny")
+    row = page.locator(f"[data-session='{session['id']}']")
+    expect(row.locator(".status").first).to_have_text("Running", timeout=STARTED_MS)
+    alice.terminate(session["id"])
+    expect(row.locator(".status").first).to_have_text("Terminated", timeout=ENDED_MS)
+    expect(row).to_have_count(0)
+    assert page.evaluate("window.stayed")
+
+
+def test_it_finds_the_same_shell_with_its_scrollback_after_a_reload(visit: Visit, running: str) -> None:
+    visitor = visit(ALICE)
+    visitor.go(f"{running}#terminal")
+    visitor.type("clear; mark=kept-by-tmux; seq -f 'line-%g.' 1 200")
+    expect(visitor.screen).to_contain_text("line-200.")
+    expect(visitor.screen).not_to_contain_text("line-150.")
+    visitor.page.reload()
+    visitor.type("echo $mark")
+    expect(visitor.screen).to_contain_text("kept-by-tmux")
+    _scroll_up_to(visitor, "line-150.")
+    visitor.page.keyboard.press("q")
+
+
+def test_it_tells_the_shell_the_size_of_the_window(visit: Visit, running: str) -> None:
+    visitor = visit(ALICE)
+    visitor.go(f"{running}#terminal")
+    sizes = []
+    for width in (1280, 800):
+        visitor.page.set_viewport_size({"width": width, "height": 800})
+        visitor.type("clear; echo is $(stty size) now")
+        expect(visitor.screen).to_contain_text(re.compile(r"is \d+ \d+ now"))
+        found = re.search(r"is (\d+) (\d+) now", visitor.screen.inner_text())
+        assert found
+        sizes.append((int(found[1]), int(found[2])))
+    assert sizes[1][1] < sizes[0][1]
+
+
+def test_it_reads_and_downloads_the_log(visit: Visit, running: str) -> None:
+    visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go(running)
+    page.get_by_role("tab", name="Log").click()
+    expect(page.locator("#log-box .xterm-rows")).to_contain_text("Session long-lived on main1")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "long-lived.log"
+    assert "Session long-lived on main1" in download.value.path().read_text()
+
+
+def _free_cores(page: Page) -> str:
+    found = re.search(r"CPU\s+([\d.]+) free", page.locator("#resources").inner_text())
+    assert found
+    return found[1]
+
+
+def _scroll_up_to(visitor: Visitor, text: str) -> None:
+    place = visitor.screen.bounding_box()
+    assert place
+    visitor.page.mouse.move(place["x"] + 100, place["y"] + 100)
+    for _ in range(40):
+        visitor.page.mouse.wheel(0, -300)
+        if text in visitor.screen.inner_text():
+            break
+        visitor.page.wait_for_timeout(50)
+    expect(visitor.screen).to_contain_text(text)

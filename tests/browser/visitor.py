@@ -1,0 +1,96 @@
+"""Somebody in front of a browser, who notices what goes wrong behind the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Response, expect
+
+from tests.browser.people import PASSWORD
+
+_AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
+_PATIENCE_MS = 15_000
+_PHONE = {"width": 375, "height": 760}
+_DESK = {"width": 1280, "height": 800}
+
+
+class Visitor:
+    """A browser context of its own. ``complaints`` gathers errors of scripts, policy violations and missing files."""
+
+    def __init__(self, browser: Browser, url: str, *, theme: str = "light", scripts: bool = True) -> None:
+        self._url = url
+        self.complaints: list[str] = []
+        self._context = browser.new_context(viewport=_DESK, color_scheme=theme, java_script_enabled=scripts)  # type: ignore[arg-type]
+        self._context.set_default_timeout(_PATIENCE_MS)
+        self.page: Page = self._context.new_page()
+        self.page.on("console", self._listen)
+        self.page.on("pageerror", lambda error: self.complaints.append(f"error on {self.page.url}: {error}"))
+        self.page.on("response", self._look)
+
+    def go(self, path: str) -> Response | None:
+        """Open a page of the portal."""
+        return self.page.goto(urljoin(self._url, path))
+
+    def sign_in(self, email: str) -> Visitor:
+        """Sign in with the form."""
+        self.go("/login/")
+        self.page.get_by_label("E-mail address").fill(email)
+        self.page.get_by_label("Password").fill(PASSWORD)
+        self.page.get_by_role("button", name="Sign in").click()
+        expect(self.page.get_by_role("heading", name="Sessions", level=1)).to_be_visible()
+        return self
+
+    def type(self, command: str) -> None:
+        """Type a line into the terminal once it is connected."""
+        expect(self.page.locator("#terminal-state")).to_have_text("Connected")
+        self.page.locator("#terminal-box textarea").focus()
+        self.page.keyboard.type(command + "\n")
+
+    @property
+    def screen(self) -> Locator:
+        """The lines that the terminal shows."""
+        return self.page.locator("#terminal-box .xterm-rows")
+
+    @property
+    def status(self) -> Locator:
+        """The status beside the session's name."""
+        return self.page.locator("#session-state .status").first
+
+    def accessibility_faults(self) -> list[str]:
+        """Return what the WCAG 2.2 AA rules of axe find wrong with the page as it is now."""
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(_AXE.read_text())
+        options: dict[str, Any] = {"runOnly": {"type": "tag", "values": _RULES}, "resultTypes": ["violations"]}
+        found = self.page.evaluate("(options) => axe.run(document, options)", options)
+        return [
+            f"{fault['id']}: {json.dumps(node['html'])} {node['failureSummary']}"
+            for fault in found["violations"]
+            for node in fault["nodes"]
+        ]
+
+    def overflow_on_a_phone(self) -> int:
+        """Return by how many pixels the page is wider than a screen of 375."""
+        self.page.set_viewport_size(_PHONE)  # type: ignore[arg-type]
+        try:
+            return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+        finally:
+            self.page.set_viewport_size(_DESK)  # type: ignore[arg-type]
+
+    def leave(self) -> None:
+        """Close the browser's windows; fails when something went wrong behind the pages."""
+        self._context.close()
+        assert not self.complaints
+
+    def _listen(self, message: ConsoleMessage) -> None:
+        # A refused address is told by the response too, with more to go by.
+        if message.type in ("error", "warning") and not re.match("Failed to load resource: the server", message.text):
+            self.complaints.append(f"{message.type} on {self.page.url}: {message.text}")
+
+    def _look(self, response: Response) -> None:
+        if response.status >= 400 and (response.request.resource_type != "document" or response.status >= 500):
+            self.complaints.append(f"{response.status} for {response.url} on {self.page.url}")
