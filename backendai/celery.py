@@ -43,6 +43,9 @@ app.conf.update(
         },
     },
 )
+if "sqlite" in settings.DATABASES["default"]["ENGINE"]:
+    # Celery would open the database anew for every task; a file does not go away. It reads this spelling only.
+    app.conf.update(CELERY_DB_REUSE_MAX=10_000)
 app.autodiscover_tasks(["backendai.controller"])
 # The passes go on by a clock of their own when the broker is down.
 app.steps["worker"].add("backendai.controller.clock:ClockStep")

@@ -3,7 +3,7 @@ from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm
 
-from backendai.accounts.models import AccessToken, Domain, KeyPair, Membership, Project, User
+from backendai.accounts.models import AccessToken, Domain, KeyPair, LoginCount, Membership, Project, User
 
 
 class MembershipInline(admin.TabularInline):
@@ -75,3 +75,14 @@ class AccessTokenAdmin(admin.ModelAdmin):
 
     def has_add_permission(self, request):
         return False  # the text of a token made here could be shown to nobody
+
+
+@admin.register(LoginCount)
+class LoginCountAdmin(admin.ModelAdmin):
+    list_display = ["key", "attempts", "last_at", "blocked_until"]
+
+    def has_add_permission(self, request):
+        return False
+
+    def has_change_permission(self, request, obj=None):
+        return False

@@ -163,3 +163,15 @@ class AccessToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.hint}…)"
+
+
+class LoginCount(models.Model):
+    """How often signing in was tried in vain: for one account from one address, or from one address in all."""
+
+    key = models.CharField(max_length=64, primary_key=True)  # a hash: what people type by mistake may be a password
+    attempts = models.PositiveIntegerField(default=0)
+    last_at = models.DateTimeField(default=timezone.now, db_index=True)
+    blocked_until = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.key[:12]}: {self.attempts}"

@@ -36,6 +36,10 @@ class Kernels:
         self._ends = Ends(backend, portal, roster)
         self._starts = Starts(backend, portal, roster, self._ends, agent=agent, on_pulled=on_pulled)
 
+    def when_unanswered(self, act: Callable[[], None]) -> None:
+        """Call ``act`` whenever a start was spent on a portal that did not answer."""
+        self._starts.on_unanswered = act
+
     def start_soon(self, kernel_id: UUID, generation: int) -> bool:
         """Get or adopt this kernel, if the portal still wants it then. Returns whether a deed was queued."""
         if self._starts.draining.is_set():

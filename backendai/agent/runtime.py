@@ -72,6 +72,7 @@ class AgentRuntime:
             connected=self.connected.is_set,
             on_answer=self._heed,
         )
+        self.kernels.when_unanswered(self.sync.hurry)
         self._watcher = Watcher(backend, self.kernels, roster, poke=self.sync.poke)
         view = GatewayView(backend, roster, lambda: self._credentials.public_key, portal.now, self.health)
         self._gateway = GatewayThread(Gateway(view), listener)

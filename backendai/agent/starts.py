@@ -34,7 +34,8 @@ class _Abandoned(Exception):
 class Starts:
     """The deeds at the beginning of a kernel's life.
 
-    ``draining`` set: nothing new is begun. ``unswept`` clear: a sweep decides what belongs to nobody, so whatever a
+    ``on_unanswered`` is called when a start was spent on a portal that did not answer. ``draining`` set: nothing new is
+    begun. ``unswept`` clear: a sweep decides what belongs to nobody, so whatever a
     start is about to make has to wait.
     """
 
@@ -46,9 +47,11 @@ class Starts:
         self.draining = Event()
         self.unswept = Event()
         self.unswept.set()
+        self.on_unanswered: Callable[[], None] = lambda: None
 
     def start(self, claim: Claim) -> Move | None:
-        """Begin: without a pull this is the whole way to RUNNING, in one spec fetch and one report.
+        """Begin: without a pull this is the whole way to RUNNING, in one spec fetch and one report. That the image is
+        not here, the engine says by refusing: asking first would cost every start a question.
 
         The spec is fetched under the claim: one that came with a sync may be older than the kernel's end, and a batch
         program must not run twice.
@@ -58,20 +61,14 @@ class Starts:
         if spec is None or spec.agent != self._agent or self._given_up(claim):
             return None
         claim.generation = spec.generation
-        try:
-            ready = self._backend.has_image(spec.image)
-        except BackendError as error:
-            logger.warning("kernel %s: %s", claim.kernel_id, error.message)
-            return None
-        if ready:
-            return self._create(spec, timings, claim)
-        return "pull", partial(self._pull, spec, timings)
+        return self._create(spec, timings, claim)
 
     def _fetch(self, kernel_id: UUID) -> KernelSpec | None:
         try:
             return self._portal.fetch_spec(kernel_id)
         except PlatformError as error:
             logger.warning("kernel %s: %s", kernel_id, error.message)
+            self.on_unanswered()
             return None
 
     def _given_up(self, claim: Claim) -> bool:
@@ -121,7 +118,11 @@ class Starts:
             started = _timed(timings, "start", lambda: self._backend.start(spec))
         except StaleGeneration:
             return None
-        except (ImageNotFound, StartFailed) as error:
+        except ImageNotFound as error:
+            if "pull" in timings:
+                return self._fail(spec, error.code, error.message)
+            return "pull", partial(self._pull, spec, timings)
+        except StartFailed as error:
             return self._fail(spec, error.code, error.message)
         except BackendError as error:
             logger.warning("kernel %s: %s", claim.kernel_id, error.message)
@@ -146,6 +147,7 @@ class Starts:
             wanted = self._portal.fetch_spec(spec.kernel_id)
         except PlatformError as error:
             logger.warning("kernel %s runs but is not reported: %s", spec.kernel_id, error.message)
+            self.on_unanswered()
             return None
         # A report that changes nothing may only be our second one: ask before destroying what runs.
         if wanted is not None and wanted.generation == spec.generation:

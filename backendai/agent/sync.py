@@ -51,7 +51,7 @@ class SyncLoop:
         self._own_interval, self._interval = interval, interval or _FIRST_INTERVAL
         self._reconciler = Reconciler()
         self._listing: list[KernelSighting] = []
-        self._first, self._draining, self._failures = True, False, 0
+        self._first, self._hurried, self._draining, self._failures = True, False, False, 0
         self._swept_at = time.monotonic()
         self._poked, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
@@ -64,6 +64,10 @@ class SyncLoop:
     def poke(self) -> None:
         """Sync now instead of at the next interval."""
         self._poked.set()
+
+    def hurry(self) -> None:
+        """Start at first sight at the next sync: a hint was spent on a portal that did not answer."""
+        self._hurried = True
 
     def drain(self) -> None:
         """Say to the portal at once that nothing new should come; go on with everything else."""
@@ -100,9 +104,9 @@ class SyncLoop:
         if fault:
             self._reconciler.forget()
             return
-        eager = self._first or not self._connected()
+        eager = self._first or self._hurried or not self._connected()
         self._order(self._reconciler.compare(self._listing, answer, held=held | self._lanes.held(), eager=eager))
-        self._first = False
+        self._first = self._hurried = False
         if answer.want_images and up.images is None:
             self.poke()
 

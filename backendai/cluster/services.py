@@ -44,13 +44,12 @@ def join_agent(message: JoinUp) -> tuple[Agent, str]:
         agent = Agent.objects.filter(name=message.name).first()
         if agent and not (token.is_reusable and token.name_prefix):
             raise UserError(f"An agent named {message.name!r} exists already.", field="name", code="name-taken")
+        action = "agent.return" if agent else "agent.join"
         if agent is None:
             agent = Agent(name=message.name, resource_group=token.resource_group)
         agent.token_digest, agent.gateway_url, agent.status = _digest(text), message.gateway_url, Agent.Status.LOST
         agent.save()
-        if not token.is_reusable:
-            JoinToken.objects.filter(pk=token.pk).update(used_at=now)
-        audit(None, "agent.join", "agent", [agent.pk], name=agent.name)
+        audit(None, action, "agent", [agent.pk], name=agent.name, gateway_url=agent.gateway_url)
     return agent, text
 
 
@@ -134,6 +133,8 @@ def _usable_token(message: JoinUp, now: datetime) -> JoinToken:
             field="name",
             code="join-token-refused",
         )
+    if not token.is_reusable and not JoinToken.objects.filter(pk=token.pk, used_at=None).update(used_at=now):
+        raise NotFound("The join token has just been used.", code="join-token-refused")
     return token
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.db import DataError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
@@ -48,7 +49,7 @@ def node_view(view: View) -> View:
             return view(request, agent, *args, **kwargs)
         except NotFound as error:
             return _problem(404, error.code, error.message)
-        except (UserError, ValidationError, ValueError) as error:
+        except (UserError, ValueError, DataError) as error:
             logger.warning("node %s sent what cannot be used: %s", agent.name, error)
             return _problem(400, "invalid-message", str(error)[:500])
 
@@ -123,11 +124,11 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
     try:
         message = SyncUp.model_validate_json(request.body)
         news = record_sync(agent, message, now=timezone.now())
-    except (UserError, ValidationError) as error:
+        if message.images is not None:
+            record_images(agent, message.images, message.images_digest)
+    except (UserError, ValidationError, DataError) as error:
         logger.warning("node %s sent what cannot be used: %s", agent.name, error)
         return 400, {"code": "invalid-message", "detail": str(error)[:500]}, 0.0, None
-    if message.images is not None:
-        record_images(agent, message.images, message.images_digest)
     want_images = message.images is None and message.images_digest != agent.images_digest
     if news or message.images is not None:
         loops.schedule_group(agent.resource_group_id, timezone.now())

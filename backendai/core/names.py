@@ -10,6 +10,9 @@ _SHORTEST, _LONGEST = 3, 64
 _ALLOWED = re.compile(r"^[A-Za-z0-9._-]+\Z")
 _STARTS = re.compile(r"^[A-Za-z0-9]")
 _ENDS = re.compile(r"[A-Za-z0-9]\Z")
+_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+# Names that the platform sets, that choose devices, or that a dynamic linker heeds before any program of the kernel.
+_RESERVED = re.compile(r"^(?:BACKENDAI_|_BACKEND_|LD_|NVIDIA_|DOCKER_|(?:CUDA|ROCR|HIP)_VISIBLE_DEVICES\Z)")
 
 
 def check_session_name(name: str, *, field: str = "name") -> str:
@@ -27,6 +30,19 @@ def check_session_name(name: str, *, field: str = "name") -> str:
         raise UserError("Begin with a letter or a digit.", field=field, code="invalid-name")
     if not _ENDS.search(name):
         raise UserError("End with a letter or a digit.", field=field, code="invalid-name")
+    return name
+
+
+def check_variable_name(name: str, *, field: str = "environ") -> str:
+    """Return the name of an environment variable when people may set it; else a UserError that says why not."""
+    if not _VARIABLE.match(name):
+        raise UserError(f"{name[:_LONGEST]!r} is not a variable name.", field=field, code="invalid-variable")
+    if _RESERVED.match(name):
+        raise UserError(
+            f"{name} is the platform's to set; inside the session you may set it yourself.",
+            field=field,
+            code="reserved-variable",
+        )
     return name
 
 

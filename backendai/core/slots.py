@@ -16,6 +16,7 @@ from backendai.core.errors import UserError
 
 MILLI = 1000
 LARGEST = 2**62  # fits a signed 64-bit column
+_MOST_DIGITS = 40
 
 _BINARY_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(?:i?b)?\s*\Z", re.IGNORECASE)
@@ -100,6 +101,8 @@ def parse_amount(name: str, value: Any, *, field: str) -> int:
     if not _NAME.match(name):
         raise UserError(f"{name!r} is not a resource name.", field=field, code="unknown-slot")
     amount = _parse_size(value, field) if is_size(name) else _parse_number(value, field)
+    if amount.adjusted() > _MOST_DIGITS:  # "1e999999" is short, but cannot be multiplied
+        raise UserError(f"{value} is out of range.", field=field, code="invalid-amount")
     thousandths = amount * MILLI
     if thousandths != thousandths.to_integral_value():
         raise UserError(f"{value} is too fine: the smallest step is 0.001.", field=field, code="invalid-amount")

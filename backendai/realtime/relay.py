@@ -52,7 +52,9 @@ class RelayConsumer(GuardedConsumer):
         """Return a client for the gateway. Not shared: each socket holds one connection for all its life, so there is
         nothing to pool."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS)
-        return await self.keep(aiohttp.ClientSession(timeout=timeout))
+        straight = aiohttp.TraceConfig()
+        straight.on_request_redirect.append(_refuse)
+        return await self.keep(aiohttp.ClientSession(timeout=timeout, trace_configs=[straight]))
 
     async def keep(self, opening: AbstractAsyncContextManager[_Opened]) -> _Opened:
         """Open something that ``hang_up`` closes."""
@@ -87,3 +89,8 @@ class RelayConsumer(GuardedConsumer):
             return
         with contextlib.suppress(OSError, RuntimeError):
             await self.close(code, reason)
+
+
+async def _refuse(*_: Any) -> None:
+    """A gateway that sends us elsewhere would read the portal's own network through us."""
+    raise aiohttp.ClientError("the gateway redirects")

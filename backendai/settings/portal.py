@@ -131,6 +131,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
 
 # -- people ------------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["backendai.accounts.authentication.PatientBackend"]
 LOGIN_URL = "web:login"
 LOGIN_REDIRECT_URL = "web:sessions"
 LOGOUT_REDIRECT_URL = "web:login"
@@ -213,6 +214,8 @@ LOGGING = {
         # A pass every two seconds is not news.
         "celery.app.trace": {"level": "WARNING"},
         "celery.worker.strategy": {"level": "WARNING"},
-        "celery.beat": {"level": "WARNING"},
+        # With the broker down both would write a traceback every two seconds; the passes go on by their own clock.
+        "celery.beat": {"level": "CRITICAL"},
+        "channels_redis": {"level": "CRITICAL"},
     },
 }

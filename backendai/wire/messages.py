@@ -2,17 +2,38 @@
 
 The node speaks first (``SyncUp``), the portal answers with what it wants (``SyncDown``); between two syncs a node
 fetches one ``KernelSpec`` and sends ``KernelReport``s. Amounts of slots are decimal strings as in ``core.slots``.
+
+Nodes have little trust: what they say is cut to what the database and the pages can hold, here and for all.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 PROTOCOL = 1
+
+
+def _cut(length: int) -> Callable[[str], str]:
+    return lambda text: text.replace("\0", "")[:length]
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else min(max(value, 0.0), 1.0)
+
+
+Word = Annotated[str, AfterValidator(_cut(32))]
+Name = Annotated[str, AfterValidator(_cut(64))]
+Digest = Annotated[str, AfterValidator(_cut(128))]
+Sentence = Annotated[str, AfterValidator(_cut(500))]
+Share = Annotated[float | None, AfterValidator(_share)]  # from 0 to 1
+# No query and no fragment: what the portal asks for stands after it and must stay the path.
+GatewayUrl = Annotated[str, Field(max_length=255, pattern=r"^(https?://[^/?#@\s\\]+(/[^?#\s\\]*)?)?$")]
 
 
 class Message(BaseModel):
@@ -84,12 +105,12 @@ class KernelReport(Message):
     kernel_id: UUID
     generation: int
     state: KernelState
-    container_id: str = ""
-    exit_code: int | None = None
-    reason: str = ""
-    message: str = ""
-    progress: float | None = None
-    address: str = ""
+    container_id: Name = ""
+    exit_code: int | None = Field(default=None, ge=-(2**31), lt=2**31)
+    reason: Name = ""
+    message: Sentence = ""
+    progress: Share = None
+    address: Name = ""
     timings: dict[str, float] = Field(default_factory=dict)
 
 
@@ -99,41 +120,41 @@ class KernelSighting(Message):
     kernel_id: UUID
     generation: int
     running: bool
-    container_id: str = ""
+    container_id: Name = ""
     exit_code: int | None = None
 
 
 class ImageSighting(Message):
     """An image that the node can start at once. ``labels`` are the image's own (see docs/images.md)."""
 
-    reference: str
-    digest: str = ""
-    architecture: str = ""
-    size_bytes: int = 0
+    reference: str = Field(max_length=255)
+    digest: Digest = ""
+    architecture: Word = ""
+    size_bytes: int = Field(default=0, ge=0, lt=2**63)
     labels: dict[str, str] = Field(default_factory=dict)
 
 
 class Note(Message):
     """Something an administrator should know about a node, and what to do about it."""
 
-    code: str
-    message: str
-    fix: str = ""
+    code: Name
+    message: Sentence
+    fix: Sentence = ""
 
 
 class SyncUp(Message):
     """A node's view of itself; the list of kernels was taken before this message was made."""
 
     protocol: int = PROTOCOL
-    boot_id: str
-    version: str
-    backend: str
-    architecture: str
-    gateway_url: str
+    boot_id: Name
+    version: Word
+    backend: Word
+    architecture: Word
+    gateway_url: GatewayUrl
     capacity: dict[str, str]
     devices: dict[str, list[str]] = Field(default_factory=dict)
     images: list[ImageSighting] | None = None
-    images_digest: str = ""
+    images_digest: Name = ""
     kernels: list[KernelSighting] = Field(default_factory=list)
     notes: list[Note] = Field(default_factory=list)
     draining: bool = False
@@ -169,7 +190,7 @@ class JoinUp(Message):
 
     token: str
     name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
-    gateway_url: str
+    gateway_url: GatewayUrl
 
 
 class JoinDown(Message):

@@ -125,6 +125,8 @@ class MemoryBackend(Backend):
                 raise StaleGeneration("newer")
             if entry and entry.generation == spec.generation:
                 return Started(f"c-{spec.kernel_id}", adopted=True)
+            if spec.image not in self.pulled:
+                raise ImageNotFound(f"{spec.image} is not here")
             self.said.append("create")
             self.entries[spec.kernel_id] = Entry(spec.generation)
         return Started(f"c-{spec.kernel_id}", adopted=False)

@@ -241,6 +241,18 @@ def test_it_runs_a_kernel_without_privileges(backend: ProcessBackend, new_spec: 
     assert status == ["CapPrm:", "0" * 16, "CapEff:", "0" * 16, "NoNewPrivs:", "1"]
 
 
+def test_it_keeps_a_users_variables_from_what_still_has_rights(
+    backend: ProcessBackend, new_spec: NewSpec, tmp_path: Path
+) -> None:
+    """The dynamic linker writes such a trace for every program that it starts; only root could write it there."""
+    if os.geteuid() != 0:
+        pytest.skip("only an agent of root has rights to give up")
+    traced = {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(tmp_path / "trace"), "COLOUR": "green"}
+    tmp_path.chmod(0o700)
+    assert "green" in run_to_end(backend, new_spec, 'echo "$COLOUR"', environ=traced).split()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_it_hides_the_machine_inside_a_sandbox(
     backend: ProcessBackend, isolation: Isolation, data: Path, new_spec: NewSpec
 ) -> None:

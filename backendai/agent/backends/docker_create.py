@@ -13,6 +13,8 @@ WORKDIR = "/home/work"
 USER = "1000:1000"
 _NANO_PER_MILLI = 1_000_000
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
+# Where the engine gives GPUs to whoever asks, an image's own "all" would open them; devices are given by number only.
+_NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES": "void"}
 _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
@@ -25,7 +27,7 @@ def container_body(
         "Hostname": spec.hostname,
         "User": USER,
         "WorkingDir": WORKDIR,
-        "Env": [f"{name}={value}" for name, value in (_ENVIRON | spec.environ).items()],
+        "Env": [f"{name}={value}" for name, value in (_ENVIRON | spec.environ | _NO_DEVICES).items()],
         "Entrypoint": ["sh", "-c"],
         "Cmd": main_process(spec),
         "StopSignal": "SIGTERM",

@@ -1,9 +1,11 @@
 """The first process inside a native kernel: runs the main program, opens shells on request, reaps what they leave.
 
 It runs by itself (standard library only, imports at the top: after the change of user the interpreter's folder may be
-out of reach). Its arguments are a JSON object (see ``process_sandbox``) and the numbers of two inherited sockets. Over
-the first it speaks to the runner: one JSON object per line up, one word per line down. On the second it listens to the
-agent: a request for a shell gets the controlling side of a new pseudo-terminal as a file descriptor.
+out of reach). Its arguments are a JSON object (see ``process_launch``) and the numbers of two inherited sockets and a
+file. Over the first socket it speaks to the runner: one JSON object per line up, one word per line down. On the second
+it listens to the agent: a request for a shell gets the controlling side of a new pseudo-terminal as a file descriptor.
+The file holds the environment of the kernel's programs. It is not the door's own: variables such as LD_PRELOAD come
+from people, and what runs before rights are given up must not heed them.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def main(order: dict[str, Any], channel: socket.socket, listener: socket.socket)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        main_pid = spawn(order["main"], order["workdir"])
+        main_pid = spawn(order["main"], order)
     except OSError as error:
         tell(channel, failed=f"{order['main'][0]}: {error.strerror}")
         return
@@ -75,13 +77,13 @@ def become_harmless(order: dict[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
 
 
-def spawn(argv: list[str], workdir: str, terminal: int | None = None) -> int:
+def spawn(argv: list[str], order: dict[str, Any], terminal: int | None = None) -> int:
     """Start a program in its own session, on ``terminal`` if given; returns its pid. Raises OSError."""
     errors, failed = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            _become(argv, workdir, terminal)
+            _become(argv, order, terminal)
         except OSError as error:
             os.write(failed, str(error.errno).encode())
         finally:
@@ -94,19 +96,19 @@ def spawn(argv: list[str], workdir: str, terminal: int | None = None) -> int:
     return pid
 
 
-def _become(argv: list[str], workdir: str, terminal: int | None) -> None:
+def _become(argv: list[str], order: dict[str, Any], terminal: int | None) -> None:
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as file:  # noqa: PTH123
         file.write(_EASIER_TO_KILL)
-    environ = dict(os.environ)
+    environ = dict(order["environ"])
     if terminal is not None:
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
         for standard in (0, 1, 2):
             os.dup2(terminal, standard)
         environ["TERM"] = "xterm-256color"
-    os.chdir(workdir)
+    os.chdir(order["workdir"])
     os.execvpe(argv[0], argv, environ)  # noqa: S606
 
 
@@ -146,7 +148,7 @@ def open_shell(request: dict[str, Any], order: dict[str, Any]) -> int:
     master, slave = pty.openpty()
     try:
         fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", request["rows"], request["cols"], 0, 0))
-        spawn(shell(request["name"], order["tmux"]), order["workdir"], slave)
+        spawn(shell(request["name"], order["tmux"]), order, slave)
     except BaseException:
         os.close(master)
         raise
@@ -179,4 +181,6 @@ if __name__ == "__main__":
     channel, listener = (socket.socket(fileno=int(number)) for number in sys.argv[2:4])
     for inherited in (channel, listener):
         inherited.set_inheritable(False)
-    main(json.loads(sys.argv[1]), channel, listener)
+    with os.fdopen(int(sys.argv[4]), "rb") as file:
+        environ = json.load(file)
+    main(json.loads(sys.argv[1]) | {"environ": environ}, channel, listener)

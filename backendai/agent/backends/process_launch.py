@@ -54,7 +54,8 @@ def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
 
 
 def launch_order(spec: KernelSpec, place: Place, isolation: Isolation) -> dict[str, Any]:
-    """Return the command (``argv``) and the environment (``environ``) with which the runner starts the kernel."""
+    """Return the command with which the runner starts the kernel (``argv``), the environment of the kernel's programs
+    (``environ``) and that of what runs before rights are given up (``environ_outside``), with nothing from people."""
     inside = isolation.bwrap is not None
     home = HOME if inside else str(place.home)
     temporary = "/tmp" if inside else str(place.runtime or place.tmp)  # noqa: S108 - private to the kernel
@@ -70,6 +71,7 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation) -> dict[s
     return {
         "argv": [*sandbox(spec, place, isolation), interpreter, "-I", "-S", script, json.dumps(door)],
         "environ": _environ(spec, home, temporary, BIN_INSIDE if inside else str(place.programs)),
+        "environ_outside": {"PATH": os.defpath, "LANG": "C.UTF-8", **_mark(spec)},
     }
 
 
@@ -116,4 +118,9 @@ def _environ(spec: KernelSpec, home: str, temporary: str, programs: str) -> dict
         "TMPDIR": temporary,
         "CUDA_VISIBLE_DEVICES": devices,
     }
-    return environ | spec.environ | own | {"BACKENDAI_KERNEL_ID": str(spec.kernel_id)}
+    return environ | spec.environ | own | _mark(spec)
+
+
+def _mark(spec: KernelSpec) -> dict[str, str]:
+    """Return the variable by which stray processes of the kernel are found."""
+    return {"BACKENDAI_KERNEL_ID": str(spec.kernel_id)}

@@ -63,19 +63,21 @@ class Runner:
     def _spawn(self) -> None:
         self.output, output = os.pipe()
         self.channel, channel = socket.socketpair()
+        environ = keep_in_memory(self.launch["environ"])
         with listen(self.folder / "door.sock") as listener:
-            passed = (channel.fileno(), listener.fileno())
+            passed = (channel.fileno(), listener.fileno(), environ)
             subprocess.Popen(
                 [*self.launch["argv"], *map(str, passed)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=self.launch["environ"],
+                env=self.launch["environ_outside"],
                 cwd="/",
                 pass_fds=passed,
                 preexec_fn=self._join_cgroups,
             )
-        os.close(output)
+        for file in (output, environ):
+            os.close(file)
         channel.close()
 
     def _join_cgroups(self) -> None:
@@ -184,6 +186,13 @@ class RotatingLog:
         self.path.rename(self.older)
         os.close(self.file)
         self.file, self.size = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 0
+
+
+def keep_in_memory(value: dict[str, Any]) -> int:
+    """Return a descriptor from which the value can be read once as JSON; no file of any folder holds it."""
+    file = os.memfd_create("environ")
+    os.pwrite(file, json.dumps(value).encode(), 0)
+    return file
 
 
 def listen(path: Path) -> socket.socket:

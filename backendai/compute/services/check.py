@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -15,13 +14,12 @@ from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
-from backendai.core.names import check_session_name
+from backendai.core.names import check_session_name, check_variable_name
 from backendai.core.slots import MILLI, Slots, format_amount, format_size, parse_amount, parse_size
 
 LARGEST_CLUSTER = 16
 _DEFAULTS = {"cpu": 1 * MILLI, "mem": 1024 * 2**20 * MILLI}
 _SMALLEST = {"cpu": MILLI // 10, "mem": 16 * 2**20 * MILLI}
-_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 _LONGEST_VALUE = 8192
 
 
@@ -76,8 +74,7 @@ def _check_type(spec: SessionSpec) -> None:
 
 def _check_environ(spec: SessionSpec) -> None:
     for name, value in spec.environ.items():
-        if not _VARIABLE.match(name):
-            raise UserError(f"{name!r} is not a variable name.", field="environ", code="invalid-variable")
+        check_variable_name(name)
         if len(value) > _LONGEST_VALUE or "\0" in value:
             raise UserError(
                 f"The value of {name} may have at most {_LONGEST_VALUE} characters.",

@@ -1,0 +1,46 @@
+"""Signing in by e-mail address and password, on every form that does it (the portal's and the admin's)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from django.contrib.auth.backends import ModelBackend
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.utils import timezone
+
+from backendai.accounts.logins import begin_login, end_login
+from backendai.accounts.models import User
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_SHOWN = 100
+
+
+class PatientBackend(ModelBackend):
+    """Django's own, which lets nobody guess fast."""
+
+    def authenticate(
+        self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs: Any
+    ) -> User | None:
+        """Return the user, or None. A ValidationError, which forms show, when there were too many attempts."""
+        email = username or kwargs.get(User.USERNAME_FIELD) or ""
+        if request is None:  # no form: a command or a test
+            return self._checked(request, email, password)
+        address = request.META.get("REMOTE_ADDR", "")
+        if wait := begin_login(email, address, now=timezone.now()):
+            logger.warning("sign-in of %r from %s has to wait", email[:_LONGEST_SHOWN], address)
+            seconds = math.ceil(wait.total_seconds())
+            raise ValidationError(f"Too many attempts. Try again in {seconds} seconds.", code="too-many-attempts")
+        user = self._checked(request, email, password)
+        if user is None:
+            logger.info("sign-in of %r from %s failed", email[:_LONGEST_SHOWN], address)
+        else:
+            end_login(email, address)
+        return user
+
+    def _checked(self, request: HttpRequest | None, email: str, password: str | None) -> User | None:
+        user = super().authenticate(request, username=email, password=password)
+        return user if isinstance(user, User) else None
