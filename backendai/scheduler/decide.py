@@ -151,7 +151,8 @@ def _failed(step: str, reason: Reason) -> Step:
 def _behind(blocker: SessionView, demand: Demand, why: Reason) -> Refusal:
     kernels = len(demand.requests)
     asked = describe_request(demand.requests[0]) if kernels == 1 else f"{demand.total.describe()} on {kernels} kernels"
-    message = f"Waits behind {blocker.name}, which is first in line for {asked}."
-    details: dict[str, object] = {"blocker": str(blocker.id), "blocker_name": blocker.name, "blocker_reason": why.code}
+    # The blocker's name is its owner's affair: whoever waits may not see that session.
+    message = f"Waits for its turn: the first in line asks for {asked}."
+    details: dict[str, object] = {"blocker": str(blocker.id), "blocker_reason": why.code}
     reason = Reason("behind-in-queue", message, details)
     return Refusal(reason, (*_GATES_PASSED, _CAPACITY_PASSED, _failed("queue", reason)))

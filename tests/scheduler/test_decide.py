@@ -69,9 +69,9 @@ def test_it_holds_everybody_back_behind_a_session_that_lacks_resources_under_fif
     assert [wait.position for wait in plan.waits] == [1, 2]
     behind = wait_of(plan, small).reason
     assert behind.code == "behind-in-queue"
-    assert behind.message == "Waits behind big, which is first in line for cuda.device 4."
+    assert behind.message == "Waits for its turn: the first in line asks for cuda.device 4."
     assert behind.details == {
-        "blocker": str(big.id), "blocker_name": "big", "blocker_reason": "insufficient-resources",
+        "blocker": str(big.id), "blocker_reason": "insufficient-resources",
     }  # fmt: skip
 
 
