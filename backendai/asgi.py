@@ -15,7 +15,10 @@ from django.core.handlers.wsgi import WSGIHandler
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 django_application = get_asgi_application()
 
-from backendai.realtime.routing import websocket_application  # noqa: E402  (models need the set-up above)
+from django.conf import settings  # noqa: E402  (these need the set-up above)
+
+from backendai.ops.body_limit import BodyLimit  # noqa: E402
+from backendai.realtime.routing import websocket_application  # noqa: E402
 
 _KEPT_THREADS = 16
 _ASYNC_PATHS = frozenset({"/node/v1/sync"})  # a long poll must not hold a thread
@@ -52,4 +55,5 @@ async def http(scope: Any, receive: Any, send: Any) -> None:
     await (django_application if scope["path"] in _ASYNC_PATHS else pages)(scope, receive, send)
 
 
-application = ProtocolTypeRouter({"http": http, "websocket": websocket_application})
+limited = BodyLimit(http, most=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+application = ProtocolTypeRouter({"http": limited, "websocket": websocket_application})

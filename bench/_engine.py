@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
 import docker
-from docker.errors import APIError, ImageNotFound
+from docker.errors import ImageNotFound
 
 from backendai.agent.backends.docker_create import container_body
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.core.slots import Slots
 from backendai.wire.messages import KernelSpec
+from bench._leftovers import BARE
 from bench._portal import IMAGE, RESOURCES, ROOT, Portal, say
 
 
@@ -69,7 +68,7 @@ class BareEngine:
         folder.mkdir(parents=True)
         os.chown(folder, 1000, 1000) if os.geteuid() == 0 else folder.chmod(0o777)
         spec = KernelSpec(
-            deployment="bench",
+            deployment=BARE,
             kernel_id=kernel,
             session_id=uuid4(),
             generation=1,
@@ -79,7 +78,7 @@ class BareEngine:
             slots=Slots.parse(RESOURCES).to_json(),
             shm_bytes=32 * 2**20,
         )
-        labels = {f"{PREFIX}deployment": "bench", f"{PREFIX}agent": "bench"}
+        labels = {f"{PREFIX}deployment": BARE, f"{PREFIX}agent": BARE}
         body = container_body(spec, labels=labels, scratch=folder, network=self._network, cpus=self._cpus, extra={})
         return f"bench-{kernel}", body
 
@@ -92,18 +91,3 @@ def ensure_image() -> None:
     except ImageNotFound:
         say(f"building {IMAGE} ...")
         subprocess.run([ROOT / "images/tiny/build", IMAGE], check=True, stdout=subprocess.DEVNULL)
-
-
-@contextlib.contextmanager
-def cleaned_engine(portal: Portal) -> Iterator[None]:
-    """Remove whatever the benchmark's platform and the bare starts leave in the engine."""
-    try:
-        yield
-    finally:
-        client = docker.APIClient(version="auto", timeout=120)
-        for label in (f"{PREFIX}deployment=bench", f"{PREFIX}deployment={portal.deployment()}"):
-            for left in client.containers(all=True, filters={"label": [label]}):
-                client.remove_container(left["Id"], force=True, v=True)
-            for network in client.networks(filters={"label": [label]}):
-                with contextlib.suppress(APIError):
-                    client.remove_network(network["Id"])

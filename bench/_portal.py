@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from bench._events import Events
+from bench._leftovers import clean
 
 ROOT = Path(__file__).resolve().parent.parent
 ADMIN = "admin@example.com"
@@ -27,6 +28,8 @@ IMAGE = "local/backendai-tiny:latest"
 RESOURCES = {"cpu": "1", "mem": "64m"}
 _START_SECONDS = 180.0
 _IMAGE_BUILD_SECONDS = 1800.0
+_EVENT_SECONDS, _END_SECONDS = 20.0, 120.0
+_IDLE_SECONDS = 2.0  # the server closes a connection after five
 _SLOTS = "cpu=1000,mem=4t"  # bursts must wait for the engine, not for room
 _ADD_IMAGE = (
     "from backendai.catalog.models import Image;"
@@ -89,12 +92,17 @@ class Portal:
 
     def deployment(self) -> str:
         """Return the name under which this platform marks what it makes in the engine."""
-        return str(json.loads((self.data / "secrets.json").read_text())["deployment"])
+        secrets = self.data / "secrets.json"
+        return str(json.loads(secrets.read_text())["deployment"]) if secrets.exists() else ""
 
     def _manage(self, *arguments: str) -> str:
-        told = {"BACKENDAI_DATA": str(self.data), "REDIS_URL": f"unix://{self.data / 'valkey.sock'}"}
+        told = {
+            "REDIS_URL": f"unix://{self.data / 'valkey.sock'}",
+            **self._environment,
+            "BACKENDAI_DATA": str(self.data),
+        }
         command = [sys.executable, str(self.root / "manage.py"), *arguments]
-        return subprocess.run(command, env=self._environment | told, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(command, env=told, check=True, capture_output=True, text=True).stdout
 
     def _answers(self) -> bool:
         try:
@@ -112,13 +120,17 @@ class Client:
 
     def __init__(self, port: int, token: str) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        self._connection.connect()
-        self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._used_at = 0.0
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"} if token else {}
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Return status and decoded body of one call."""
         text = None if body is None else json.dumps(body)
+        if time.monotonic() - self._used_at > _IDLE_SECONDS:
+            self._connection.close()
+            self._connection.connect()
+            self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._used_at = time.monotonic()
         self._connection.request(method, path, body=text, headers=self._headers)
         answer = self._connection.getresponse()
         content = answer.read()
@@ -133,6 +145,10 @@ class Client:
             raise RuntimeError(f"the launch was answered with {status}: {answer}")
         return str(answer["id"])
 
+    def status(self, session_id: str) -> str:
+        """Return a session's status now."""
+        return str(self.ask("GET", f"/api/v1/sessions/{session_id}/")[1]["status"])
+
     def end(self, session_id: str) -> None:
         """Ask for a session's end, by force."""
         status, answer = self.ask("POST", f"/api/v1/sessions/{session_id}/terminate/", {"force": True})
@@ -141,14 +157,17 @@ class Client:
 
 
 @contextlib.contextmanager
-def running_portal(database: str) -> Iterator[Portal]:
+def running_portal(database: str, environment: Mapping[str, str] | None = None) -> Iterator[Portal]:
     """Give a platform on the named kind of database, and leave nothing of it behind."""
     folder = Path(tempfile.mkdtemp(prefix="backendai-bench-"))
     folder.chmod(0o755)
     with contextlib.ExitStack() as leaving:
         leaving.callback(shutil.rmtree, folder, ignore_errors=True)
-        environment = {"DATABASE_URL": leaving.enter_context(_postgres(folder))} if database == "postgres" else {}
-        portal = Portal(folder / "data", environment)
+        told = dict(environment or {})
+        if database == "postgres":
+            told["DATABASE_URL"] = leaving.enter_context(_postgres(folder))
+        portal = Portal(folder / "data", told)
+        leaving.callback(lambda: clean(portal.deployment(), folder))
         leaving.callback(portal.stop)
         portal.start()
         portal.make_ready()
@@ -160,7 +179,11 @@ def end_all(client: Client, events: Events, session_ids: list[str]) -> None:
     for session_id in session_ids:
         client.end(session_id)
     for session_id in session_ids:
-        events.time_of(session_id, "TERMINATED")
+        try:
+            events.time_of(session_id, "TERMINATED", timeout=_EVENT_SECONDS)
+        except TimeoutError:  # under load an event may be lost: they are hints
+            wait_until(lambda one=session_id: client.status(one) == "TERMINATED", _END_SECONDS, pause=0.5)
+            say(f"  the last event of session {session_id} was lost")
 
 
 def free_port() -> int:

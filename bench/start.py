@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench import _starts, _terminal
-from bench._engine import BareEngine, cleaned_engine, ensure_image
+from bench._engine import BareEngine, ensure_image
 from bench._events import Events
 from bench._portal import ROOT, Portal, running_portal, say
 
@@ -47,7 +47,7 @@ def run(database: str, rounds: int, parts: tuple[str, ...]) -> dict[str, object]
     ensure_image()
     say(f"starting a platform on {database} ...")
     figures: dict[str, object] = {"database": database, "rounds": rounds}
-    with running_portal(database) as portal, cleaned_engine(portal):
+    with running_portal(database) as portal:
         if "rest" in parts:
             time.sleep(_SETTLE_SECONDS)
             figures["rss_mb"] = _resident(portal)
@@ -88,7 +88,7 @@ def _cold() -> float:
     try:
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
-        for name in filter(None, names):
+        for name in filter(lambda name: name and (ROOT / name).exists(), names):
             (folder / "copy" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / "copy" / name, follow_symlinks=False)
         portal = Portal(folder / "data", {"BACKENDAI_AGENT_BACKEND": "simulated"}, root=folder / "copy")

@@ -65,7 +65,9 @@ def _network(address: str) -> str:
         found = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return address if found.version == 4 else str(ipaddress.ip_network((found, _IPV6_SITE), strict=False))
+    if isinstance(found, ipaddress.IPv6Address) and not found.ipv4_mapped:
+        return str(ipaddress.ip_network((found, _IPV6_SITE), strict=False))
+    return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def _digest(*parts: str) -> str:

@@ -24,7 +24,11 @@ DEPLOYMENT = env.str("BACKENDAI_DEPLOYMENT", default=_stored.get("deployment", "
 
 DEBUG = env.bool("BACKENDAI_DEBUG", default=False)
 PORT = env.int("BACKENDAI_PORT", default=8080)
-ALLOWED_HOSTS = env.list("BACKENDAI_ALLOWED_HOSTS", default=["*"])
+# Who listens on this machine only is asked for by this machine's names only: a page elsewhere whose name was made to
+# point here reaches nothing.
+_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+_NAMES = [".localhost", "127.0.0.1", "[::1]"] if env.str("BACKENDAI_HOST", default="") in _LOOPBACK else ["*"]
+ALLOWED_HOSTS = env.list("BACKENDAI_ALLOWED_HOSTS", default=_NAMES)
 CSRF_TRUSTED_ORIGINS = env.list("BACKENDAI_TRUSTED_ORIGINS", default=[])
 SECURE = env.bool("BACKENDAI_HTTPS", default=False)
 PORTAL_URL = env.str("BACKENDAI_PORTAL_URL", default=f"http://127.0.0.1:{PORT}")
@@ -113,7 +117,12 @@ CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         # The client's default socket timeout would close every idle websocket after five seconds.
-        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}], "prefix": f"{DEPLOYMENT}:events"},
+        "CONFIG": {
+            "hosts": [{"address": REDIS_URL, "socket_timeout": None}],
+            "prefix": f"{DEPLOYMENT}:events",
+            # Nodes may use the same server: they shall neither read nor forge what browsers are told.
+            "symmetric_encryption_keys": [SECRET_KEY],
+        },
     }
 }
 

@@ -1,4 +1,4 @@
-// One websocket per page tells "this session changed, look again". It carries no state: after every gap the page looks
+// One websocket per page tells "this session changed, look again". It carries no state: whenever it opens the page looks
 // again at everything, and while the socket is away it looks every fifteen seconds.
 (() => {
   const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/events/`;
@@ -6,7 +6,6 @@
   const signedOut = 4003;
   let tries = 0;
   let poll = null;
-  let wasAway = false;
 
   const announce = (name, detail) => document.dispatchEvent(new CustomEvent(name, { detail }));
   const mark = (text, away) => {
@@ -24,7 +23,8 @@
       clearInterval(poll);
       poll = null;
       mark("Live", false);
-      if (wasAway) announce("look-again-at-all");
+      // Something may have changed between the making of the page and now, or while the socket was away.
+      announce("look-again-at-all");
     };
     socket.onmessage = ({ data }) => {
       try {
@@ -40,7 +40,6 @@
         clearInterval(poll);
         return;
       }
-      wasAway = true;
       tries += 1;
       mark("Reconnecting…", true);
       poll ??= setInterval(() => document.hidden || announce("look-again-at-all"), pollEvery);

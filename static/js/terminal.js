@@ -1,7 +1,9 @@
-// The terminal of a session. Bytes travel as binary frames; text frames are JSON. Every byte that xterm has drawn is
-// acknowledged, so a program that prints without end is slowed down instead of flooding the page.
+// The terminal of a session. Bytes travel as binary frames; text frames are JSON. Bytes are acknowledged as they come
+// while little waits to be drawn, and held back while much does: so the way to the node never runs dry, and a program
+// that prints without end is slowed down instead of flooding the page.
 (() => {
   const acknowledgeEvery = 65536;
+  const mostUndrawn = 2 ** 20;
   const pasteAtOnce = 32768;
   const encoder = new TextEncoder();
   const box = document.getElementById("terminal-box");
@@ -12,15 +14,24 @@
   let screen = null;
   let socket = null;
   let unacknowledged = 0;
+  let undrawn = 0;
 
   const sendJson = (message) => socket.send(JSON.stringify(message));
   const sendBytes = (bytes) => {
     for (let start = 0; start < bytes.length; start += pasteAtOnce) socket.send(bytes.subarray(start, start + pasteAtOnce));
   };
   const sendSize = () => sendJson({ type: "resize", rows: screen.terminal.rows, cols: screen.terminal.cols });
-  const drawn = (count) => {
-    unacknowledged += count;
-    if (unacknowledged < acknowledgeEvery) return;
+  const draw = (bytes) => {
+    unacknowledged += bytes.length;
+    undrawn += bytes.length;
+    screen.terminal.write(bytes, () => {
+      undrawn -= bytes.length;
+      acknowledge();
+    });
+    acknowledge();
+  };
+  const acknowledge = () => {
+    if (unacknowledged < acknowledgeEvery || undrawn > mostUndrawn) return;
     sendJson({ type: "ack", bytes: unacknowledged });
     unacknowledged = 0;
   };
@@ -37,7 +48,7 @@
     if (kernel) query.set("kernel", kernel.value);
     socket = portal.steadySocket(() => portal.address(`${box.dataset.address}?${query}`), {
       onOpen: () => (unacknowledged = 0),
-      onBytes: (bytes) => screen.terminal.write(bytes, () => drawn(bytes.length)),
+      onBytes: draw,
       onMessage: (text) => {
         if (JSON.parse(text).type !== "ready") return;
         state.textContent = "Connected";
@@ -74,7 +85,9 @@
   };
 
   const open = () => {
-    screen = portal.openScreen(box.querySelector(".screen"), { cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches });
+    // Few lines, because they make drawing slower: where there is tmux, it keeps the past.
+    const cursorBlink = !matchMedia("(prefers-reduced-motion: reduce)").matches;
+    screen = portal.openScreen(box.querySelector(".screen"), { cursorBlink, scrollback: 10000 });
     screen.terminal.onData((text) => sendBytes(encoder.encode(text)));
     screen.terminal.onBinary((text) => sendBytes(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
     screen.terminal.onResize(sendSize);

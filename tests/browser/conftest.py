@@ -10,20 +10,14 @@ from typing import Any
 
 import pytest
 from docker import APIClient
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from tests.agent.images import ensure_tmux_image
-from tests.browser.people import Tokens, tokens_in
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import Visitor, open_chromium, run_on
 from tests.system.client import Client
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
 
-CHROMIUM = "/usr/bin/chromium"
-ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-dev-shm-usage --disable-quic --no-first-run "
-    "--disable-background-networking --disable-component-update --disable-sync"
-).split()
 Visit = Callable[..., Visitor]
 
 
@@ -39,30 +33,20 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 @pytest.fixture(scope="package")
-def tokens(platform: Platform) -> Tokens:
-    """The people are there; their tokens."""
-    done = platform.manage("shell", "--no-imports", "-c", "from tests.browser.people import make; make()")
-    assert done.returncode == 0, done.stderr
-    return tokens_in(done.stdout)
+def alice(platform: Platform) -> Client:
+    """The people are there; a script of Alice's."""
+    return Client(platform.url, run_on(platform, "make_visitors"))
 
 
 @pytest.fixture(scope="package")
-def alice(platform: Platform, tokens: Tokens) -> Client:
-    """Alice's scripts."""
-    return Client(platform.url, tokens.alice)
-
-
-@pytest.fixture(scope="package")
-def chromium(tokens: Tokens) -> Iterator[Browser]:
+def chromium() -> Iterator[Browser]:
     """The browser."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+    with open_chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
-def visit(chromium: Browser, platform: Platform) -> Iterator[Visit]:
+def visit(chromium: Browser, platform: Platform, alice: Client) -> Iterator[Visit]:
     """Return a visitor; each must leave without a complaint."""
     visitors: list[Visitor] = []
 

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Response, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Response, expect, sync_playwright
 
 from tests.browser.people import PASSWORD
+from tests.system.platform import Platform
 
+_CHROMIUM = "/usr/bin/chromium"
+_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 _AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 _PATIENCE_MS = 15_000
@@ -19,13 +33,32 @@ _PHONE = {"width": 375, "height": 760}
 _DESK = {"width": 1280, "height": 800}
 
 
+@contextmanager
+def open_chromium() -> Iterator[Browser]:
+    """Run the machine's Chromium without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+def run_on(platform: Platform, name: str) -> str:
+    """Run a function of ``make_people`` on a platform's database; returns the last line that it printed."""
+    done = platform.manage("shell", "--no-imports", "-c", f"from tests.browser.make_people import {name}; {name}()")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip().splitlines()[-1]
+
+
 class Visitor:
     """A browser context of its own. ``complaints`` gathers errors of scripts, policy violations and missing files."""
 
-    def __init__(self, browser: Browser, url: str, *, theme: str = "light", scripts: bool = True) -> None:
+    def __init__(
+        self, browser: Browser, url: str, *, theme: str = "light", scripts: bool = True, on_phone: bool = False
+    ) -> None:
         self._url = url
         self.complaints: list[str] = []
-        self._context = browser.new_context(viewport=_DESK, color_scheme=theme, java_script_enabled=scripts)  # type: ignore[arg-type]
+        size: Any = _PHONE if on_phone else _DESK
+        self._context = browser.new_context(viewport=size, color_scheme=theme, java_script_enabled=scripts)  # type: ignore[arg-type]
         self._context.set_default_timeout(_PATIENCE_MS)
         self.page: Page = self._context.new_page()
         self.page.on("console", self._listen)
@@ -84,7 +117,7 @@ class Visitor:
     def leave(self) -> None:
         """Close the browser's windows; fails when something went wrong behind the pages."""
         self._context.close()
-        assert not self.complaints
+        assert not self.complaints, "\n".join(self.complaints)
 
     def _listen(self, message: ConsoleMessage) -> None:
         # A refused address is told by the response too, with more to go by.

@@ -29,7 +29,7 @@ class FakeGateway:
     def __init__(self) -> None:
         self.requests: list[web.Request] = []
         self.texts: list[str] = []
-        self.log_status = 200
+        self.log_status, self.redirect = 200, ""
         self.more_log = asyncio.Event()
         self.terminal_closed = asyncio.Event()
         self.log_reader_left = asyncio.Event()
@@ -41,6 +41,8 @@ class FakeGateway:
 
     async def terminal(self, request: web.Request) -> web.WebSocketResponse:
         self.requests.append(request)
+        if self.redirect:
+            raise web.HTTPFound(self.redirect)
         websocket = web.WebSocketResponse()
         await websocket.prepare(request)
         await websocket.send_json({"type": "ready"})
@@ -59,6 +61,8 @@ class FakeGateway:
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
+        if self.redirect:
+            raise web.HTTPFound(self.redirect)
         if self.log_status != 200:
             return web.Response(status=self.log_status, text="secret of the node")
         response = web.StreamResponse()

@@ -106,3 +106,17 @@ async def test_it_refuses_strangers(cast: Cast, running: ComputeSession, who: st
     headers = await sync_to_async(page)(getattr(cast, who))
     async with socket(address(running), headers) as log:
         assert await log.closing() == (4003, "There is no such session.")
+
+
+@pytest.mark.parametrize("door", ["logs", "terminal"])
+async def test_it_does_not_follow_a_node_that_sends_it_elsewhere(
+    cast: Cast, running: ComputeSession, door: str
+) -> None:
+    headers = await sync_to_async(page)(cast.alice)
+    async with fake_gateway() as (gateway, url), fake_gateway() as (inner, inner_url):
+        gateway.redirect = f"{inner_url}/kernels/secret/log"
+        await Agent.objects.aupdate(gateway_url=url)
+        async with socket(f"/ws/sessions/{running.pk}/{door}/", headers) as opened:
+            assert await opened.closing() == (1011, "The node does not answer.")
+        assert len(gateway.requests) == 1
+        assert inner.requests == []

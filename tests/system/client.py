@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import requests
+from requests.exceptions import ChunkedEncodingError
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
@@ -42,8 +43,14 @@ class Client:
         return dict(self._get(f"sessions/{session_id}/").json())
 
     def sessions(self) -> list[Body]:
-        """Return all sessions that one sees (one page of 100)."""
-        return list(self._get("sessions/?page_size=100").json()["results"])
+        """Return all sessions that one sees, the newest first."""
+        found: list[Body] = []
+        path: str | None = "sessions/?page_size=100"
+        while path:
+            page = self._get(path).json()
+            found += page["results"]
+            path = page["next"] and page["next"].partition("/api/v1/")[2]
+        return found
 
     def terminate(self, session_id: str) -> None:
         """Ask for the end of a session; ended already is fine."""
@@ -115,7 +122,7 @@ class Client:
                         timeout=_ANSWER_SECONDS,
                         **body,
                     )
-            except requests.ConnectionError:
+            except (requests.ConnectionError, ChunkedEncodingError):  # not there, or killed in the middle of its answer
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.2)

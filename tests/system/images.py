@@ -22,26 +22,36 @@ def ensure_tiny(engine_url: str | None = None) -> None:
     """Make the 2 MB image that the repository builds, unless the engine has it."""
     told = {"DOCKER_HOST": engine_url} if engine_url else {}
     client = APIClient(base_url=engine_url)
-    try:
-        client.inspect_image(TINY)
-    except ImageNotFound:
+    if not _has(client, TINY):
         subprocess.run([_BUILD_TINY, TINY], check=True, capture_output=True, env=os.environ | told)
-    finally:
-        client.close()
+    client.close()
 
 
 def ensure_stillborn() -> str:
-    """Return the reference of an image whose shell ends at once with exit code 1."""
+    """Return the reference of an image whose shell ends at once with exit code 1, imported if it is not there."""
     client = APIClient()
-    buffer = io.BytesIO()
+    if not _has(client, STILLBORN):
+        repository, _, tag = STILLBORN.partition(":")
+        client.import_image_from_data(_dead_files(), repository=repository, tag=tag, changes=["ENV PATH=/bin"])
+    client.close()
+    return STILLBORN
+
+
+def _has(client: APIClient, reference: str) -> bool:
+    try:
+        client.inspect_image(reference)
+    except ImageNotFound:
+        return False
+    return True
+
+
+def _dead_files() -> bytes:
     busybox = shutil.which("busybox")
     assert busybox, "install busybox-static"
+    buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         tar.add(busybox, "bin/busybox")
         shell = tarfile.TarInfo("bin/sh")
         shell.mode, shell.size = 0o755, len(_DEAD_SHELL)
         tar.addfile(shell, io.BytesIO(_DEAD_SHELL))
-    repository, _, tag = STILLBORN.partition(":")
-    client.import_image_from_data(buffer.getvalue(), repository=repository, tag=tag, changes=["ENV PATH=/bin"])
-    client.close()
-    return STILLBORN
+    return buffer.getvalue()

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,9 +20,8 @@ from uuid import UUID
 import psutil
 import requests
 from docker import APIClient
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 
-from tests.agent.docker_tools import clear
 from tests.system.client import Client
 from tests.system.engine import PrivateEngine
 from tests.system.images import TINY
@@ -245,11 +245,25 @@ class Platform:
             process.kill()
         self.running.remove(self)
         if (self.data / "secrets.json").exists():
-            clear(self.engine, self.deployment)
+            self._clear_engine()
         self.engine.close()
         for disk in psutil.disk_partitions(all=True):
             if disk.mountpoint.startswith(f"{self.data}/"):
                 subprocess.run(["umount", "-l", disk.mountpoint], check=False)
+
+    def _clear_engine(self) -> None:
+        label = {"label": f"backendai.deployment={self.deployment}"}
+        for container in self.engine.containers(all=True, filters=label):
+            with suppress(NotFound):
+                self.engine.remove_container(container["Id"], force=True, v=True)
+        for network in self.engine.networks(filters=label):
+            try:
+                self.engine.remove_network(network["Id"])
+            except APIError as error:
+                # Seen with engine 20.10: it counts endpoints of a network that has no container any more.
+                if error.status_code != 403 or self.engine.inspect_network(network["Id"])["Containers"]:
+                    raise
+                warnings.warn(f"the engine does not let go of {network['Name']}", stacklevel=2)
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -18,8 +18,8 @@ import psycopg
 from tests.system.polling import until
 
 _ROOT = Path(__file__).resolve().parents[2]
-_NAMES = ("BACKENDAI_TEST_POSTGRES_URL", "BACKENDAI_TEST_REDIS_URL")
-_SERVE = 'source .ci/services.sh; start_redis; start_postgres; echo "$%s $%s"; read -r _; stop_services' % _NAMES
+_POSTGRES, _REDIS = "BACKENDAI_TEST_POSTGRES_URL", "BACKENDAI_TEST_REDIS_URL"
+_SERVE = f'source .ci/services.sh; start_redis; start_postgres; echo "${_POSTGRES} ${_REDIS}"; read -r _; stop_services'
 _CONNECTIONS_CLOSED_WITHIN = 15.0
 
 
@@ -47,9 +47,9 @@ def stores() -> Iterator[Stores]:
 
 @contextmanager
 def _servers() -> Iterator[tuple[str, str]]:
-    told = [os.environ.get(name, "") for name in _NAMES]
+    told = os.environ.get(_POSTGRES, ""), os.environ.get(_REDIS, "")
     if all(told):
-        yield told[0], told[1]
+        yield told
         return
     scratch = Path(tempfile.mkdtemp(prefix="backendai-stores-"))
     scratch.chmod(0o711)  # PostgreSQL's own user must pass

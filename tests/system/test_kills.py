@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from uuid import UUID
 
 import psutil
@@ -20,8 +21,9 @@ pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("t
 ROLES = ["web", "control", "beat", "agent", "valkey"]
 BURST = 6
 SMALL = {"cpu": "0.2", "mem": "32m"}
-# What the control worker's own clock and one sync of the node need at most, and the start of a container.
-WITHOUT_BROKER = 20.0
+# Without hints the control worker's own clock places, and the node's sync starts: at first sight when it knows that no
+# hint can come, at second sight when the broker only seems to be there.
+SYNC_ALONE, SYNC_TWICE = 12.0, 40.0
 Burst = list[Future[Body]]
 
 
@@ -84,9 +86,7 @@ def test_it_loses_nothing_when_a_process_is_killed(platform: Platform, bystander
 @pytest.mark.long
 @pytest.mark.parametrize("containers", [1, 3, 5])
 @pytest.mark.parametrize("role", ROLES)
-def test_it_loses_nothing_at_a_later_moment(
-    platform: Platform, bystander: Body, role: str, containers: int
-) -> None:
+def test_it_loses_nothing_at_a_later_moment(platform: Platform, bystander: Body, role: str, containers: int) -> None:
     former, there = platform.pids()[role], len(platform.containers())
 
     def some_started(burst: Burst) -> None:
@@ -115,17 +115,38 @@ def test_it_ends_everything_when_a_process_is_killed(platform: Platform, bystand
     platform.audit()
 
 
-def test_it_starts_sessions_and_keeps_terminals_while_the_broker_is_down(platform: Platform, bystander: Body) -> None:
+@contextmanager
+def broker_down(platform: Platform) -> Iterator[None]:
+    """The broker is dead, and the supervisor, which would start it again at once, stands still."""
+    os.kill(platform.pid, signal.SIGSTOP)
+    try:
+        platform.kill("valkey")
+        yield
+    finally:
+        os.kill(platform.pid, signal.SIGCONT)
+
+
+@contextmanager
+def broker_frozen(platform: Platform) -> Iterator[None]:
+    """The broker takes connections and answers nothing."""
+    pid = platform.pids()["valkey"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(("broker_away", "within"), [(broker_down, SYNC_ALONE), (broker_frozen, SYNC_TWICE)])
+def test_it_starts_sessions_and_keeps_terminals_without_the_broker(
+    platform: Platform, bystander: Body, broker_away: Callable[[Platform], AbstractContextManager[None]], within: float
+) -> None:
     client = platform.client
     with client.terminal(bystander["id"]) as terminal:
         terminal.run("echo $((6*7))", r"\b42\b")
-        os.kill(platform.pid, signal.SIGSTOP)  # else it would start the broker again at once
-        try:
-            platform.kill("valkey")
-            session = client.wait_until_running(client.launch(resources=SMALL)["id"], WITHOUT_BROKER)
+        with broker_away(platform):
+            session = client.wait_until_running(client.launch(resources=SMALL)["id"], within)
             terminal.run("echo $((7*7))", r"\b49\b")
-        finally:
-            os.kill(platform.pid, signal.SIGCONT)
         until(lambda: "valkey" in platform.pids(), 15, "the broker is back")
         terminal.run("echo $((8*7))", r"\b56\b")
     end(platform, [session, *burst_with(platform, first_accepted, lambda: None)])

@@ -142,6 +142,7 @@ def check_that_all_adds_up(platform: Platform, users: list[User], removed: int, 
         )
 
     until(settled, QUIET_WITHIN, f"every session has settled; {said}", last=lambda: states(client, launched))
+    assert {session["id"] for session in client.sessions()} == launched, said
     platform.audit()
     lost = [client.session(session) for session in launched - ended]
     lost = [one for one in lost if one["status"] != "RUNNING"]

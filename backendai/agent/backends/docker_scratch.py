@@ -13,6 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.docker_loop import mount_loop
+from backendai.agent.backends.trees import bytes_under, remove_tree
 from backendai.core.slots import format_size
 
 _OWNER = 1000
@@ -59,7 +60,7 @@ class Scratch:
         while folder.is_mount():
             if subprocess.run(["umount", folder], capture_output=True).returncode:
                 subprocess.run(["umount", "-l", folder], capture_output=True, check=True)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_tree(folder)
         for suffix in (".img", ".new", ".limit", ".stopped"):
             self._path(kernel_id, suffix).unlink(missing_ok=True)
 
@@ -71,7 +72,7 @@ class Scratch:
     def over_limit(self) -> list[tuple[UUID, int, int]]:
         """Return kernel, bytes and limit of each plain folder that holds more than its limit."""
         marks = [(UUID(mark.stem), mark.with_suffix(""), int(mark.read_text())) for mark in self.root.glob("*.limit")]
-        sizes = [(kernel_id, _bytes_under(folder), limit) for kernel_id, folder, limit in marks]
+        sizes = [(kernel_id, bytes_under(folder), limit) for kernel_id, folder, limit in marks]
         return sorted(size for size in sizes if size[1] > size[2])
 
     def mark_stopped(self, kernel_id: UUID) -> None:
@@ -178,14 +179,3 @@ def _copy_sparse(source: Path, target: Path) -> None:
 
 def _run(command: list[str]) -> bool:
     return subprocess.run(command, capture_output=True, timeout=60).returncode == 0
-
-
-def _bytes_under(folder: Path) -> int:
-    total = 0
-    for parent, _, files in os.walk(folder):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(parent, name)).st_blocks * 512  # noqa: PTH118 - a walk of many files
-            except OSError:
-                continue
-    return total

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from pydantic import ValidationError
 from backendai.agent.backends.base import Ended
 from backendai.agent.backends.process_cgroup import members
 from backendai.agent.backends.process_runner import remove_traces, start_time
+from backendai.agent.backends.trees import make_removable, remove_tree
 from backendai.core.slots import format_size
 from backendai.wire.messages import KernelSighting, KernelSpec
 
@@ -119,16 +119,10 @@ class KernelFolder:
 
     def remove(self) -> None:
         """Delete the folder, and what the kernel made unreadable in it."""
-        try:
-            shutil.rmtree(self.path)
-        except FileNotFoundError:
-            return
-        except OSError:
-            for folder, names, _ in os.walk(self.path):
-                for path in (Path(folder, name) for name in names):
-                    if not path.is_symlink():
-                        path.chmod(0o700)
-            shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree(self.path)
+        if self.path.exists():
+            make_removable(self.path)
+            remove_tree(self.path)
 
     def _marked(self) -> set[int]:
         """Processes that carry the kernel's id in their environment, wherever they went."""

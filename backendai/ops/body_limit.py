@@ -1,0 +1,60 @@
+"""The size of request bodies, looked at before anything is kept: the framework's ASGI side writes a whole body to the
+disk first and asks who sent it, and how much that may be, afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TOO_LARGE = b"The request is larger than this server takes.\n"
+
+
+class _Outgrown(Exception):
+    """The body has become larger than it may be."""
+
+
+class BodyLimit:
+    """Answers 413 to HTTP requests whose body is, or grows, larger than ``most`` bytes."""
+
+    def __init__(self, application: Any, *, most: int) -> None:
+        self._application, self._most = application, most
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Serve one request."""
+        if _announced(scope) > self._most:
+            await _refuse(send)
+            return
+        seen, is_answered = 0, False
+
+        async def counted() -> dict[str, Any]:
+            nonlocal seen
+            message: dict[str, Any] = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._most:
+                raise _Outgrown
+            return message
+
+        async def watched(message: dict[str, Any]) -> None:
+            nonlocal is_answered
+            is_answered = True
+            await send(message)
+
+        try:
+            await self._application(scope, counted, watched)
+        except _Outgrown:
+            if not is_answered:
+                await _refuse(send)
+
+
+def _announced(scope: dict[str, Any]) -> int:
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    return int(length) if length.isdigit() else 0
+
+
+async def _refuse(send: Any) -> None:
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(_TOO_LARGE)).encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    await send({"type": "http.response.body", "body": _TOO_LARGE})

@@ -1,0 +1,91 @@
+"""Guessing passwords, on both forms that take one."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from backendai.accounts.logins import FREE_TRIES, FREE_TRIES_OF_ADDRESS, begin_login, end_login
+from backendai.accounts.models import LoginCount
+from tests.cast import PASSWORD, Cast
+
+pytestmark = pytest.mark.django_db
+
+HERE, THERE = "192.0.2.1", "192.0.2.2"
+
+
+@pytest.fixture
+def now() -> datetime:
+    return timezone.now()
+
+
+def sign_in(page: str, email: str, password: str, address: str = HERE) -> bool:
+    client = Client(REMOTE_ADDR=address)
+    client.post(page, {"username": email, "password": password})
+    return "_auth_user_id" in client.session
+
+
+@pytest.mark.parametrize("page", ["/login/", "/admin/login/"])
+def test_it_takes_not_even_the_right_password_after_too_many_wrong_ones(cast: Cast, page: str) -> None:
+    for _ in range(FREE_TRIES):
+        assert not sign_in(page, "dana@example.com", "wrong")
+    assert not sign_in(page, "Dana@example.com ", PASSWORD)
+    assert sign_in(page, "dana@example.com", PASSWORD, THERE)
+    assert sign_in(page, "alice@example.com", PASSWORD) is (page == "/login/")
+
+
+def test_it_says_how_long_to_wait_for_accounts_that_exist_and_those_that_do_not(cast: Cast) -> None:
+    said = []
+    for email in ("alice@example.com", "nobody@example.com"):
+        for _ in range(FREE_TRIES):
+            sign_in("/login/", email, "wrong")
+        answer = Client(REMOTE_ADDR=HERE).post("/login/", {"username": email, "password": "wrong"})
+        said.append("Too many attempts. Try again in " in answer.content.decode())
+    assert said == [True, True]
+
+
+def test_it_waits_longer_each_time_and_forgets_after_an_hour_of_quiet(now: datetime) -> None:
+    waits = []
+    for _ in range(FREE_TRIES + 6):
+        while wait := begin_login("a@example.com", HERE, now=now):
+            waits.append(wait.total_seconds())
+            now += wait
+    assert waits == [30, 60, 120, 240, 480, 900]
+    now += timedelta(hours=1, seconds=1)
+    assert [begin_login("a@example.com", HERE, now=now) for _ in range(FREE_TRIES)] == [None] * FREE_TRIES
+    assert LoginCount.objects.count() == 2
+
+
+def test_it_stops_one_address_that_tries_many_accounts(now: datetime) -> None:
+    for number in range(FREE_TRIES_OF_ADDRESS):
+        assert begin_login(f"{number}@example.com", HERE, now=now) is None
+    assert begin_login("fresh@example.com", HERE, now=now) is not None
+    assert begin_login("fresh@example.com", THERE, now=now) is None
+
+
+def test_it_does_not_hold_successes_against_an_address(now: datetime) -> None:
+    for number in range(FREE_TRIES_OF_ADDRESS * 2):
+        assert begin_login(f"{number}@example.com", HERE, now=now) is None
+        end_login(f"{number}@example.com", HERE)
+
+
+def test_it_counts_a_whole_ipv6_network_as_one_address(now: datetime) -> None:
+    for number in range(FREE_TRIES):
+        begin_login("a@example.com", f"2001:db8::{number}", now=now)
+    assert begin_login("a@example.com", "2001:db8::ffff", now=now) is not None
+    assert begin_login("a@example.com", "2001:db8:0:1::1", now=now) is None
+
+
+def test_it_tells_ipv4_addresses_apart_on_a_socket_for_both(now: datetime) -> None:
+    for _ in range(FREE_TRIES):
+        begin_login("a@example.com", HERE, now=now)
+    assert begin_login("a@example.com", f"::ffff:{HERE}", now=now) is not None
+    assert begin_login("a@example.com", f"::ffff:{THERE}", now=now) is None
+
+
+def test_it_keeps_nothing_that_was_typed(cast: Cast) -> None:
+    sign_in("/login/", "my-password-by-mistake", "wrong")
+    assert not any("password" in str(row) for row in LoginCount.objects.values_list())

@@ -1,0 +1,37 @@
+"""Writes people into the database of a platform; runs inside its ``manage.py shell``."""
+
+from __future__ import annotations
+
+from backendai.accounts.models import User
+from backendai.accounts.services import create_person, create_token, get_or_create_project
+from backendai.catalog.models import Image
+from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
+
+
+def make_visitors() -> None:
+    """Make Alice and Charlie, let the administrator sign in with the password, and print a token of Alice's."""
+    _let_in(ADMIN, full_name="")
+    vision = get_or_create_project("default", EMOJI)
+    other = get_or_create_project(SCRIPT, RIGHT_TO_LEFT)
+    alice = create_person(ALICE, password=PASSWORD, project=vision, full_name=SCRIPT)
+    create_person(CHARLIE, password=PASSWORD, project=other, full_name=RIGHT_TO_LEFT)
+    Image.objects.exclude(name__in=["shell", "tiny"]).delete()
+    Image.objects.filter(name="tiny").update(title=SCRIPT, description=EMOJI)
+    Image.objects.filter(name="shell").update(title="Shell")
+    print(create_token(alice, SCRIPT)[1])  # noqa: T201
+
+
+def make_lab() -> None:
+    """Make a colleague, let the administrator sign in under a name of her own, and print the colleague's token."""
+    admin = _let_in(ADMIN, full_name="Ada Park")
+    colleague = create_person("noor@example.com", password=None, project=admin.projects.get(), full_name="Noor")
+    Image.objects.exclude(name="python").delete()
+    print(create_token(colleague, "laptop")[1])  # noqa: T201
+
+
+def _let_in(email: str, full_name: str) -> User:
+    user = User.objects.get(email=email)
+    user.full_name = full_name
+    user.set_password(PASSWORD)
+    user.save()
+    return user

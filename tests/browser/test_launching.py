@@ -1,0 +1,115 @@
+"""The launch form in the browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit
+from tests.browser.people import ALICE
+from tests.browser.visitor import Visitor
+from tests.system.client import Body, Client
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+STARTED_MS = 45_000
+
+
+@pytest.fixture
+def launched(alice: Client) -> Iterator[None]:
+    """Ends what a test has launched."""
+    before = {session["id"] for session in alice.sessions()}
+    yield
+    alice.end(*[session["id"] for session in alice.sessions() if session["id"] not in before])
+
+
+@pytest.fixture
+def full_house(alice: Client) -> Iterator[Body]:
+    """A session that holds every core."""
+    session = alice.wait_until_running(alice.launch("takes-all", resources={"cpu": 4, "mem": "64m"})["id"])
+    yield session
+    alice.end(session["id"])
+
+
+def test_it_shows_the_message_at_its_field_and_keeps_what_was_typed(visit: Visit) -> None:
+    visitor = _at_the_form(visit)
+    page = visitor.page
+    page.get_by_role("radio", name=re.compile("^Batch")).check()
+    page.get_by_label("Startup command").fill("echo <b>kept</b>")
+    page.get_by_label("Name optional").fill("-not-a-name")
+    page.get_by_label("CPU cores").fill("many")
+    page.get_by_role("button", name="Start session").click()
+
+    name = page.get_by_label("Name optional")
+    expect(name).to_have_attribute("aria-invalid", "true")
+    expect(name).to_be_focused()
+    expect(page.locator("#id_name_error")).to_contain_text("Begin with a letter")
+    expect(name).to_have_value("-not-a-name")
+    expect(page.get_by_label("Startup command")).to_have_value("echo <b>kept</b>")
+    expect(page.get_by_label("CPU cores")).to_have_value("many")
+    expect(page.get_by_role("radio", name=re.compile("^Custom"))).to_be_checked()
+
+    name.fill("a-name")
+    page.get_by_role("button", name="Start session").click()
+    expect(page.locator("#id_cpu_error")).to_contain_text("'many' is not a number")
+
+
+@pytest.mark.usefixtures("launched")
+def test_it_shows_why_a_session_cannot_start_yet_and_its_place(visit: Visit, full_house: Body, alice: Client) -> None:
+    visitor = _at_the_form(visit)
+    page = visitor.page
+    page.get_by_label("Name optional").fill("comes-later")
+    page.get_by_role("button", name="Start session").click()
+    expect(visitor.status).to_have_text("Pending")
+    notice = page.locator("#session-head .state-notice")
+    expect(notice).to_contain_text("Waiting for room · place 1 in the queue of default")
+    expect(notice).to_contain_text("No agent has room")
+    alice.end(full_house["id"])
+    expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
+
+
+@pytest.mark.usefixtures("launched")
+def test_it_starts_a_cluster_with_variables_from_rows_that_come_and_go(visit: Visit) -> None:
+    visitor = _at_the_form(visit)
+    page = visitor.page
+    page.get_by_role("radio", name=re.compile("^Shell")).check()
+    page.get_by_label("CPU cores").fill("0.2")
+    page.get_by_label("Memory", exact=True).fill("64m")
+    page.get_by_role("heading", name="Advanced").click()
+    for number, (name, value) in enumerate([("FIRST", "1 <i>"), ("GONE", "2"), ("LAST", "x=y")], 1):
+        if number > 1:
+            page.get_by_role("button", name="Add variable").click()
+        page.get_by_label(f"Name of variable {number}").fill(name)
+        page.get_by_label(f"Value of variable {number}").fill(value)
+    page.get_by_role("button", name="Remove variable 2").click()
+    expect(page.get_by_label("Name of variable 2")).to_have_value("LAST")
+    page.get_by_label("Kernels").fill("2")
+    page.get_by_role("button", name="Start session").click()
+    expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
+    visitor.type('echo "[$FIRST|$GONE|$LAST|$BACKENDAI_CLUSTER_SIZE]"')
+    expect(visitor.screen).to_contain_text("[1 <i>||x=y|2]")
+    page.get_by_role("tab", name="Overview").click()
+    expect(page.get_by_role("cell", name="sub1", exact=True)).to_be_visible()
+
+
+@pytest.mark.usefixtures("launched")
+def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
+    visitor = _at_the_form(visit)
+    page = visitor.page
+    page.get_by_role("heading", name="Advanced").click()
+    expect(page.get_by_label("Start not before")).to_be_hidden()
+    page.get_by_role("radio", name=re.compile("^Batch")).check()
+    page.get_by_label("Startup command").fill("true")
+    page.get_by_label("Start not before").fill("2090-03-01T12:00")
+    page.get_by_role("button", name="Start session").click()
+    notice = page.locator("#session-head .state-notice")
+    expect(notice).to_contain_text("Waiting for its time")
+    expect(notice.locator("time")).to_contain_text("2090")
+
+
+def _at_the_form(visit: Visit) -> Visitor:
+    visitor = visit(ALICE)
+    visitor.go("/sessions/new/")
+    return visitor

@@ -1,0 +1,56 @@
+"""What the portal makes of the words of a node that lies, errs or was taken over."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pydantic import ValidationError
+
+from backendai.wire.messages import JoinUp, KernelReport, Note
+
+
+def report(**over: Any) -> KernelReport:
+    return KernelReport.model_validate({"kernel_id": uuid4(), "generation": 1, "state": "PULLING", **over})
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [(0.25, 0.25), (None, None), (1.5, 1.0), (-3e300, 0.0), (float("inf"), None), (float("nan"), None)],
+)
+def test_it_keeps_progress_between_nothing_and_all(said: float | None, kept: float | None) -> None:
+    assert report(progress=said).progress == kept
+
+
+def test_it_cuts_words_to_what_can_be_stored_and_shown() -> None:
+    cut = report(message="m" * 100_000, reason="r\0" * 100, container_id="c" * 5000)
+    assert (len(cut.message), cut.reason, len(cut.container_id)) == (500, "r" * 64, 64)
+    assert len(Note(code="c", message="m" * 1000).message) == 500
+
+
+def test_it_refuses_an_exit_code_that_no_process_has() -> None:
+    with pytest.raises(ValidationError):
+        report(exit_code=10**30)
+
+
+@pytest.mark.parametrize("url", ["", "http://10.0.0.1:8090", "https://[fd00::1]:8090/", "https://proxy.example/node-1"])
+def test_it_takes_the_address_of_a_gateway(url: str) -> None:
+    assert JoinUp(token="t", name="n1", gateway_url=url).gateway_url == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://10.0.0.1/?a=",
+        "http://10.0.0.1/#",
+        "http://me:you@10.0.0.1",
+        "file:///etc",
+        "http://",
+        "http://a b",
+        "h" * 300,
+    ],
+)
+def test_it_refuses_an_address_that_would_bend_what_the_portal_asks_for(url: str) -> None:
+    with pytest.raises(ValidationError):
+        JoinUp(token="t", name="n1", gateway_url=url)
