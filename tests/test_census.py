@@ -53,6 +53,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "resources/panel/": (P.SIGNED_IN, "GET"),
     "agents/": (P.SUPERADMIN, "GET"),
     "account/": (P.SIGNED_IN, "GET"),
+    "account/password/": (P.SIGNED_IN, "POST"),
     "account/tokens/": (P.SIGNED_IN, "POST"),
     "account/tokens/<uuid:token_id>/revoke/": (P.OWN, "POST"),
     "api/schema/": (P.SIGNED_IN, "GET"),
