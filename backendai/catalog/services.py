@@ -59,13 +59,14 @@ def _row(agent: Agent, image: ImageSighting) -> ImageOnAgent:
 
 
 def _refresh_catalogue(seen: dict[str, ImageSighting]) -> None:
-    for image in Image.objects.filter(reference__in=seen):
+    """Take over the labels of an image at its first sight only: later, a node's word must not change what everybody
+    may ask for. An administrator who empties the labels asks for them anew."""
+    for image in Image.objects.filter(reference__in=seen, labels={}):
         found = seen[image.reference]
-        minimum = _minimum(found.labels) or image.minimum
-        fields = (found.labels, minimum, architecture_name(found.architecture) or image.architecture)
-        if fields != (image.labels, image.minimum, image.architecture):
-            image.labels, image.minimum, image.architecture = fields
-            image.save(update_fields=["labels", "minimum", "architecture"])
+        image.labels = found.labels
+        image.minimum = _minimum(found.labels) or image.minimum
+        image.architecture = architecture_name(found.architecture) or image.architecture
+        image.save(update_fields=["labels", "minimum", "architecture"])
 
 
 def _minimum(labels: dict[str, str]) -> dict[str, str]:

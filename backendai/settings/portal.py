@@ -61,6 +61,7 @@ INSTALLED_APPS = [
     "backendai.ops",
 ]
 MIDDLEWARE = [
+    "backendai.ops.null_bytes.refuse_null_bytes",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -267,6 +267,8 @@ def test_the_same_idempotency_key_gives_the_same_session(cast: Cast) -> None:
     first = create_session(cast.alice, spec, idempotency_key="k")
     assert create_session(cast.alice, spec, idempotency_key="k").pk == first.pk
     assert create_session(cast.bob, spec, idempotency_key="k").pk != first.pk
+    with pytest.raises(Conflict, match="another request"):
+        create_session(cast.alice, SessionSpec(image="python", name="something-else"), idempotency_key="k")
 
 
 @pytest.mark.parametrize(

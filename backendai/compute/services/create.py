@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import secrets
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
@@ -25,7 +28,7 @@ def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
 
     Raises UserError (the field, the number and the limit) with nothing written; Conflict when the name is taken.
     """
-    if idempotency_key and (earlier := _earlier(user, idempotency_key)):
+    if idempotency_key and (earlier := _earlier(user, spec, idempotency_key)):
         return earlier
     checked = check_spec(user, spec)
     name = spec.name or _generated_name(checked.image.name)
@@ -34,15 +37,25 @@ def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
             session = _write(user, checked, name, spec, idempotency_key)
             hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
     except IntegrityError as error:
-        if idempotency_key and (earlier := _earlier(user, idempotency_key)):
+        if idempotency_key and (earlier := _earlier(user, spec, idempotency_key)):
             return earlier
         raise _taken(user, name) from error
     return session
 
 
-def _earlier(user: User, key: str) -> ComputeSession | None:
+def _earlier(user: User, spec: SessionSpec, key: str) -> ComputeSession | None:
     found: ComputeSession | None = ComputeSession.objects.filter(owner=user, idempotency_key=key[:128]).first()
+    if found and found.request_digest != _digest(spec):
+        raise Conflict(
+            f"This idempotency key belongs to another request, which made session {found.name!r}.",
+            code="idempotency-key-reused",
+            session=str(found.pk),
+        )
     return found
+
+
+def _digest(spec: SessionSpec) -> str:
+    return hashlib.sha256(json.dumps(asdict(spec), sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _generated_name(image_name: str) -> str:
@@ -68,6 +81,7 @@ def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempoten
         startup_command=spec.startup_command,
         starts_at=spec.starts_at,
         idempotency_key=(idempotency_key or "")[:128] or None,
+        request_digest=_digest(spec) if idempotency_key else "",
     )
     Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
     SchedulingRecord.objects.bulk_create(
