@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import docker
 from docker.errors import ImageNotFound
 
 from backendai.agent.backends.docker_create import container_body
 from backendai.agent.backends.docker_engine import PREFIX
+from backendai.agent.backends.docker_scratch import Scratch
 from backendai.core.slots import Slots
 from backendai.wire.messages import KernelSpec
 from bench._leftovers import BARE
@@ -26,7 +26,7 @@ class BareEngine:
 
     def __init__(self, portal: Portal, scratch: Path) -> None:
         self._own = threading.local()
-        self._scratch = scratch
+        self._scratch = Scratch(scratch, engine_socket=None)
         self._cpus = int(self._client.info()["NCPU"])
         label = f"{PREFIX}deployment={portal.deployment()}"
         self._network = next(
@@ -35,25 +35,27 @@ class BareEngine:
             if f"{PREFIX}session" not in found["Labels"]
         )
 
-    def start(self) -> tuple[str, float]:
-        """Create and start one container; returns its name and when it was running (perf_counter)."""
-        name, body = self._order()
-        self._client.create_container_from_config(body, name)
-        self._client.start(name)
-        return name, time.perf_counter()
+    def start(self) -> tuple[UUID, float, float]:
+        """Create and start one container; returns whose it is, when it was asked for and when it ran (perf_counter)."""
+        kernel, body = self._order()
+        begun = time.perf_counter()
+        self._client.create_container_from_config(body, _name(kernel))
+        self._client.start(_name(kernel))
+        return kernel, begun, time.perf_counter()
 
     def start_many(self, count: int, threads: int) -> tuple[list[float], float]:
         """Start that many at once; returns the seconds from the beginning to each start and those to the last."""
         with ThreadPoolExecutor(threads) as pool:
             begun = time.perf_counter()
             done = list(pool.map(lambda _: self.start(), range(count)))
-            seconds = [at - begun for _, at in done]
-            list(pool.map(self.remove, [name for name, _ in done]))
+            seconds = [at - begun for _, _, at in done]
+            list(pool.map(self.remove, [kernel for kernel, _, _ in done]))
         return seconds, max(seconds)
 
-    def remove(self, name: str) -> None:
-        """Remove a container that was started here."""
-        self._client.remove_container(name, force=True, v=True)
+    def remove(self, kernel: UUID) -> None:
+        """Remove a container that was started here, and its folder."""
+        self._client.remove_container(_name(kernel), force=True, v=True)
+        self._scratch.remove(kernel)
 
     @property
     def _client(self) -> docker.APIClient:
@@ -62,11 +64,9 @@ class BareEngine:
         client: docker.APIClient = self._own.client
         return client
 
-    def _order(self) -> tuple[str, dict[str, object]]:
+    def _order(self) -> tuple[UUID, dict[str, object]]:
         kernel = uuid4()
-        folder = self._scratch / str(kernel)
-        folder.mkdir(parents=True)
-        os.chown(folder, 1000, 1000) if os.geteuid() == 0 else folder.chmod(0o777)
+        folder = self._scratch.prepare(kernel, 0)
         spec = KernelSpec(
             deployment=BARE,
             kernel_id=kernel,
@@ -80,7 +80,11 @@ class BareEngine:
         )
         labels = {f"{PREFIX}deployment": BARE, f"{PREFIX}agent": BARE}
         body = container_body(spec, labels=labels, scratch=folder, network=self._network, cpus=self._cpus, extra={})
-        return f"bench-{kernel}", body
+        return kernel, body
+
+
+def _name(kernel: UUID) -> str:
+    return f"bench-{kernel}"
 
 
 def ensure_image() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
 from backendai.activity.models import AuditEntry, BackgroundJob
 
@@ -30,17 +31,19 @@ def start_job(kind: str, subject: str, message: str = "") -> BackgroundJob:
 
 def report_progress(job_id: UUID, progress: float | None, message: str) -> None:
     """Write how far a running job is (0–1, None: unknown)."""
-    job = BackgroundJob(id=job_id, progress=progress, message=message[:500])
-    job.save(update_fields=["progress", "message", "updated_at"])
+    BackgroundJob.objects.filter(pk=job_id).update(progress=progress, message=message[:500], updated_at=timezone.now())
 
 
 def finish_job(job_id: UUID, *, message: str, failed: bool = False, fix: str = "") -> None:
     """Close a job; ``fix`` says what would mend a failure."""
     status = BackgroundJob.Status.FAILED if failed else BackgroundJob.Status.DONE
-    job = BackgroundJob(
-        id=job_id, status=status, message=message[:500], fix=fix[:500], progress=None if failed else 1.0
+    BackgroundJob.objects.filter(pk=job_id).update(
+        status=status,
+        message=message[:500],
+        fix=fix[:500],
+        progress=None if failed else 1.0,
+        updated_at=timezone.now(),
     )
-    job.save(update_fields=["status", "message", "fix", "progress", "updated_at"])
 
 
 def newest_jobs(kind: str, subjects: Iterable[str]) -> dict[str, BackgroundJob]:

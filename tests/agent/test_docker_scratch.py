@@ -44,7 +44,7 @@ def test_it_stops_a_kernel_from_filling_the_disk(
     backend.start(spec)
     code, output = shell(engine, spec.kernel_id, "dd if=/dev/zero of=/home/work/big bs=1M count=64")
     assert code != 0 and "No space left" in output
-    assert (scratch.root / str(spec.kernel_id) / "big").stat().st_size < 16 * MIB
+    assert (scratch.root / str(spec.kernel_id) / "home" / "big").stat().st_size < 16 * MIB
     assert shell(engine, spec.kernel_id, "ls /home/work")[1] == "big\n"
 
 
@@ -77,6 +77,17 @@ def test_it_gives_a_new_generation_an_empty_folder(
     shell(engine, spec.kernel_id, "touch /home/work/old")
     backend.start(spec.model_copy(update={"generation": 2}))
     assert shell(engine, spec.kernel_id, "ls /home/work")[1] == ""
+
+
+def test_it_counts_temporary_files_against_the_same_limit(
+    backend: DockerBackend, scratch: Scratch, engine: APIClient, new_spec: NewSpec
+) -> None:
+    spec = new_spec(scratch_bytes=16 * MIB)
+    backend.start(spec)
+    for folder in ("/tmp", "/var/tmp"):
+        code, output = shell(engine, spec.kernel_id, f"dd if=/dev/zero of={folder}/big bs=1M count=64")
+        assert code != 0 and "No space left" in output
+    assert shell(engine, spec.kernel_id, "ls -a /home/work")[1].split() == [".", ".."]
 
 
 def test_it_mounts_a_file_system_again_after_a_restart_of_the_machine(scratch: Scratch) -> None:
@@ -121,7 +132,7 @@ def test_it_makes_a_plain_folder_without_loop_devices_and_watches_its_size(plain
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_it_gives_a_plain_folder_to_the_user_of_the_kernel(plain: Scratch) -> None:
-    assert plain.prepare(uuid4(), 0).stat().st_uid == 1000
+    assert (plain.prepare(uuid4(), 0) / "home").stat().st_uid == 1000
 
 
 def test_it_follows_no_link_out_of_a_folder_that_it_removes(plain: Scratch, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Response, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Locator, Page, Response, expect, sync_playwright
 
 from tests.browser.people import PASSWORD
 from tests.system.platform import Platform
@@ -29,6 +29,9 @@ _ARGUMENTS = [
 _AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 _PATIENCE_MS = 15_000
+_TRIES = 5
+# Every container that starts or ends gives the machine another network interface, and Chromium then drops requests.
+_NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 _PHONE = {"width": 375, "height": 760}
 _DESK = {"width": 1280, "height": 800}
 
@@ -57,6 +60,7 @@ class Visitor:
     ) -> None:
         self._url = url
         self.complaints: list[str] = []
+        self._was_cut_off = False
         size: Any = _PHONE if on_phone else _DESK
         self._context = browser.new_context(viewport=size, color_scheme=theme, java_script_enabled=scripts)  # type: ignore[arg-type]
         self._context.set_default_timeout(_PATIENCE_MS)
@@ -66,8 +70,19 @@ class Visitor:
         self.page.on("response", self._look)
 
     def go(self, path: str) -> Response | None:
-        """Open a page of the portal."""
-        return self.page.goto(urljoin(self._url, path))
+        """Open a page of the portal; once more when the machine's network changed meanwhile."""
+        answer: Response | None = None
+        for _ in range(_TRIES):
+            self._was_cut_off = False
+            try:
+                answer = self.page.goto(urljoin(self._url, path))
+            except Error as error:
+                if _NETWORK_CHANGED not in error.message:
+                    raise
+                continue
+            if not self._was_cut_off:
+                break
+        return answer
 
     def sign_in(self, email: str) -> Visitor:
         """Sign in with the form."""
@@ -120,6 +135,9 @@ class Visitor:
         assert not self.complaints, "\n".join(self.complaints)
 
     def _listen(self, message: ConsoleMessage) -> None:
+        if _NETWORK_CHANGED in message.text:
+            self._was_cut_off = True
+            return
         # A refused address is told by the response too, with more to go by.
         if message.type in ("error", "warning") and not re.match("Failed to load resource: the server", message.text):
             self.complaints.append(f"{message.type} on {self.page.url}: {message.text}")

@@ -187,7 +187,6 @@ class DockerBackend(Backend):
             for kernel_id, size, limit in self._scratch.over_limit()
         ]
 
-
     def watch(self) -> Iterator[KernelEvent]:
         try:
             with self._engine.asking() as client:

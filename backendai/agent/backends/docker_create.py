@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.backends.docker_engine import PREFIX
+from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
 WORKDIR = "/home/work"
 USER = "1000:1000"
+_TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  (in the container)
 _NANO_PER_MILLI = 1_000_000
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 # Where the engine gives GPUs to whoever asks, an image's own "all" would open them; devices are given by number only.
@@ -79,7 +81,10 @@ def _host_config(spec: KernelSpec, *, scratch: Path, network: str, cpus: int) ->
         "Init": True,
         "Sysctls": {"net.ipv4.ping_group_range": "0 65535"},
         "LogConfig": {"Type": "json-file", "Config": {"max-size": str(_log_file_bytes(spec)), "max-file": "2"}},
-        "Mounts": [{"Type": "bind", "Source": str(scratch), "Target": WORKDIR}],
+        "Mounts": [
+            {"Type": "bind", "Source": str(scratch / HOME), "Target": WORKDIR},
+            *({"Type": "bind", "Source": str(scratch / TEMPORARY), "Target": target} for target in _TEMPORARY_FOLDERS),
+        ],
         "NetworkMode": network,
         "RestartPolicy": {"Name": "no"},
     }

@@ -1,4 +1,7 @@
-"""Scratch folders of kernels: a file system of a fixed size in a sparse file where possible, else a plain folder."""
+"""Scratch folders of kernels: a file system of a fixed size in a sparse file where possible, else a plain folder.
+
+Each holds ``home`` and ``tmp``: whatever a kernel can write to the disk counts against one limit.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from backendai.core.slots import format_size
 
 _OWNER = 1000
 _SMALLEST = 4 * 2**20  # below this no ext4 fits
+HOME, TEMPORARY = "home", "tmp"
 _NEEDED = ("mkfs.ext4", "mount", "umount")
 
 
@@ -44,15 +48,14 @@ class Scratch:
         """Return the kernel's folder, made if needed. ``limit`` is in bytes; 0: none."""
         folder, image = self._path(kernel_id), self._path(kernel_id, ".img")
         if folder.is_mount() or (folder.exists() and not image.exists()):
-            return folder
+            return furnish(folder)
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         if limit and self.is_limited and self._mount(folder, image, max(limit, _SMALLEST)):
-            return folder
+            return furnish(folder)
         folder.mkdir(exist_ok=True)
         if limit:
             self._path(kernel_id, ".limit").write_text(str(limit))
-        self._hand_over(folder)
-        return folder
+        return furnish(folder)
 
     def remove(self, kernel_id: UUID) -> None:
         """Unmount and remove everything of a kernel; gone already is success."""
@@ -132,12 +135,20 @@ class Scratch:
                 new.rename(blank)
         return blank
 
-    def _hand_over(self, folder: Path) -> None:
-        """Root gives the folder to the kernel's user; another user opens it, under a folder that only he can enter."""
+
+def furnish(folder: Path) -> Path:
+    """Return the folder with what kernels mount from it; what is there already stays."""
+    home, temporary = folder / HOME, folder / TEMPORARY
+    if not home.exists():
+        home.mkdir()
         if os.geteuid() == 0:
-            os.chown(folder, _OWNER, _OWNER)
+            os.chown(home, _OWNER, _OWNER)
         else:
-            folder.chmod(0o777)
+            home.chmod(0o777)  # under a folder that only the agent's user can enter
+    if not temporary.exists():
+        temporary.mkdir()
+        temporary.chmod(0o1777)
+    return folder
 
 
 def _can_mount_loops() -> bool:
