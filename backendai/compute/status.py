@@ -121,6 +121,9 @@ RETRIABLE = frozenset(
     }
 )
 
+# The node has no way to the image.
+NO_IMAGE = frozenset({"image-not-found", "registry-unreachable"})
+
 REASON_TEXTS: dict[str, str] = {
     "user-requested": "Ended by its owner.",
     "admin-requested": "Ended by an administrator.",

@@ -22,7 +22,7 @@ from backendai.core.slots import Slots
 from backendai.scheduler.snapshot import AgentView, ImageBuild, KernelView, SessionView, Snapshot
 
 MOST_PER_PASS = 10_000
-_NATIVE = "process"
+_CONTAINERS = "docker"
 
 
 def read_snapshot(group: ResourceGroup, now: datetime) -> Snapshot:
@@ -95,14 +95,19 @@ def _session_views(sessions: list[tuple[Any, ...]], agents: list[Agent]) -> Iter
 
 
 def _builds(images: Iterable[Image], agents: list[Agent]) -> dict[UUID, ImageBuild]:
-    """Return the unfinished builds of images that no agent of the group has yet."""
+    """Return how far the images are that are made on the nodes themselves and that no agent of the group has yet."""
     mine = {image.reference: image for image in images if image.is_built_here}
-    if not mine or any(agent.backend == _NATIVE for agent in agents):
+    if not mine or not agents or any(agent.backend != _CONTAINERS for agent in agents):
         return {}
     there = set(ImageOnAgent.objects.filter(agent__in=agents, reference__in=mine).values_list("reference", flat=True))
-    jobs = newest_jobs(BUILD_JOB, [reference for reference in mine if reference not in there])
-    return {
-        mine[reference].pk: ImageBuild(job.progress, job.message, job.status == BackgroundJob.Status.FAILED, job.fix)
-        for reference, job in jobs.items()
-        if job.status != BackgroundJob.Status.DONE
-    }
+    missing = [reference for reference in mine if reference not in there]
+    jobs = newest_jobs(BUILD_JOB, missing)
+    return {mine[reference].pk: _build(mine[reference], jobs.get(reference)) for reference in missing}
+
+
+def _build(image: Image, job: BackgroundJob | None) -> ImageBuild:
+    if job is None:
+        return ImageBuild(None, f"No node has {image.name} yet: bin/build-images makes it there.")
+    if job.status == BackgroundJob.Status.DONE:
+        return ImageBuild(None, "It is built; the nodes are about to see it.")
+    return ImageBuild(job.progress, job.message, job.status == BackgroundJob.Status.FAILED, job.fix)

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from backendai.catalog.models import ImageOnAgent
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import terminate_session
@@ -22,7 +23,7 @@ from backendai.core.errors import Conflict, NotFound, UserError
 from backendai.core.slots import Slots
 from backendai.wire.messages import KernelSighting, KernelState
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_running_session, make_session, place, report_of
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, place, report_of
 
 pytestmark = pytest.mark.django_db
 
@@ -148,6 +149,29 @@ def test_an_image_that_is_nowhere_ends_the_session_with_that_reason(cast: Cast) 
     session.refresh_from_db()
     assert (session.status, session.status_reason) == (Status.ERROR, "image-not-found")
     assert session.status_message == "local/python:latest: not there"
+
+
+def test_an_image_that_nodes_make_themselves_is_looked_for_on_the_next_node(cast: Cast) -> None:
+    without, having = make_agent("without"), make_agent("having")
+    make_image("python", is_built_here=True)
+    session = make_session(cast.alice)
+    place(session, without)
+    kernel_reported(without, report_of(only_kernel(session), KernelState.TERMINATED, reason="image-not-found"))
+    ImageOnAgent.objects.create(agent=having, reference=session.image.reference)
+    assert run_pass(timezone.now()) == 1
+    assert only_kernel(session).agent == having
+
+
+def test_it_waits_for_an_image_that_no_node_has_made_yet(cast: Cast) -> None:
+    agent = make_agent()
+    make_image("python", is_built_here=True)
+    session = make_session(cast.alice)
+    run_pass(timezone.now())
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.PENDING, "image-building")
+    assert "bin/build-images" in session.status_message
+    ImageOnAgent.objects.create(agent=agent, reference=session.image.reference)
+    assert run_pass(timezone.now()) == 1
 
 
 def test_a_main_program_that_ends_by_itself_ends_the_session_and_says_so(cast: Cast) -> None:

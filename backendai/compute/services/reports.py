@@ -12,7 +12,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.follow import follow
 from backendai.compute.services.moves import Why, move, move_kernels, touch
-from backendai.compute.status import RETRIABLE, STARTING, TERMINAL, Outcome, Phase, SessionType, Status
+from backendai.compute.status import NO_IMAGE, RETRIABLE, STARTING, TERMINAL, Outcome, Phase, SessionType, Status
 from backendai.core.errors import NotFound
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.messages import KernelReport, KernelState
@@ -28,7 +28,11 @@ def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None 
     """
     now = now or timezone.now()
     with transaction.atomic():
-        kernel = Kernel.objects.select_related("session", "session__resource_group").filter(pk=report.kernel_id).first()
+        kernel = (
+            Kernel.objects.select_related("session", "session__resource_group", "session__image")
+            .filter(pk=report.kernel_id)
+            .first()
+        )
         if kernel is None or kernel.agent_id != agent.pk:
             raise NotFound("This kernel is not on this agent.")
         if report.generation != kernel.generation:
@@ -102,10 +106,15 @@ def _may_retry(kernel: Kernel, session: ComputeSession, report: KernelReport) ->
     return (
         kernel.status in STARTING
         and session.status in STARTING
-        and report.reason in RETRIABLE
+        and (report.reason in RETRIABLE or _may_be_elsewhere(session, report))
         and session.cluster_size == 1
         and session.retries < session.resource_group.max_retries
     )
+
+
+def _may_be_elsewhere(session: ComputeSession, report: KernelReport) -> bool:
+    """An image that is made on the nodes may be missing on one and there on the next."""
+    return session.image.is_built_here and report.reason in NO_IMAGE
 
 
 def _retry(kernel: Kernel, session: ComputeSession, report: KernelReport, now: datetime) -> None:
