@@ -31,14 +31,14 @@ class Ends:
             return None
         try:
             self._backend.stop(claim.kernel_id, grace=grace)
-            ended = self._backend.ended(claim.kernel_id)
+            # Stopped and yet not ended: it was made but never begun.
+            ended = self._backend.ended(claim.kernel_id) or Ended(None, "", "")
         except KernelGone:
             ended = Ended(None, "", "")
         except BackendError as error:
             logger.warning("kernel %s cannot be stopped now: %s", claim.kernel_id, error.message)
             return None
-        if ended is not None:
-            self._finish(claim, ended)
+        self._finish(claim, ended)
         return None
 
     def stop_because(self, reason: str, message: str, claim: Claim) -> Move | None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 from backendai.agent.backends.base import BackendError, Ended, KernelEvent, Overfull, StartFailed
 from backendai.agent.watcher import Watcher
 from backendai.wire.messages import KernelReport, KernelState
+from tests.agent.memory_backend import Entry
 from tests.agent.node import Node, wait_until
 from tests.agent.portal import make_spec
 
@@ -369,3 +370,14 @@ def test_it_ends_a_kernel_that_outgrew_its_home_and_says_by_how_much() -> None:
     last = node.portal.reports[-1]
     assert (last.state, last.reason, last.message) == (KernelState.TERMINATED, "scratch-full", message)
     assert kernel_id not in node.backend.entries
+
+
+def test_it_ends_a_kernel_that_was_made_but_never_begun() -> None:
+    node = Node()
+    spec = node.portal.want(make_spec())
+    node.backend.entries[spec.kernel_id] = Entry(1)
+    node.backend.stop = lambda kernel_id, *, grace: None  # the engine has nothing to stop
+    node.portal.terminate(spec.kernel_id)
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == ["TERMINATED"]
+    assert spec.kernel_id not in node.backend.entries

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from docker import APIClient
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.agent.images import ensure_tmux_image
 from tests.browser.visitor import Visitor, open_chromium, run_on
@@ -19,6 +19,7 @@ from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
 
 Visit = Callable[..., Visitor]
+expect.set_options(timeout=20_000)  # the machine may be busy with containers
 
 
 @pytest.fixture(scope="package")

@@ -81,6 +81,7 @@ def test_it_finds_the_same_shell_with_its_scrollback_after_a_reload(visit: Visit
     expect(visitor.screen).to_contain_text("kept-by-tmux")
     _scroll_up_to(visitor, "line-150.")
     visitor.page.keyboard.press("q")
+    expect(visitor.screen).to_contain_text("kept-by-tmux")  # back at the prompt, for the next one in this shell
 
 
 def test_it_tells_the_shell_the_size_of_the_window(visit: Visit, running: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from backendai.core.slots import Slots
@@ -15,7 +15,9 @@ from backendai.scheduler.rank import wasted
 from backendai.scheduler.sequence import fifo, sequence_named
 from tests.scheduler.worlds import NOW, a_snapshot, an_agent, random_agents, random_sessions, random_snapshots
 
-many = settings(max_examples=100, deadline=None)
+many = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+)
 
 
 def parts_of(session):
