@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -47,7 +48,21 @@ class WorkerThreads:
                 executor.shutdown(wait=False)
 
 
-pages = WorkerThreads(WsgiToAsgi(WSGIHandler()))
+def closing(application: Any) -> Any:
+    """Return the WSGI application with its responses closed at their end: only then Django gives the request's
+    database connection back to the pool, and the adapter forgets to."""
+
+    def call(environ: Any, start_response: Any) -> Iterator[bytes]:
+        response = application(environ, start_response)
+        try:
+            yield from response
+        finally:
+            response.close()
+
+    return call
+
+
+pages = WorkerThreads(WsgiToAsgi(closing(WSGIHandler())))
 
 
 async def http(scope: Any, receive: Any, send: Any) -> None:

@@ -1,0 +1,68 @@
+"""Pages under the ASGI server: threads live on, and what a request borrowed goes back at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from django.core.signals import request_finished
+
+from backendai.asgi import application
+
+
+async def get(path: str) -> tuple[int, bytes]:
+    scope = {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "scheme": "http",
+        "http_version": "1.1", "root_path": "", "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+    sent: list[dict[str, Any]] = []
+    body_is_given = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal body_is_given
+        if body_is_given:
+            await asyncio.sleep(60)
+        body_is_given = True
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await application(scope, receive, send)
+    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/static/absent.css"])
+def test_it_ends_every_request_so_that_its_database_connection_goes_back(path: str) -> None:
+    ended: list[str] = []
+
+    def note(**kwargs: Any) -> None:
+        ended.append(threading.current_thread().name)
+
+    request_finished.connect(note)
+    try:
+        asyncio.run(get(path))
+    finally:
+        request_finished.disconnect(note)
+    assert len(ended) == 1
+
+
+def test_it_serves_one_request_after_the_other_on_the_same_thread() -> None:
+    threads: list[int] = []
+
+    def note(**kwargs: Any) -> None:
+        threads.append(threading.get_ident())
+
+    async def two() -> None:
+        await get("/healthz")
+        await get("/healthz")
+
+    request_finished.connect(note)
+    try:
+        asyncio.run(two())
+    finally:
+        request_finished.disconnect(note)
+    assert len(threads) == 2 and threads[0] == threads[1]
