@@ -54,7 +54,11 @@ class BareEngine:
 
     def remove(self, kernel: UUID) -> None:
         """Remove a container that was started here, and its folder."""
-        self._client.remove_container(_name(kernel), force=True, v=True)
+        try:
+            self._client.remove_container(_name(kernel), force=True, v=True)
+        except docker.errors.APIError as error:
+            if error.status_code not in (404, 409):  # gone, or going: the engine answered too late for its own retry
+                raise
         self._scratch.remove(kernel)
 
     @property
