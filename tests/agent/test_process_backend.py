@@ -344,7 +344,7 @@ def test_it_says_what_it_does_not_protect(
 
 def test_it_can_fetch_no_image(backend: ProcessBackend) -> None:
     with pytest.raises(BackendError, match="no container engine"):
-        backend.pull("docker.io/library/python:3.12", timeout=1, progress=lambda share, sentence: None)
+        backend.pull("registry.example/python:3.12", timeout=1, progress=lambda share, sentence: None)
 
 
 def test_it_starts_kernels_in_a_folder_with_a_long_name(isolation: Isolation, data: Path, new_spec: NewSpec) -> None:
