@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from backendai.core.slots import Slots
 from backendai.scheduler.decide import decide
-from backendai.scheduler.snapshot import AgentView, KernelView, SessionView, Snapshot
+from backendai.scheduler.snapshot import AgentView, KernelView, Rules, SessionView, Snapshot
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 SESSIONS, AGENTS, SHAPES, ROUNDS = 10_000, 1_000, 20, 3
@@ -40,7 +40,7 @@ def snapshot(*, busy: bool, sequence: str = "fifo", selection: str = "concentrat
     """Return a group whose agents are all empty, or have one core and a little memory left."""
     agents = tuple(agent(number, busy) for number in range(AGENTS))
     pending = tuple(session(number) for number in range(SESSIONS))
-    return Snapshot(NOW, "bench", agents, pending, sequence, selection)
+    return Snapshot(NOW, "bench", agents, pending, Rules(sequence=sequence, selection=selection))
 
 
 def agent(number: int, busy: bool) -> AgentView:

@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "backendai"
 
 _BELOW_ACCOUNTS = {"activity", "wire", "core"}
-_BELOW_CLUSTER = {"accounts"} | _BELOW_ACCOUNTS
+_BELOW_CLUSTER = {"accounts", "scheduler"} | _BELOW_ACCOUNTS  # a group names its strategies, and refuses unknown ones
 _BELOW_CATALOG = {"cluster"} | _BELOW_CLUSTER
 _BELOW_COMPUTE = {"catalog"} | _BELOW_CATALOG
-_BELOW_PLANNING = {"compute"} | _BELOW_COMPUTE
+_BELOW_PLANNING = {"usage", "compute"} | _BELOW_COMPUTE
 _BELOW_DOORS = {"planning"} | _BELOW_PLANNING
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -29,8 +29,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cluster": _BELOW_CLUSTER,
     "catalog": _BELOW_CATALOG,
     "compute": _BELOW_COMPUTE,
-    "planning": _BELOW_PLANNING | {"scheduler"},
-    "controller": _BELOW_DOORS | {"scheduler"},
+    "usage": {"compute"} | _BELOW_COMPUTE,
+    "planning": _BELOW_PLANNING,
+    "controller": _BELOW_DOORS,
     "api": _BELOW_DOORS,
     "web": _BELOW_DOORS,
     "realtime": _BELOW_PLANNING,

@@ -8,10 +8,51 @@ from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils import timezone
 
 from backendai.accounts.querysets import ProjectQuerySet, TokenQuerySet, UserQuerySet
+
+
+class ResourcePolicy(models.Model):
+    """Limits for one holder of sessions: a key pair, a user, a project or a domain. What is empty is unlimited."""
+
+    class Unnamed(models.TextChoices):
+        UNLIMITED = "unlimited", "any amount of it"
+        LIMITED = "limited", "none of it"
+
+    name = models.CharField(max_length=64, unique=True)
+    slots = models.JSONField(default=dict, blank=True, help_text="Most that is held at once, as decimal strings.")
+    unnamed_slots = models.CharField(
+        max_length=16, choices=Unnamed, default=Unnamed.UNLIMITED, help_text="For slots that are not named above."
+    )
+    max_sessions = models.PositiveIntegerField(null=True, blank=True, help_text="That hold slots at once.")
+    max_pending_sessions = models.PositiveIntegerField(null=True, blank=True)
+    max_pending_slots = models.JSONField(default=dict, blank=True, help_text="Most that waits at once.")
+    max_priority = models.PositiveSmallIntegerField(null=True, blank=True, validators=[MaxValueValidator(100)])
+    max_kernels_per_session = models.PositiveSmallIntegerField(null=True, blank=True)
+    max_session_lifetime = models.DurationField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "resource policies"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _policy(related_name: str) -> models.ForeignKey[Any, Any]:
+    return models.ForeignKey(ResourcePolicy, on_delete=models.PROTECT, null=True, blank=True, related_name=related_name)
+
+
+def _share_weight() -> models.FloatField[Any, Any]:
+    return models.FloatField(
+        default=1.0,
+        validators=[MinValueValidator(0.01)],
+        help_text="Share of the resources that fair strategies aim at.",
+    )
 
 
 class Domain(models.Model):
@@ -19,6 +60,8 @@ class Domain(models.Model):
 
     name = models.CharField(max_length=64, unique=True)
     is_active = models.BooleanField(default=True)
+    policy = _policy("domains")
+    share_weight = _share_weight()
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -61,6 +104,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     role = models.CharField(max_length=16, choices=Role, default=Role.USER)
     domain = models.ForeignKey(Domain, on_delete=models.PROTECT, related_name="users", null=True, blank=True)
     is_active = models.BooleanField(default=True)
+    policy = _policy("users")
+    share_weight = _share_weight()
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = UserManager()
@@ -98,6 +143,8 @@ class Project(models.Model):
     name = models.CharField(max_length=64)
     is_active = models.BooleanField(default=True)
     members = models.ManyToManyField(User, through="Membership", related_name="projects")
+    policy = _policy("projects")
+    share_weight = _share_weight()
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = ProjectQuerySet.as_manager()
@@ -135,6 +182,7 @@ class KeyPair(models.Model):
     access_key = models.CharField(max_length=32, primary_key=True, default=new_access_key)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="key_pairs")
     is_active = models.BooleanField(default=True)
+    policy = _policy("key_pairs")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

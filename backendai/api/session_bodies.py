@@ -69,9 +69,9 @@ class KernelBody(serializers.ModelSerializer[Kernel]):
         """Return its slots as decimal strings."""
         return dict(kernel.slots)
 
-    @extend_schema_field({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}})
-    def get_devices(self, kernel: Kernel) -> dict[str, list[str]]:
-        """Return the devices it was given, by slot."""
+    @extend_schema_field({"type": "object", "additionalProperties": _Amounts})
+    def get_devices(self, kernel: Kernel) -> dict[str, dict[str, str]]:
+        """Return how much of which device it was given, by slot."""
         return dict(kernel.devices)
 
 

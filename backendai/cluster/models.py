@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from datetime import timedelta
 
+from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
@@ -16,16 +17,27 @@ from backendai.core.slots import Slots
 name_rule = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower case letters, digits and dashes.")
 
 
+def default_sequence() -> str:
+    """Return the session selection of a new group."""
+    return str(settings.DEFAULT_SEQUENCE)
+
+
+def default_session_types() -> list[str]:
+    """Return the session types that a new group takes."""
+    return ["interactive", "batch"]
+
+
 class ResourceGroup(models.Model):
     """A set of agents with one queue and one set of scheduling rules."""
 
-    class Sequence(models.TextChoices):
-        FIFO = "fifo", "first in, first out"
-        LIFO = "lifo", "last in, first out"
+    class GiveUp(models.TextChoices):
+        KEEP = "keep", "say so, and go on trying"
+        LOWER = "lower-priority", "lower the priority by 10"
+        CANCEL = "cancel", "cancel the session"
 
-    class Selection(models.TextChoices):
-        CONCENTRATED = "concentrated", "fill one agent after the other"
-        DISPERSED = "dispersed", "spread over the agents"
+    class Devices(models.TextChoices):
+        EVENLY = "evenly", "spread kernels over the devices"
+        FILL = "fill", "fill one device after the other"
 
     name = models.CharField(max_length=63, unique=True, validators=[name_rule])
     description = models.CharField(max_length=255, blank=True)
@@ -33,11 +45,36 @@ class ResourceGroup(models.Model):
     is_public = models.BooleanField(default=True, help_text="Open to every project; else only to those named below.")
     domains = models.ManyToManyField(Domain, blank=True, related_name="resource_groups")
     projects = models.ManyToManyField(Project, blank=True, related_name="resource_groups")
-    sequence = models.CharField(max_length=16, choices=Sequence, default=Sequence.FIFO)
-    selection = models.CharField(max_length=16, choices=Selection, default=Selection.CONCENTRATED)
+    sequence = models.CharField(max_length=64, default=default_sequence, help_text="Which session starts next.")
+    selection = models.CharField(max_length=64, default="concentrated", help_text="On which agent it starts.")
+    strategy_options = models.JSONField(default=dict, blank=True, help_text="Options of the strategies chosen above.")
+    slot_order = models.JSONField(default=list, blank=True, help_text="Slots, the most precious first; empty: usual.")
     retries_to_skip = models.PositiveIntegerField(
         default=0, help_text="After so many tries a session that does not fit lets others pass; 0: never."
     )
+    overtaking_limit = models.DurationField(
+        default=timedelta(hours=24), help_text="A session passed by others for so long gets its strict place back."
+    )
+    backfill = models.BooleanField(
+        default=False, help_text="Sessions that end before the first in line could start may pass it."
+    )
+    usage_half_life = models.DurationField(
+        default=timedelta(days=7), help_text="Fair share: after so long, past use counts half."
+    )
+    allowed_session_types = models.JSONField(default=default_session_types)
+    max_kernels_per_agent = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: no limit.")
+    device_allocation = models.CharField(max_length=16, choices=Devices, default=Devices.EVENLY)
+    allow_fragmentation = models.BooleanField(
+        default=True, help_text="A fraction that no single device has free may be put together from several."
+    )
+    next_agent = models.CharField(max_length=63, blank=True, editable=False, help_text="Where round-robin goes on.")
+    pending_timeout = models.DurationField(
+        default=timedelta(0), help_text="A session that waits longer is cancelled; 0: never."
+    )
+    give_up_after = models.PositiveIntegerField(
+        default=0, help_text="After so many tries to schedule it a session is given up; 0: never."
+    )
+    on_give_up = models.CharField(max_length=16, choices=GiveUp, default=GiveUp.KEEP)
     pull_timeout = models.DurationField(default=timedelta(minutes=30))
     create_timeout = models.DurationField(default=timedelta(minutes=2))
     terminate_timeout = models.DurationField(default=timedelta(minutes=1))

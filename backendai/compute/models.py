@@ -16,7 +16,17 @@ from backendai.accounts.models import Project
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.querysets import KernelQuerySet, SessionQuerySet
-from backendai.compute.status import LIVE, REASON_TEXTS, TERMINAL, Outcome, Phase, Result, SessionType, Status
+from backendai.compute.status import (
+    LIVE,
+    REASON_TEXTS,
+    TERMINAL,
+    Outcome,
+    Phase,
+    Placement,
+    Result,
+    SessionType,
+    Status,
+)
 from backendai.core.slots import Slots
 
 
@@ -43,6 +53,14 @@ class ComputeSession(models.Model):
     environ = models.JSONField(default=dict, blank=True)
     startup_command = models.TextField(blank=True)
     starts_at = models.DateTimeField(null=True, blank=True)
+    batch_timeout = models.DurationField(null=True, blank=True, help_text="A batch session that runs longer is ended.")
+    designated_agents = models.JSONField(default=list, blank=True, help_text="Ids of the only agents it may run on.")
+    launch_id = models.UUIDField(
+        null=True, blank=True, editable=False, help_text="Sessions launched together share it."
+    )
+    placement = models.CharField(max_length=16, choices=Placement, blank=True)
+    depends_on = models.ManyToManyField("self", symmetrical=False, blank=True, related_name="dependents")
+    overtaken_since = models.DateTimeField(null=True, blank=True, editable=False)
     attempts = models.PositiveIntegerField(default=0, help_text="Scheduling tries since it became pending.")
     avoid_agents = models.JSONField(default=list, blank=True, help_text="Agents on which a start failed.")
     retries = models.PositiveSmallIntegerField(default=0, help_text="Starts that failed so far.")
@@ -118,7 +136,7 @@ class Kernel(models.Model):
     container_id = models.CharField(max_length=64, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
     slots = models.JSONField(help_text="Slots of this kernel, as decimal strings.")
-    devices = models.JSONField(default=dict, blank=True)
+    devices = models.JSONField(default=dict, blank=True, help_text="Slot → device id → amount as a decimal string.")
     is_unconfirmed = models.BooleanField(default=False, help_text="Its node has not confirmed that it ended.")
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -168,6 +186,7 @@ class Allocation(models.Model):
 class SchedulingRecord(models.Model):
     """One row of a session's history. The same thing happening again counts ``attempts`` up instead of a new row."""
 
+    uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     session = models.ForeignKey(ComputeSession, on_delete=models.CASCADE, related_name="records")
     phase = models.CharField(max_length=32, choices=Phase)
     result = models.CharField(max_length=16, choices=Outcome)

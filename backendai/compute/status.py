@@ -30,6 +30,13 @@ class SessionType(models.TextChoices):
     BATCH = "batch", "batch"
 
 
+class Placement(models.TextChoices):
+    """How the sessions of one launch lie on the agents."""
+
+    SPREAD = "spread", "on different agents, if they can be had"
+    PACK = "pack", "on few agents"
+
+
 class Result(models.TextChoices):
     """How a batch session's main program did."""
 

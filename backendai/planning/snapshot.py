@@ -19,7 +19,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.status import PLACED, Status
 from backendai.core.slots import Slots
-from backendai.scheduler.snapshot import AgentView, ImageBuild, KernelView, SessionView, Snapshot
+from backendai.scheduler.snapshot import AgentView, ImageBuild, KernelView, Rules, SessionView, Snapshot
 
 MOST_PER_PASS = 10_000
 _CONTAINERS = "docker"
@@ -34,9 +34,7 @@ def read_snapshot(group: ResourceGroup, now: datetime) -> Snapshot:
         group=group.name,
         agents=tuple(_agent_views(agents)) if sessions else (),
         pending=tuple(_session_views(sessions, agents)) if sessions else (),
-        sequence=group.sequence,
-        selection=group.selection,
-        options={"retries_to_skip": group.retries_to_skip},
+        rules=Rules(sequence=group.sequence, selection=group.selection, retries_to_skip=group.retries_to_skip),
     )
 
 

@@ -25,9 +25,9 @@ def decide(snapshot: Snapshot) -> Plan:
     """
     this_pass = _Pass(snapshot)
     # 1. Order: whose turn comes first.
-    queue = sequence_named(snapshot.sequence)(snapshot.pending)
+    queue = sequence_named(snapshot.rules.sequence)(snapshot.pending)
     for turn, session in enumerate(queue, 1):
-        step = Step("sequencing", True, f"turn {turn} of {len(queue)} by {snapshot.sequence}")
+        step = Step("sequencing", True, f"turn {turn} of {len(queue)} by {snapshot.rules.sequence}")
         # 2. Gates: what keeps this session from starting whatever the agents have.
         # 3. Capacity: could it start at all, were every agent empty?
         # 4. Queue: does a session ahead of it hold it back?
@@ -50,7 +50,7 @@ class _Pass:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._rooms = Rooms(snapshot.agents, selection_named(snapshot.selection), snapshot.slot_order)
+        self._rooms = Rooms(snapshot.agents, selection_named(snapshot.rules.selection), snapshot.rules.slot_order)
         self._kinds = kinds_of(snapshot.agents)
         self._retries_to_skip = _retries_to_skip(snapshot)
         self._demands: dict[DemandKey, Demand] = {}
@@ -103,7 +103,7 @@ class _Pass:
         self._waits.append((session, step, refusal))
 
     def wait_for_room(self, session: SessionView, step: Step, refusal: Refusal) -> None:
-        if self._snapshot.sequence != "fifo":
+        if self._snapshot.rules.sequence != "fifo":
             self.wait(session, step, refusal)
         elif 0 < self._retries_to_skip <= session.attempts:
             self._pushed_back.append((session, step, refusal))
@@ -133,15 +133,12 @@ class _Pass:
         return steps
 
     def _selected(self, seat: Seat) -> Step:
-        message = f"{seat.room.name} by {self._snapshot.selection}; {seat.passed_over} better ranked lacked room"
+        message = f"{seat.room.name} by {self._snapshot.rules.selection}; {seat.passed_over} better ranked lacked room"
         return Step("selection", True, message)
 
 
 def _retries_to_skip(snapshot: Snapshot) -> int:
-    value = snapshot.options.get("retries_to_skip", 0)
-    if not isinstance(value, int) or value < 0:
-        raise ValueError(f"retries_to_skip must be a whole number from 0, not {value!r}")
-    return value
+    return snapshot.rules.retries_to_skip
 
 
 def _failed(step: str, reason: Reason) -> Step:

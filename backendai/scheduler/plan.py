@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -31,28 +32,38 @@ class Step:
     code: str = ""
 
 
+DeviceShares = Mapping[str, Mapping[str, int]]  # slot → device id → thousandths
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Start this session: kernel id → agent id, for every kernel."""
+    """Start this session: kernel id → agent id, for every kernel; and which devices each kernel gets, if any."""
 
     session_id: UUID
     kernels: dict[UUID, UUID]
     steps: tuple[Step, ...] = ()
+    devices: Mapping[UUID, DeviceShares] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Leave this session pending; ``position`` counts from 1 in the order of the pass."""
+    """Leave this session pending; ``position`` counts from 1 in the order of the pass.
+
+    ``tried``: it was its turn and it did not fit, which counts as a try. ``overtaken``: others may pass it.
+    """
 
     session_id: UUID
     reason: Reason
     position: int
     steps: tuple[Step, ...] = ()
+    tried: bool = False
+    overtaken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The outcome of one pass over one resource group."""
+    """The outcome of one pass over one resource group. ``next_agent``: where round-robin goes on."""
 
     placements: tuple[Placement, ...] = ()
     waits: tuple[Wait, ...] = ()
+    next_agent: str = ""

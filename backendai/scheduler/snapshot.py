@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 from uuid import UUID
 
 from backendai.core.slots import Slots
 
+SLOT_ORDER = ("cuda.device", "cuda.shares", "rocm.device", "cpu", "mem")
+_NOTHING = Slots()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """One accelerator of an agent, as one slot counts it: what it has and what kernels hold of it (thousandths)."""
+
+    id: str
+    slot: str
+    capacity: int
+    taken: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """One agent: what it has, what the ledger says is taken, and whether it may take more."""
+    """One agent: what it has, what the ledger says is taken, and whether it may take more.
+
+    ``images``: the references it has, of images that can be had nowhere else. ``companions``: by launch, its kernels
+    here.
+    """
 
     id: UUID
     name: str
@@ -22,6 +41,9 @@ class AgentView:
     schedulable: bool = True
     kernels: int = 0
     max_kernels: int | None = None
+    devices: tuple[DeviceView, ...] = ()
+    images: frozenset[str] = frozenset()
+    companions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def free(self) -> Slots:
@@ -48,9 +70,49 @@ class ImageBuild:
     fix: str = ""
 
 
+class DependencyState(StrEnum):
+    """How far a session is that another one waits for."""
+
+    LIVE = "live"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"  # ended without success: it will never succeed
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """Another session that must have ended well first."""
+
+    id: UUID
+    name: str
+    state: DependencyState
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Whom a session counts against: keys into ``Snapshot.limits``, ``weights`` and ``past_usage``."""
+
+    user: str = ""
+    key_pair: str = ""
+    project: str = ""
+    domain: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of those that are known, the narrowest first."""
+        return tuple(key for key in (self.key_pair, self.user, self.project, self.domain) if key)
+
+
+_NOBODY = Holder()
+
+
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """One pending session."""
+    """One pending session.
+
+    ``designated``: the only agents it may run on (empty: any). ``placement`` (``spread``, ``pack`` or empty) says how
+    the sessions of its ``launch`` lie. ``longest_run``: it ends that long after its start at the latest.
+    ``overtaken_since``: when others first passed it. ``node_image``: a reference that an agent must have already.
+    """
 
     id: UUID
     name: str
@@ -63,6 +125,15 @@ class SessionView:
     image_build: ImageBuild | None = None
     attempts: int = 0
     avoid_agents: frozenset[UUID] = frozenset()
+    session_type: str = "interactive"
+    holder: Holder = _NOBODY
+    dependencies: tuple[Dependency, ...] = ()
+    designated: frozenset[UUID] = frozenset()
+    placement: str = ""
+    launch: str = ""
+    longest_run: timedelta | None = None
+    overtaken_since: datetime | None = None
+    node_image: str = ""
 
     @property
     def total(self) -> Slots:
@@ -71,14 +142,71 @@ class SessionView:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitView:
+    """The limits of one holder, and what its placed sessions hold now (in all groups). None: unlimited.
+
+    ``scope``: ``key-pair``, ``user``, ``project`` or ``domain``. ``unnamed_limited``: a slot that ``slots`` does not
+    name may not be had at all.
+    """
+
+    scope: str
+    name: str
+    slots: Slots = _NOTHING
+    unnamed_limited: bool = False
+    max_sessions: int | None = None
+    used: Slots = _NOTHING
+    sessions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningView:
+    """One placed session of the group: what it holds where, and when it ends at the latest (None: not known)."""
+
+    id: UUID
+    seats: tuple[tuple[UUID, Slots, int], ...]  # agent, amounts, kernels
+    ends_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How one group's sessions and agents are chosen; an administrator sets them.
+
+    ``retries_to_skip`` 0: nobody passes a session that does not fit. ``options`` are those of the chosen strategies.
+    ``next_agent`` is the name at which round-robin goes on.
+    """
+
+    sequence: str = "fifo"
+    selection: str = "concentrated"
+    slot_order: tuple[str, ...] = SLOT_ORDER
+    retries_to_skip: int = 0
+    overtaking_limit: timedelta = timedelta(hours=24)
+    backfill: bool = False
+    session_types: frozenset[str] = frozenset({"interactive", "batch"})
+    fill_devices: bool = False
+    allow_fragmentation: bool = True
+    next_agent: str = ""
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+_USUAL = Rules()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One resource group at ``now``: its rules, its agents (all that are registered), its pending sessions."""
+    """One resource group at ``now``: its rules, its agents (all that are registered), its pending sessions.
+
+    Keyed by the keys of ``Holder``: ``limits``; ``held``, what a user's sessions hold in this group; ``weights``
+    (missing: 1); ``past_usage``, the decayed use of this group as a share of its capacity (missing: none).
+    ``running`` is needed for backfill only.
+    """
 
     now: datetime
     group: str
     agents: tuple[AgentView, ...]
     pending: tuple[SessionView, ...]
-    sequence: str = "fifo"
-    selection: str = "concentrated"
-    slot_order: tuple[str, ...] = ("cuda.device", "cuda.shares", "cpu", "mem")
-    options: dict[str, object] = field(default_factory=dict)
+    rules: Rules = _USUAL
+    limits: Mapping[str, LimitView] = field(default_factory=dict)
+    held: Mapping[str, Slots] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    past_usage: Mapping[str, float] = field(default_factory=dict)
+    running: tuple[RunningView, ...] = ()

@@ -134,6 +134,7 @@ SYNC_INTERVAL = timedelta(seconds=env.float("BACKENDAI_SYNC_INTERVAL", default=5
 AGENT_LOST_AFTER = timedelta(seconds=env.float("BACKENDAI_AGENT_LOST_AFTER", default=60.0))
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
+DEFAULT_SEQUENCE = env.str("BACKENDAI_DEFAULT_SEQUENCE", default="fifo")
 SCRATCH_BYTES = env.int("BACKENDAI_SCRATCH_BYTES", default=10 * 2**30)
 
 # The end of a kernel's log comes in one piece (compute.services.logs.LARGEST).

@@ -78,7 +78,7 @@ class KernelSpec(Message):
     index: int = 1
     hostname: str = "main1"
     slots: dict[str, str]
-    devices: dict[str, list[str]] = Field(default_factory=dict)
+    devices: dict[str, dict[str, str]] = Field(default_factory=dict)
     shm_bytes: int = 64 * 2**20
     scratch_bytes: int = 0
     log_bytes: int = 10 * 2**20

@@ -47,7 +47,7 @@ def test_it_gives_back_what_a_multi_node_session_had_booked_when_it_does_not_fit
     agents = [an_agent("a", has={"cpu": 4}), an_agent("b", has={"cpu": 4}, used={"cpu": 4})]
     cluster = a_session("cluster", kernels=[{"cpu": 3}, {"cpu": 3}], multi_node=True, age=2, attempts=1)
     small = a_session("small", {"cpu": 4}, age=1)
-    plan = plan_of(agents, [cluster, small], options={"retries_to_skip": 1})
+    plan = plan_of(agents, [cluster, small], retries_to_skip=1)
     assert agents_of(plan, small, agents) == ["a"]
     reason = wait_of(plan, cluster).reason
     assert reason.message.startswith("1 of 2 kernels found an agent, and all must start together.")
@@ -78,21 +78,21 @@ def test_it_holds_everybody_back_behind_a_session_that_lacks_resources_under_fif
 def test_it_lets_others_pass_a_session_that_was_tried_often_enough():
     agent = an_agent(used={"cuda.device": 2})
     big, small = a_session("big", {"cuda.device": 4}, age=2, attempts=3), a_session("small", {"cpu": 1}, age=1)
-    plan = plan_of([agent], [big, small], options={"retries_to_skip": 3})
+    plan = plan_of([agent], [big, small], retries_to_skip=3)
     assert [placement.session_id for placement in plan.placements] == [small.id]
     assert wait_of(plan, big).reason.code == "insufficient-resources"
 
 
 def test_it_keeps_the_line_while_the_blocker_has_tries_left():
     big, small = a_session("big", {"cuda.device": 4}, age=2, attempts=2), a_session("small", age=1)
-    plan = plan_of([an_agent(used={"cuda.device": 2})], [big, small], options={"retries_to_skip": 3})
+    plan = plan_of([an_agent(used={"cuda.device": 2})], [big, small], retries_to_skip=3)
     assert wait_of(plan, small).reason.code == "behind-in-queue"
 
 
 def test_it_puts_a_session_that_others_may_pass_at_the_end_of_the_line():
     tired = a_session("tired", {"cuda.device": 4}, age=2, attempts=3)
     fresh = a_session("fresh", {"cuda.device": 3}, age=1)
-    plan = plan_of([an_agent(used={"cuda.device": 2})], [tired, fresh], options={"retries_to_skip": 3})
+    plan = plan_of([an_agent(used={"cuda.device": 2})], [tired, fresh], retries_to_skip=3)
     assert (wait_of(plan, fresh).position, wait_of(plan, tired).position) == (1, 2)
 
 
@@ -186,8 +186,8 @@ def test_it_ends_the_steps_of_a_closed_gate_at_that_gate():
 
 @pytest.mark.parametrize(
     "rules",
-    [{"sequence": "random"}, {"selection": "nearest"}, {"options": {"retries_to_skip": "3"}}],
+    [{"sequence": "random"}, {"selection": "nearest"}],
 )
 def test_it_refuses_rules_that_it_does_not_know(rules):
-    with pytest.raises(ValueError, match=r"random|nearest|whole number"):
+    with pytest.raises(ValueError, match=r"random|nearest"):
         plan_of([an_agent()], [], **rules)

@@ -129,7 +129,7 @@ def holds(parts, choice):
 
 
 @many
-@given(random_snapshots(sequence="fifo", options={}))
+@given(random_snapshots(sequence="fifo", retries_to_skip=0))
 def test_it_lets_nobody_overtake_the_session_that_is_first_in_line(snapshot):
     plan = decide(snapshot)
     turns = {session.id: turn for turn, session in enumerate(fifo(snapshot.pending))}
@@ -151,7 +151,7 @@ def test_it_always_takes_the_best_agent_of_a_plain_search(snapshot):
     plan = decide(snapshot)
     placed = {placement.session_id: placement for placement in plan.placements}
     agents = {agent.id: agent for agent in snapshot.agents}
-    for session in sequence_named(snapshot.sequence)(snapshot.pending):
+    for session in sequence_named(snapshot.rules.sequence)(snapshot.pending):
         if session.id not in placed:
             continue
         for kernels, slots, architecture in parts_of(session):
@@ -162,10 +162,10 @@ def test_it_always_takes_the_best_agent_of_a_plain_search(snapshot):
 
 
 def plain_best(agents, session, snapshot, slots, kernels, architecture):
-    direction = 1 if snapshot.selection == "concentrated" else -1
+    direction = 1 if snapshot.rules.selection == "concentrated" else -1
 
     def key(agent):
-        left = [direction * max(agent.free[name], 0) for name in snapshot.slot_order]
+        left = [direction * max(agent.free[name], 0) for name in snapshot.rules.slot_order]
         return agent.id in session.avoid_agents, wasted(agent.free, slots), left, agent.name
 
     return min((agent for agent in agents if not why_not(agent, slots, kernels, architecture)), key=key)

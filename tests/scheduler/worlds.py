@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backendai.core.slots import Slots
 from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Placement, Plan, Wait
-from backendai.scheduler.snapshot import AgentView, ImageBuild, KernelView, SessionView, Snapshot
+from backendai.scheduler.snapshot import AgentView, ImageBuild, KernelView, Rules, SessionView, Snapshot
 
 NOW = datetime(2025, 6, 2, 9, 0, tzinfo=UTC)
 _IDS = UUID(int=0)
@@ -36,7 +36,9 @@ def a_session(name: str = "train", asks: dict[str, Any] | None = None, *, age: i
 
 
 def a_snapshot(agents: list[AgentView], pending: list[SessionView], **changes: Any) -> Snapshot:
-    return Snapshot(NOW, "default", tuple(agents), tuple(pending), **changes)
+    """What is a rule among the changes goes into the rules."""
+    rules = {name: changes.pop(name) for name in list(changes) if name in Rules.__dataclass_fields__}
+    return Snapshot(NOW, "default", tuple(agents), tuple(pending), rules=Rules(**rules), **changes)
 
 
 def plan_of(agents: list[AgentView], pending: list[SessionView], **changes: Any) -> Plan:
@@ -117,7 +119,7 @@ def random_snapshots(draw: st.DrawFn, **fixed: Any) -> Snapshot:
     rules = {
         "sequence": draw(st.sampled_from(["fifo", "lifo"])),
         "selection": draw(st.sampled_from(["concentrated", "dispersed"])),
-        "options": {"retries_to_skip": draw(st.sampled_from([0, 0, 2]))},
+        "retries_to_skip": draw(st.sampled_from([0, 0, 2])),
         "slot_order": draw(st.sampled_from([("cuda.device", "cuda.shares", "cpu", "mem"), ("mem",), ()])),
     }
     return a_snapshot(draw(random_agents()), draw(random_sessions()), **(rules | fixed))
