@@ -21,6 +21,7 @@ _OUTPUT_BYTES = 50_000_000
 _LINE = "x" * 78
 _FLOOD_SECONDS = 2.0
 _SILENCE_SECONDS = 1.0
+_ACKNOWLEDGE_EVERY = 65536
 
 
 class Direct:
@@ -56,6 +57,7 @@ class ThroughPortal:
 
     def __init__(self, portal: Portal, session_id: str) -> None:
         self._socket = Socket(portal.port, f"/ws/sessions/{session_id}/terminal/?rows=24&cols=200", portal.token)
+        self._unacknowledged = 0
 
     def send(self, data: bytes) -> None:
         """Type."""
@@ -65,7 +67,10 @@ class ThroughPortal:
         """Return the next output."""
         while (frame := self._socket.receive()).opcode is not Opcode.BINARY:
             pass
-        self._socket.send(json.dumps({"type": "ack", "bytes": len(frame.data)}))
+        self._unacknowledged += len(frame.data)
+        if self._unacknowledged >= _ACKNOWLEDGE_EVERY:
+            self._socket.send(json.dumps({"type": "ack", "bytes": self._unacknowledged}))
+            self._unacknowledged = 0
         return bytes(frame.data)
 
     def has_more(self, seconds: float) -> bool:

@@ -9,6 +9,7 @@ import socket
 import threading
 from urllib.parse import urlsplit
 
+import uvloop
 from aiohttp import web
 
 from backendai.agent.config import NodeSettings
@@ -26,7 +27,7 @@ class GatewayThread:
 
     def __init__(self, gateway: Gateway, listener: socket.socket) -> None:
         self._gateway, self._listener = gateway, listener
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._stop = asyncio.Event()
         self._ready = threading.Event()
         self._error: Exception | None = None

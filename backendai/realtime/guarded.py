@@ -38,11 +38,15 @@ class GuardedConsumer(AsyncWebsocketConsumer):
         self.credentials = credentials_of(scope)
         self._watcher: asyncio.Task[None] | None = None
         try:
-            await super().__call__(scope, receive, send)
+            await self.serve(scope, receive, send)
         finally:
             if self._watcher:
                 self._watcher.cancel()
             await self.hang_up()
+
+    async def serve(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Handle the socket's events until it has ended."""
+        await super().__call__(scope, receive, send)
 
     async def connect(self) -> None:
         """Open the socket. A refusal accepts it first: closed before that, the browser would not see the code."""

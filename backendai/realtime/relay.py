@@ -12,6 +12,7 @@ from uuid import UUID
 
 import aiohttp
 from channels.consumer import get_handler_name
+from channels.exceptions import StopConsumer
 
 from backendai.realtime.guarded import GuardedConsumer
 from backendai.realtime.targets import may_see, query_of
@@ -75,9 +76,14 @@ class RelayConsumer(GuardedConsumer):
             await asyncio.gather(self._pump, return_exceptions=True)
         await self._open_ends.aclose()
 
-    async def dispatch(self, message: dict[str, Any]) -> None:
-        """Handle one event without the framework's look at database connections: it costs a thread hop per key."""
-        await getattr(self, get_handler_name(message))(message)
+    async def serve(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Handle the events one after the other. The framework's own way, made for two sources of them, costs a task
+        and a thread hop per key."""
+        self.scope, self.base_send = scope, send
+        with contextlib.suppress(StopConsumer):
+            while True:
+                message = await receive()
+                await getattr(self, get_handler_name(message))(message)
 
     async def _run(self, pump: Coroutine[Any, Any, tuple[int, str]]) -> None:
         try:

@@ -75,9 +75,9 @@ class TerminalConsumer(RelayConsumer):
         while True:
             frame = await self._gateway.receive()
             if frame.type is aiohttp.WSMsgType.BINARY:
-                await self.send(bytes_data=frame.data)
+                await self.base_send({"type": "websocket.send", "bytes": frame.data})
             elif frame.type is aiohttp.WSMsgType.TEXT:
-                await self.send(text_data=frame.data)
+                await self.base_send({"type": "websocket.send", "text": frame.data})
             else:
                 return _ending(self._gateway.close_code, frame)
 

@@ -1,9 +1,12 @@
 // The terminal of a session. Bytes travel as binary frames; text frames are JSON. Bytes are acknowledged as they come
 // while little waits to be drawn, and held back while much does: so the way to the node never runs dry, and a program
-// that prints without end is slowed down instead of flooding the page.
+// that prints without end is slowed down instead of flooding the page. What comes while much is undrawn is gathered and
+// drawn together: a picture for each little piece of a flood costs more than reading the flood.
 (() => {
   const acknowledgeEvery = 65536;
   const mostUndrawn = 2 ** 20;
+  const atOnce = 32768;
+  const gatherFor = 40; // ms
   const pasteAtOnce = 32768;
   const encoder = new TextEncoder();
   const box = document.getElementById("terminal-box");
@@ -15,19 +18,29 @@
   let socket = null;
   let unacknowledged = 0;
   let undrawn = 0;
+  const gathered = [];
+  let drawing = 0;
 
   const sendJson = (message) => socket.send(JSON.stringify(message));
   const sendBytes = (bytes) => {
     for (let start = 0; start < bytes.length; start += pasteAtOnce) socket.send(bytes.subarray(start, start + pasteAtOnce));
   };
   const sendSize = () => sendJson({ type: "resize", rows: screen.terminal.rows, cols: screen.terminal.cols });
-  const draw = (bytes) => {
+  const take = (bytes) => {
     unacknowledged += bytes.length;
     undrawn += bytes.length;
-    screen.terminal.write(bytes, () => {
-      undrawn -= bytes.length;
-      acknowledge();
-    });
+    gathered.push(bytes);
+    acknowledge();
+    if (drawing) return;
+    if (undrawn < atOnce) draw();
+    else drawing = setTimeout(draw, gatherFor);
+  };
+  const draw = () => {
+    drawing = 0;
+    for (const bytes of gathered.splice(0)) screen.terminal.write(bytes, () => drawn(bytes));
+  };
+  const drawn = (bytes) => {
+    undrawn -= bytes.length;
     acknowledge();
   };
   const acknowledge = () => {
@@ -48,7 +61,7 @@
     if (kernel) query.set("kernel", kernel.value);
     socket = portal.steadySocket(() => portal.address(`${box.dataset.address}?${query}`), {
       onOpen: () => (unacknowledged = 0),
-      onBytes: draw,
+      onBytes: take,
       onMessage: (text) => {
         if (JSON.parse(text).type !== "ready") return;
         state.textContent = "Connected";
@@ -109,6 +122,7 @@
 
   kernel?.addEventListener("change", () => {
     socket?.close();
+    for (const bytes of gathered.splice(0)) undrawn -= bytes.length;
     screen?.terminal.reset();
     if (screen) connect();
   });

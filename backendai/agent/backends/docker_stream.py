@@ -1,7 +1,7 @@
 """Byte streams of the engine, driven from asyncio: its attach connections and its logs.
 
-Spoken by hand because both are plain HTTP for one request and raw bytes from then on; asyncio's readers stop reading
-from the socket while their buffer is full, so a slow client slows the container down and nothing piles up here.
+Spoken by hand because both are plain HTTP for one request and raw bytes from then on. Nothing is read from the socket
+while enough waits here, so a slow client slows the container down and nothing piles up.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import json
 import struct
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from backendai.agent.backends.base import BackendError
@@ -18,61 +18,137 @@ from backendai.agent.backends.base import BackendError
 _OPEN_SECONDS = 30.0
 _FRAME = struct.Struct(">BxxxL")
 _PIECE = 64 * 1024
+_MOST_WAITING = 2 * _PIECE
+_LARGEST_HEAD = 64 * 1024
 
 
-class Stream:
-    """An open connection whose HTTP head has been read."""
+class Stream(asyncio.Protocol):
+    """An open connection to the engine, read by one task and written by one. Between its bytes and who waits for them
+    stands one future: asyncio's own streams cost a key and its echo a tenth of their time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting = bytearray()
+        self._more: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._is_paused = self._has_ended = False
 
     async def read(self) -> bytes:
         """Return the next bytes; empty at the end, also when the engine breaks off."""
-        try:
-            return await self.reader.read(_PIECE)
-        except OSError:
-            return b""
+        while not self._waiting and not self._has_ended:
+            await self._come()
+        return self._cut(_PIECE)
+
+    async def read_head(self) -> bytes:
+        """Return the head of the engine's answer; an EOFError when it breaks off."""
+        while (end := self._waiting.find(b"\r\n\r\n")) < 0:
+            if self._has_ended or len(self._waiting) > _LARGEST_HEAD:
+                raise EOFError("no whole answer")
+            await self._come()
+        return self._cut(end + 4)
 
     async def frames(self) -> AsyncIterator[bytes]:
         """Yield the payload of the engine's frames (stdout and stderr share one connection) until the end."""
         try:
             while True:
-                _, length = _FRAME.unpack(await self.reader.readexactly(_FRAME.size))
+                _, length = _FRAME.unpack(await self._exactly(_FRAME.size))
                 while length:
-                    piece = await self.reader.readexactly(min(length, _PIECE))
+                    piece = await self._exactly(min(length, _PIECE))
                     length -= len(piece)
                     yield piece
-        except (asyncio.IncompleteReadError, OSError):
+        except EOFError:
             return
+
+    async def write(self, data: bytes) -> None:
+        """Send, and wait while the engine does not take it; after the end nothing is sent."""
+        if self._has_ended:
+            return
+        self._transport.write(data)
+        if self._room is not None:
+            await asyncio.shield(self._room)
 
     async def close(self) -> None:
         """Hang up at once; may be called twice."""
-        self.writer.transport.abort()
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way to send."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep the bytes for whoever reads."""
+        self._waiting += data
+        if len(self._waiting) > _MOST_WAITING and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """What came is still read; then comes the end."""
+        self._has_ended = True
+        self._wake()
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        """Let writers wait."""
+        self._room = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        """Let writers go on."""
+        if self._room is not None:
+            self._room.set_result(None)
+        self._room = None
+
+    async def _exactly(self, size: int) -> bytes:
+        while len(self._waiting) < size:
+            if self._has_ended:
+                raise EOFError("cut off")
+            await self._come()
+        return self._cut(size)
+
+    async def _come(self) -> None:
+        self._more = self._loop.create_future()
+        await self._more
+
+    def _wake(self) -> None:
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    def _cut(self, size: int) -> bytes:
+        data = bytes(memoryview(self._waiting)[:size])
+        del self._waiting[:size]
+        if self._is_paused and len(self._waiting) <= _PIECE:
+            self._is_paused = False
+            self._transport.resume_reading()
+        return data
 
 
 async def open_stream(engine_url: str, method: str, path: str, body: dict[str, Any] | None = None) -> Stream:
     """Return the raw stream that follows the engine's answer. A refusal is a BackendError with the engine's words."""
     try:
         async with asyncio.timeout(_OPEN_SECONDS):
-            reader, writer = await _connect(engine_url)
-            writer.write(_request(method, path, body))
-            head = await reader.readuntil(b"\r\n\r\n")
-            status = int(head.split(b" ", 2)[1])
-            if status < 300:
-                return Stream(reader, writer)
-            answer = await reader.read(_PIECE)
-            writer.close()
-    except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            stream = await _connect(engine_url)
+            try:
+                await stream.write(_request(method, path, body))
+                head = await stream.read_head()
+                status = int(head.split(b" ", 2)[1])
+                if status < 300:
+                    return stream
+                answer = await stream.read()
+            except BaseException:
+                await stream.close()
+                raise
+            await stream.close()
+    except (OSError, TimeoutError, EOFError) as error:
         raise BackendError(f"The container engine does not answer: {error}", code="engine-unreachable") from error
     raise BackendError(f"The container engine refused: {_words(answer)}", status=status)
 
 
-async def _connect(engine_url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    address = urlsplit(engine_url)
+async def _connect(engine_url: str) -> Stream:
+    address, loop = urlsplit(engine_url), asyncio.get_running_loop()
     if address.scheme == "unix":
-        return await asyncio.open_unix_connection(address.path)
-    return await asyncio.open_connection(address.hostname, address.port or 2375)
+        return (await loop.create_unix_connection(Stream, address.path))[1]
+    return (await loop.create_connection(Stream, address.hostname or "", address.port or 2375))[1]
 
 
 def _request(method: str, path: str, body: dict[str, Any] | None) -> bytes:

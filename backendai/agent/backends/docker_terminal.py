@@ -143,11 +143,7 @@ class ExecTerminal(Terminal):
         return await self._stream.read()
 
     async def write(self, data: bytes) -> None:
-        try:
-            self._stream.writer.write(data)
-            await self._stream.writer.drain()
-        except OSError:
-            return  # the shell has ended: read() says so
+        await self._stream.write(data)  # when the shell has ended read() says so
 
     async def resize(self, rows: int, cols: int) -> None:
         for _ in range(_RESIZE_TRIES):
