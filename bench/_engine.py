@@ -20,6 +20,10 @@ from backendai.wire.messages import KernelSpec
 from bench._leftovers import BARE
 from bench._portal import IMAGE, RESOURCES, ROOT, Portal, say
 
+_CALM_SECONDS = 0.8  # the engine tidies up long after a removal: 0.4 s later a start still takes 90 ms more
+_REST_SECONDS = 4.0  # a fresh platform has made in advance what it wants to have
+_SETTLE_SECONDS = 120.0
+
 
 class BareEngine:
     """Creates and starts containers with the agent's own options on the agent's own network, and nothing else."""
@@ -28,12 +32,13 @@ class BareEngine:
         self._own = threading.local()
         self._scratch = Scratch(scratch, engine_socket=None)
         self._cpus = int(self._client.info()["NCPU"])
-        label = f"{PREFIX}deployment={portal.deployment()}"
+        self._label = f"{PREFIX}deployment={portal.deployment()}"
         self._network = next(
             found["Name"]
-            for found in self._client.networks(filters={"label": [label]})
+            for found in self._client.networks(filters={"label": [self._label]})
             if f"{PREFIX}session" not in found["Labels"]
         )
+        self._at_rest = self._wait_until_calm(_REST_SECONDS)
 
     def start(self) -> tuple[UUID, float, float]:
         """Create and start one container; returns whose it is, when it was asked for and when it ran (perf_counter)."""
@@ -52,6 +57,11 @@ class BareEngine:
             list(pool.map(self.remove, [kernel for kernel, _, _ in done]))
         return seconds, max(seconds)
 
+    def settle(self) -> None:
+        """Wait until the platform has as many containers as before the first start, and nothing came or went for a
+        moment: neither side may be measured while the engine still works for the other."""
+        self._wait_until_calm(_CALM_SECONDS, wanted=self._at_rest)
+
     def remove(self, kernel: UUID) -> None:
         """Remove a container that was started here, and its folder."""
         try:
@@ -60,6 +70,21 @@ class BareEngine:
             if error.status_code not in (404, 409):  # gone, or going: the engine answered too late for its own retry
                 raise
         self._scratch.remove(kernel)
+
+    def _wait_until_calm(self, seconds: float, *, wanted: int | None = None) -> int:
+        """Return the number of the platform's containers when it has not changed for so long."""
+        begun = still_since = time.monotonic()
+        before: set[str] = set()
+        while True:
+            now = {found["Id"] for found in self._client.containers(all=True, filters={"label": [self._label]})}
+            if now != before or wanted not in (None, len(now)):
+                still_since = time.monotonic()
+            if time.monotonic() - still_since >= seconds:
+                return len(now)
+            if time.monotonic() - begun > _SETTLE_SECONDS:
+                raise TimeoutError(f"{len(now)} containers are there, not {wanted} as at rest")
+            before = now
+            time.sleep(0.1)
 
     @property
     def _client(self) -> docker.APIClient:

@@ -10,7 +10,6 @@ from bench._engine import BareEngine
 from bench._events import Events
 from bench._portal import Client, Portal, end_all, say
 
-_CALM_SECONDS = 0.8  # the engine tidies up long after a removal: 0.4 s later a start still takes 90 ms more
 _CLIENTS = 4
 _BARE_THREADS = 8
 _WARM_UP = 2
@@ -26,13 +25,13 @@ def one_at_a_time(portal: Portal, bare: BareEngine, events: Events, rounds: int)
         accepted.append(time.perf_counter() - begun)
         ours.append(events.time_of(session_id, "RUNNING") - begun)
         end_all(client, events, [session_id])
-        time.sleep(_CALM_SECONDS)
+        bare.settle()
 
     def through_engine() -> None:
         kernel, begun, at = bare.start()
         theirs.append(at - begun)
         bare.remove(kernel)
-        time.sleep(_CALM_SECONDS)
+        bare.settle()
 
     for number in range(rounds + _WARM_UP):
         turns = [through_platform, through_engine]
@@ -57,7 +56,9 @@ def at_once(portal: Portal, bare: BareEngine, events: Events, *, count: int, rou
     p50s, lasts = [], []
     for number in range(rounds):
         ours, our_last = launch_many(portal, events, count)
+        bare.settle()
         theirs, their_last = bare.start_many(count, _BARE_THREADS)
+        bare.settle()
         p50s.append(statistics.median(ours) / statistics.median(theirs))
         lasts.append(our_last / their_last)
         say(f"  {count} at once, round {number + 1} of {rounds}: platform {our_last:.2f} s, engine {their_last:.2f} s")
@@ -71,8 +72,12 @@ def burst(portal: Portal, bare: BareEngine, events: Events, *, count: int, round
     """Return the platform's sessions per second as a share of the engine's best rate, over 4 and 8 at a time."""
     shares, ours, best = [], [], []
     for number in range(rounds):
-        rates = [count / bare.start_many(count, threads)[1] for threads in (4, 8)]
+        rates = []
+        for threads in (4, 8):
+            rates.append(count / bare.start_many(count, threads)[1])
+            bare.settle()
         rate = count / launch_many(portal, events, count)[1]
+        bare.settle()
         ours, best, shares = [*ours, rate], [*best, max(rates)], [*shares, rate / max(rates)]
         say(f"  burst of {count}, round {number + 1} of {rounds}: platform {rate:.2f}/s, engine {max(rates):.2f}/s")
     return {
@@ -91,7 +96,6 @@ def launch_many(portal: Portal, events: Events, count: int) -> tuple[list[float]
     session_ids = [session_id for some in made for session_id in some]
     seconds = [events.time_of(session_id, "RUNNING") - begun for session_id in session_ids]
     end_all(clients[0], events, session_ids)
-    time.sleep(_CALM_SECONDS)
     return seconds, max(seconds)
 
 

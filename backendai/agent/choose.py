@@ -28,6 +28,7 @@ def choose_backend(settings: NodeSettings, credentials: Credentials) -> Backend:
         deployment=credentials.deployment,
         agent=credentials.name,
         docker_url=settings.docker_url,
+        warm_networks=settings.warm_networks,
     )
     try:
         docker.capacity()

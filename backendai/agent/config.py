@@ -17,6 +17,7 @@ BACKENDS = ("auto", "docker", "process", "simulated")
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _LEAST_RESERVE = 512 * 2**20
 _RESERVE_PERCENT = 5
+_WARM_NETWORKS, _MOST_WARM_NETWORKS = 4, 64
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
@@ -38,6 +39,7 @@ class NodeSettings:
     sync_interval: float | None  # seconds; None: as the portal says
     broker_url: str
     docker_url: str | None
+    warm_networks: int  # kept ready for the next lone kernels by the Docker backend
     time_scale: float  # of simulated kernels: real seconds per simulated second
 
     def offered(self, machine: Slots) -> Slots:
@@ -80,6 +82,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         sync_interval=_parse_number(environ, "BACKENDAI_SYNC_INTERVAL", default=0.0, least=0.0, most=60.0) or None,
         broker_url=environ.get("REDIS_URL", ""),
         docker_url=environ.get("DOCKER_HOST") or None,
+        warm_networks=_parse_count(environ.get("BACKENDAI_AGENT_WARM_NETWORKS", "")),
         time_scale=_parse_number(environ, "BACKENDAI_SIMULATED_TIME_SCALE", default=1.0, least=0.0, most=1000.0),
     )
 
@@ -108,6 +111,15 @@ def _parse_slots(text: str) -> Slots:
 def _parse_port(text: str) -> int:
     if not text.isdigit() or int(text) > 65535:
         raise UserError(f"{text!r} is not a port: use 0 to 65535.", field="gateway_port")
+    return int(text)
+
+
+def _parse_count(text: str) -> int:
+    if not text:
+        return _WARM_NETWORKS
+    if not (text.isascii() and text.isdigit()) or int(text) > _MOST_WARM_NETWORKS:
+        message = f"BACKENDAI_AGENT_WARM_NETWORKS is {text!r}: use 0 to {_MOST_WARM_NETWORKS}."
+        raise UserError(message, field="BACKENDAI_AGENT_WARM_NETWORKS")
     return int(text)
 
 

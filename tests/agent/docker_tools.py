@@ -14,6 +14,12 @@ def shell(engine: APIClient, kernel_id: UUID, command: str) -> tuple[int, str]:
     return engine.exec_inspect(made["Id"])["ExitCode"], output
 
 
+def holders_of(engine: APIClient, deployment: str) -> list[str]:
+    """Return the ids of all network holders of a deployment."""
+    label = [f"backendai.deployment={deployment}", "backendai.network"]
+    return [container["Id"] for container in engine.containers(all=True, filters={"label": label})]
+
+
 def clear(engine: APIClient, deployment: str) -> None:
     """Remove every container and network of a deployment."""
     label = {"label": [f"backendai.deployment={deployment}"]}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 from docker import APIClient
@@ -64,6 +65,38 @@ def test_it_tells_out_of_memory_with_the_limit(backend: DockerBackend, new_spec:
     ended = ended_of(backend, spec.kernel_id)
     assert (ended.exit_code, ended.reason) == (137, "out-of-memory")
     assert "32 MiB" in ended.message
+
+
+def test_it_tells_out_of_memory_when_the_engine_noticed_it_only_after_the_end(
+    backend: DockerBackend, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = backend._engine.find
+
+    def find_unflagged(kernel_id: UUID) -> dict[str, Any] | None:
+        found = find(kernel_id)
+        if found is not None:
+            found["State"]["OOMKilled"] = False
+        return found
+
+    monkeypatch.setattr(backend._engine, "find", find_unflagged)
+    eat = "exec awk 'BEGIN { text = \"0123456789abcdef\"; while (1) text = text text }'"
+    spec = new_spec(session_type="batch", command=eat, slots={"cpu": "1", "mem": str(32 * 2**20)})
+    backend.start(spec)
+    ended = ended_of(backend, spec.kernel_id)
+    assert (ended.exit_code, ended.reason) == (137, "out-of-memory")
+
+
+def test_it_does_not_blame_the_memory_when_the_main_process_was_killed_otherwise(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    spec, child = new_spec(), new_spec(session_type="batch", command="sh -c 'kill -9 $$'")
+    for one in (spec, child):
+        backend.start(one)
+    engine.kill(f"krn-{spec.kernel_id}")
+    for one in (spec, child):
+        ended = ended_of(backend, one.kernel_id)
+        assert (ended.exit_code, ended.reason) == (137, "exited")
+        assert "SIGKILL" in ended.message
 
 
 def test_it_does_not_blame_the_memory_when_only_a_child_was_killed(backend: DockerBackend, new_spec: NewSpec) -> None:

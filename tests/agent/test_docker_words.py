@@ -8,9 +8,12 @@ import pytest
 
 from backendai.agent.backends.base import BackendError, ImageNotFound
 from backendai.agent.backends.docker_end import how_it_ended
+from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.docker_images import _refusal, _share
+from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_notes import engine_notes
 
+NOBODY = Engine("unix:///nowhere", "test", "n1")
 GOOD_ENGINE = {
     "LiveRestoreEnabled": True,
     "MemoryLimit": True,
@@ -22,9 +25,11 @@ GOOD_ENGINE = {
 }
 
 
-def container(code: int, *, oom: bool = False, running: bool = False, status: str = "exited") -> dict[str, Any]:
+def container(
+    code: int, *, oom: bool = False, running: bool = False, status: str = "exited", limit: int = 512 * 2**20
+) -> dict[str, Any]:
     state = {"Running": running, "Status": status, "ExitCode": code, "OOMKilled": oom}
-    return {"State": state, "HostConfig": {"Memory": 512 * 2**20}}
+    return {"State": state, "HostConfig": {"Memory": limit}}
 
 
 @pytest.mark.parametrize(
@@ -60,13 +65,14 @@ def test_it_adds_up_the_progress_of_all_layers() -> None:
         (container(0), False, 0, "exited", "exit code 0"),
         (container(137, oom=True), False, 137, "out-of-memory", "512 MiB"),
         (container(0, oom=True), False, 0, "exited", "exit code 0"),
-        (container(137), False, 137, "exited", "SIGKILL"),
+        (container(137, limit=0), False, 137, "exited", "SIGKILL"),
         (container(143), True, 143, "", "stopped"),
         (container(255), False, 255, "exited", "exit code 255"),
     ],
 )
 def test_it_says_how_a_kernel_ended(seen: dict[str, Any], ordered: bool, code: int, reason: str, word: str) -> None:
-    ended = how_it_ended(seen, ordered=ordered)
+    starved = ran_out_of_memory(NOBODY, seen)  # the answer is in what was seen: nobody is asked
+    ended = how_it_ended(seen, ordered=ordered, starved=starved)
     assert ended is not None
     assert (ended.exit_code, ended.reason) == (code, reason)
     assert word in ended.message
@@ -74,7 +80,7 @@ def test_it_says_how_a_kernel_ended(seen: dict[str, Any], ordered: bool, code: i
 
 @pytest.mark.parametrize("seen", [container(0, running=True, status="running"), container(0, status="created")])
 def test_it_does_not_say_that_a_kernel_has_ended_which_has_not(seen: dict[str, Any]) -> None:
-    assert how_it_ended(seen, ordered=True) is None
+    assert how_it_ended(seen, ordered=True, starved=False) is None
 
 
 def test_it_has_nothing_to_note_about_a_good_engine() -> None:

@@ -194,7 +194,8 @@ class Platform:
     def containers(self) -> dict[UUID, dict[str, Any]]:
         """Return the inspected containers of this deployment by kernel; fails when a kernel has two."""
         found: dict[UUID, dict[str, Any]] = {}
-        for entry in self.engine.containers(all=True, filters={"label": f"backendai.deployment={self.deployment}"}):
+        label = [f"backendai.deployment={self.deployment}", "backendai.kernel"]
+        for entry in self.engine.containers(all=True, filters={"label": label}):
             kernel = UUID(entry["Labels"]["backendai.kernel"])
             assert kernel not in found, f"kernel {kernel} has two containers"
             with suppress(NotFound):  # it may have been removed since

@@ -1,8 +1,8 @@
 """Kernels as containers of a Docker Engine.
 
-``start`` answers once the engine has started the main process; one inspection afterwards fetches the address. A main
-process that is dead by then (a batch command that was quick, an image that cannot stay) is still a start: ``ended``
-tells the rest, and its log is kept until ``remove``.
+``start`` answers once the engine has started the main process. A main process that is dead by then (a batch command
+that was quick, an image that cannot stay) is still a start: ``ended`` tells the rest, and its log is kept until
+``remove``.
 """
 
 from __future__ import annotations
@@ -34,13 +34,16 @@ from backendai.agent.backends.base import (
 from backendai.agent.backends.docker_end import how_it_ended, is_alive
 from backendai.agent.backends.docker_engine import PREFIX, Engine
 from backendai.agent.backends.docker_firewall import Firewall
+from backendai.agent.backends.docker_holder import Holders
 from backendai.agent.backends.docker_images import Images
 from backendai.agent.backends.docker_log import Logs
+from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_notes import agent_notes, engine_notes
 from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.docker_start import HostOptions, Starter
 from backendai.agent.backends.docker_terminal import Terminals
+from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.core.slots import MILLI, Slots, format_size
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 
@@ -50,8 +53,9 @@ _EXITED = re.compile(r"Exited \((-?\d+)\)")
 class DockerBackend(Backend):
     """The containers of one agent of one deployment. Making one is cheap; ``setup`` does the work at agent start.
 
-    ``host_options`` gives more host options per kernel (devices). ``BACKENDAI_NETWORK_POOL`` holds the addresses of
-    networks, ``BACKENDAI_SHIELDED`` (comma-separated) the addresses of the platform that no kernel may reach.
+    ``host_options`` gives more host options per kernel (devices), ``warm_networks`` is how many networks are kept ready
+    for the next lone kernels. ``BACKENDAI_NETWORK_POOL`` holds the addresses of networks, ``BACKENDAI_SHIELDED``
+    (comma-separated) the addresses of the platform that no kernel may reach.
     """
 
     name = "docker"
@@ -65,12 +69,16 @@ class DockerBackend(Backend):
         docker_url: str | None = None,
         host_options: HostOptions = lambda spec: {},
         shielded: Sequence[str] | None = None,
+        warm_networks: int = 0,
     ) -> None:
         if shielded is None:
             shielded = [part.strip() for part in os.environ.get("BACKENDAI_SHIELDED", "").split(",") if part.strip()]
         self._engine = Engine(docker_url, deployment, agent)
         self._info: dict[str, Any] = {}
         self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
+        self._holders = Holders(self._engine, self._networks.shared)
+        marks = data.absolute() / "networks"
+        self._warm = WarmNetworks(self._engine, self._holders, marks, size=warm_networks, info=self._engine_info)
         self._firewall = Firewall(shielded)
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
         self._images = Images(self._engine)
@@ -82,6 +90,8 @@ class DockerBackend(Backend):
         self._starter = Starter(
             self._engine,
             self._networks,
+            self._holders,
+            self._warm,
             self._scratch,
             cpus=lambda: int(self._engine_info()["NCPU"]),
             remove=self.remove,
@@ -89,7 +99,7 @@ class DockerBackend(Backend):
         )
 
     def setup(self) -> None:
-        """Make the shared network and the packet rules; may be repeated.
+        """Make the shared network and the packet rules, and begin to keep networks ready; may be repeated.
 
         The first ``start`` does it if it was not done (an engine that was late), and every ``sweep`` mends what
         others took away.
@@ -98,9 +108,11 @@ class DockerBackend(Backend):
             self._networks.ensure_shared()
             self._firewall.setup(is_local=self._engine.socket_path is not None)
             self._is_set_up = True
+            self._warm.open()
 
     def dismantle(self) -> None:
         """Remove the shared network, for a deployment that leaves this engine; the packet rules serve all and stay."""
+        self._warm.close()
         with self._engine.asking():
             self._networks.remove_shared()
 
@@ -112,7 +124,7 @@ class DockerBackend(Backend):
         with self._engine.asking() as client:
             info = client.info()
         own = agent_notes(scratch_is_limited=self._scratch.is_limited)
-        return [*engine_notes(info), *own, *self._firewall.notes()]
+        return [*engine_notes(info), *own, *self._firewall.notes(), *self._warm.notes()]
 
     def images(self) -> list[ImageSighting]:
         return self._images.sightings()
@@ -127,7 +139,8 @@ class DockerBackend(Backend):
     def start(self, spec: KernelSpec) -> Started:
         if not self._is_set_up:
             self.setup()
-        started = self._starter.start(spec)
+        with self._warm.undisturbed():
+            started = self._starter.start(spec)
         if not started.adopted:
             self._terminals.started(spec.kernel_id)
         return started
@@ -147,9 +160,11 @@ class DockerBackend(Backend):
     def ended(self, kernel_id: UUID) -> Ended | None:
         with self._engine.asking():
             found = self._engine.find(kernel_id)
-        if found is None:
-            raise KernelGone("This kernel is not on the node any more.")
-        return how_it_ended(found, ordered=self._scratch.was_stopped(kernel_id))
+            if found is None:
+                raise KernelGone("This kernel is not on the node any more.")
+            ordered = self._scratch.was_stopped(kernel_id)
+            starved = not ordered and ran_out_of_memory(self._engine, found)
+        return how_it_ended(found, ordered=ordered, starved=starved)
 
     def read_log(self, kernel_id: UUID, *, limit: int) -> tuple[bytes, bool]:
         return self._logs.read(kernel_id, limit)
@@ -158,11 +173,12 @@ class DockerBackend(Backend):
         return self._logs.follow(kernel_id, tail=tail, follow=follow)
 
     def remove(self, kernel_id: UUID) -> None:
-        with self._engine.asking():
+        with self._warm.undisturbed(), self._engine.asking():
             found = self._engine.find(kernel_id)
             if found is not None:
                 self._engine.discard(found["Id"])
                 self._networks.leave(found)
+                self._holders.leave(found)
         self._scratch.remove(kernel_id)
 
     def kernels(self) -> list[KernelSighting]:
@@ -176,6 +192,7 @@ class DockerBackend(Backend):
             listed = self._engine.listed()
             here = {UUID(container["Labels"][f"{PREFIX}kernel"]) for container in listed}
             self._networks.sweep({UUID(container["Labels"][f"{PREFIX}session"]) for container in listed})
+            self._warm.sweep()
         self._scratch.sweep(live | here)
         running = {kernel.kernel_id for kernel in map(_sighting, listed) if kernel.running}
         self._terminals.sweep(running & live)
@@ -190,7 +207,8 @@ class DockerBackend(Backend):
     def watch(self) -> Iterator[KernelEvent]:
         try:
             with self._engine.asking() as client:
-                filters = {"type": "container", "event": "die", "label": self._engine.label_filter()}
+                label = [*self._engine.label_filter(), f"{PREFIX}kernel"]
+                filters = {"type": "container", "event": "die", "label": label}
                 stream = client.events(filters=filters, decode=True)
         except BackendError:
             return
@@ -209,6 +227,7 @@ class DockerBackend(Backend):
     def close(self) -> None:
         for stream in list(self._streams):
             stream.close()
+        self._warm.close()
         self._engine.close()
 
     def _engine_info(self) -> dict[str, Any]:

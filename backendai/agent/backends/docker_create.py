@@ -17,6 +17,7 @@ _NANO_PER_MILLI = 1_000_000
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
 # Where the engine gives GPUs to whoever asks, an image's own "all" would open them; devices are given by number only.
 _NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES": "void"}
+NETWORK_SYSCTLS = {"net.ipv4.ping_group_range": "0 65535"}
 _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
@@ -24,6 +25,8 @@ def container_body(
     spec: KernelSpec, *, labels: dict[str, str], scratch: Path, network: str, cpus: int, extra: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the create call's body. ``cpus`` is what the engine's machine has, ``extra`` more host options."""
+    # Only kernels of one session find each other by name: on the shared network all have the same.
+    aliases = [spec.hostname] if spec.cluster_size > 1 else []
     return {
         "Image": spec.image,
         "Hostname": spec.hostname,
@@ -36,7 +39,7 @@ def container_body(
         "Tty": False,
         "Labels": labels | kernel_labels(spec),
         "HostConfig": _joined(_host_config(spec, scratch=scratch, network=network, cpus=cpus), extra),
-        "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": [spec.hostname]}}},
+        "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": aliases}}},
     }
 
 
@@ -79,7 +82,7 @@ def _host_config(spec: KernelSpec, *, scratch: Path, network: str, cpus: int) ->
         "SecurityOpt": ["no-new-privileges"],
         "IpcMode": "private",
         "Init": True,
-        "Sysctls": {"net.ipv4.ping_group_range": "0 65535"},
+        "Sysctls": NETWORK_SYSCTLS,
         "LogConfig": {"Type": "json-file", "Config": {"max-size": str(_log_file_bytes(spec)), "max-file": "2"}},
         "Mounts": [
             {"Type": "bind", "Source": str(scratch / HOME), "Target": WORKDIR},

@@ -9,7 +9,7 @@ from backendai.agent.backends.base import Ended
 from backendai.core.slots import format_size
 
 _KILLED = 128
-_OUT_OF_MEMORY = 137
+OUT_OF_MEMORY = 137  # the exit code of a main process that was killed for want of memory, and not only then
 
 
 def is_alive(container: dict[str, Any]) -> bool:
@@ -17,16 +17,16 @@ def is_alive(container: dict[str, Any]) -> bool:
     return bool(container["State"]["Running"])
 
 
-def how_it_ended(container: dict[str, Any], *, ordered: bool) -> Ended | None:
-    """Return how an inspected container's main process ended; None while it runs or has not begun."""
+def how_it_ended(container: dict[str, Any], *, ordered: bool, starved: bool) -> Ended | None:
+    """Return how an inspected container's main process ended; None while it runs or has not begun. ``ordered``: it was
+    stopped on order; ``starved``: it was killed because its memory was too small."""
     state = container["State"]
     if state["Running"] or state["Status"] == "created":
         return None
     code = state["ExitCode"]
     if ordered:
         return Ended(code, "", "The kernel was stopped.")
-    # the engine's flag alone may mean a child that was killed while the main process went on
-    if state["OOMKilled"] and code == _OUT_OF_MEMORY:
+    if starved:
         limit = format_size(container["HostConfig"]["Memory"])
         return Ended(code, "out-of-memory", f"The kernel ran out of memory: its limit is {limit}.")
     return Ended(code, "exited", f"The main process {_fate(code)}.")

@@ -87,11 +87,11 @@ class Engine:
         return found if self.owns(found) else None
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return the engine's entries for all our containers.
+        """Return the engine's entries for all containers of our kernels.
 
         Labels alone do not make a kernel: an image committed from one hands them on to whatever runs it.
         """
-        found = self.client.containers(all=True, filters={"label": self.label_filter()})
+        found = self.client.containers(all=True, filters={"label": [*self.label_filter(), f"{PREFIX}kernel"]})
         return [entry for entry in found if f"/krn-{entry['Labels'].get(f'{PREFIX}kernel')}" in (entry["Names"] or [])]
 
     def owns(self, container: dict[str, Any]) -> bool:

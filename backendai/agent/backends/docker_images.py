@@ -15,6 +15,7 @@ from docker.utils import parse_repository_tag
 
 from backendai.agent.backends.base import BackendError, ImageNotFound, Progress
 from backendai.agent.backends.docker_engine import Engine, said
+from backendai.agent.backends.docker_holder_image import IMAGE as HOLDER_IMAGE
 from backendai.wire.messages import ImageSighting
 
 SILENCE_SECONDS = 120.0
@@ -31,7 +32,7 @@ class Images:
         self._architectures: dict[str, str] = {}
 
     def sightings(self) -> list[ImageSighting]:
-        """Return one entry per tag; untagged leftovers of builds are no images to start from."""
+        """Return one entry per tag; untagged leftovers of builds and our own holders are no images to start from."""
         with self._engine.asking() as client:
             listed = client.images()
             seen = [self._sighting(image, tag) for image in listed for tag in image["RepoTags"] or []]
@@ -69,7 +70,7 @@ class Images:
             ) from error
 
     def _sighting(self, image: dict[str, Any], tag: str) -> ImageSighting | None:
-        if tag == "<none>:<none>":
+        if tag in ("<none>:<none>", HOLDER_IMAGE):
             return None
         digests = image.get("RepoDigests") or []
         digest = digests[0].partition("@")[2] if digests else image["Id"]

@@ -1,7 +1,8 @@
 """Get or adopt: one container per kernel, however often and from however many places it is asked for.
 
 The engine lets a name exist once, so creating under the kernel's name is the lock between processes. Only when the
-name is taken is anything looked at; the usual start is one create, one start and one inspection.
+name is taken is anything looked at; the usual start of a lone kernel is one create and one start in a network that was
+made in advance, any other start one create, one start and one inspection.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ from backendai.agent.backends.base import ImageNotFound, StaleGeneration, Starte
 from backendai.agent.backends.docker_create import container_body
 from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import PREFIX, Engine, container_name, said
+from backendai.agent.backends.docker_holder import HOSTNAME, Holder, Holders, holder_of, joining
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_scratch import Scratch
+from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.wire.messages import KernelSpec
 
 HostOptions = Callable[[KernelSpec], dict[str, Any]]
 _RETRY_SECONDS = 0.05
+_NEVER = "0001-"
+
+
+class _CannotJoin(Exception):
+    """The kernel did not start in the network of a holder: it has never run, and nothing of it is left."""
 
 
 class Starter:
@@ -36,6 +44,8 @@ class Starter:
         self,
         engine: Engine,
         networks: Networks,
+        holders: Holders,
+        warm: WarmNetworks,
         scratch: Scratch,
         *,
         cpus: Callable[[], int],
@@ -44,6 +54,8 @@ class Starter:
     ) -> None:
         self._engine = engine
         self._networks = networks
+        self._holders = holders
+        self._warm = warm
         self._scratch = scratch
         self._cpus = cpus
         self._remove = remove
@@ -56,9 +68,14 @@ class Starter:
         if spec.deployment != self._engine.deployment:
             raise StartFailed("This kernel is of another deployment.", code="wrong-deployment")
         deadline = time.monotonic() + spec.create_timeout
+        may_join = spec.cluster_size == 1 and spec.hostname == HOSTNAME
         with self._one_at_a_time(spec.kernel_id), self._engine.asking(seconds=spec.create_timeout):
             while time.monotonic() < deadline:
-                started = self._create(spec) or self._adopt(spec)
+                try:
+                    started = self._create(spec, may_join=may_join) or self._adopt(spec)
+                except _CannotJoin:
+                    may_join = False
+                    continue
                 if started is not None:
                     return started
                 time.sleep(_RETRY_SECONDS)
@@ -71,8 +88,8 @@ class Starter:
         with lock:
             yield
 
-    def _create(self, spec: KernelSpec) -> Started | None:
-        """Return the new kernel, or None when its name is taken."""
+    def _create(self, spec: KernelSpec, *, may_join: bool) -> Started | None:
+        """Return the new kernel, or None when its name is taken. Raises _CannotJoin."""
         try:
             scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes)
         except OSError as error:
@@ -87,15 +104,29 @@ class Starter:
             cpus=self._cpus(),
             extra=self._host_options(spec),
         )
+        if not may_join:
+            return self._make(spec, body, None)
+        with self._warm.claimed(body["HostConfig"].get("Runtime")) as holder:
+            return self._make(spec, joining(body, holder) if holder else body, holder)
+
+    def _make(self, spec: KernelSpec, body: dict[str, Any], holder: Holder | None) -> Started | None:
         try:
-            self._engine.client.create_container_from_config(body, container_name(spec.kernel_id))
+            made = self._engine.client.create_container_from_config(body, container_name(spec.kernel_id))
         except APIError as error:
             # the engine looks for the image first: without it a running kernel of this name is still to be adopted
-            if self._inspect(spec) is not None or "removal of container" in said(error).lower():
+            is_taken = self._inspect(spec) is not None or "removal of container" in said(error).lower()
+            is_missing = isinstance(error, docker.errors.ImageNotFound)
+            if holder is not None and (is_taken or is_missing):
+                self._warm.give_back(holder)
+            if is_taken:
                 return None
+            if holder is not None and not is_missing:
+                self._holders.remove(holder.container_id)
+                raise _CannotJoin from error
             self._remove(spec.kernel_id)
             raise self._refusal(spec, error) from error
-        return self._run(spec, adopted=False)
+        started = Started(made["Id"], False, holder.address) if holder else None
+        return self._run(spec, adopted=False, started=started)
 
     def _adopt(self, spec: KernelSpec) -> Started | None:
         """Return the kernel that has the name already, or None when the name is free now."""
@@ -110,7 +141,7 @@ class Starter:
         if generation > spec.generation:
             raise StaleGeneration(f"Generation {generation} of this kernel exists, {spec.generation} was ordered.")
         if generation < spec.generation or found["State"]["Status"] in ("removing", "dead"):
-            self._engine.discard(found["Id"])  # stale by its generation, even if another agent of ours made it
+            self._discard(found)  # stale by its generation, even if another agent of ours made it
             self._scratch.remove(spec.kernel_id)
             return None
         if not self._engine.owns(found):
@@ -120,7 +151,8 @@ class Starter:
             return self._run(spec, adopted=True)
         return self._started(spec, found, adopted=True)
 
-    def _run(self, spec: KernelSpec, *, adopted: bool) -> Started | None:
+    def _run(self, spec: KernelSpec, *, adopted: bool, started: Started | None = None) -> Started | None:
+        """Start the container that was made; ``started`` is the answer where it is known without another look."""
         name = container_name(spec.kernel_id)
         try:
             try:
@@ -131,12 +163,21 @@ class Starter:
                 self._networks.ensure_for(spec)
                 self._engine.client.start(name)
         except APIError as error:
-            if self._inspect(spec) is None:
+            found = self._inspect(spec)
+            if found is None:
                 return None
+            if holder_of(found) and found["State"]["StartedAt"].startswith(_NEVER):
+                self._discard(found)
+                raise _CannotJoin from error
             self._remove(spec.kernel_id)
             raise self._refusal(spec, error) from error
-        found = self._inspect(spec)
-        return self._started(spec, found, adopted=adopted) if found else None
+        if started is None and (found := self._inspect(spec)):
+            started = self._started(spec, found, adopted=adopted)
+        return started
+
+    def _discard(self, found: dict[str, Any]) -> None:
+        self._engine.discard(found["Id"])
+        self._holders.leave(found)
 
     def _inspect(self, spec: KernelSpec) -> dict[str, Any] | None:
         try:
@@ -146,9 +187,12 @@ class Starter:
         return found
 
     def _started(self, spec: KernelSpec, found: dict[str, Any], *, adopted: bool) -> Started:
+        if not is_alive(found):
+            return Started(found["Id"], adopted)
+        if holder_of(found):
+            return Started(found["Id"], adopted, self._holders.address_for(found))
         networks = found["NetworkSettings"]["Networks"]
-        address = networks.get(self._networks.name_for(spec), {}).get("IPAddress", "") if is_alive(found) else ""
-        return Started(found["Id"], adopted, address)
+        return Started(found["Id"], adopted, networks.get(self._networks.name_for(spec), {}).get("IPAddress", ""))
 
     def _refusal(self, spec: KernelSpec, error: APIError) -> Exception:
         if isinstance(error, docker.errors.ImageNotFound):

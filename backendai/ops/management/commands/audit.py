@@ -40,7 +40,8 @@ def containers(deployment: str) -> list[Sighted] | None:
     """Return the containers of this deployment on this machine's engine; None when it does not answer."""
     try:
         client = docker.APIClient(base_url=engine_address(), timeout=10)
-        rows = client.containers(all=True, filters={"label": f"backendai.deployment={deployment}"})
+        label = [f"backendai.deployment={deployment}", "backendai.kernel"]
+        rows = client.containers(all=True, filters={"label": label})
     except DockerException:
         return None
     return [
