@@ -66,8 +66,14 @@ pages = WorkerThreads(WsgiToAsgi(closing(WSGIHandler())))
 
 
 async def http(scope: Any, receive: Any, send: Any) -> None:
-    """Serve pages, REST and the node API; the few asynchronous views by Django's own ASGI handler."""
-    await (django_application if scope["path"] in _ASYNC_PATHS else pages)(scope, receive, send)
+    """Serve pages, REST and the node API; the few asynchronous views by Django's own ASGI handler.
+
+    Headers with an underscore are left out: under WSGI ``X_Forwarded_Proto`` is the same as ``X-Forwarded-Proto``,
+    which a proxy in front sets, and takes from browsers in its proper spelling only.
+    """
+    plain = [(name, value) for name, value in scope["headers"] if b"_" not in name]
+    application = django_application if scope["path"] in _ASYNC_PATHS else pages
+    await application({**scope, "headers": plain}, receive, send)
 
 
 limited = BodyLimit(http, most=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)

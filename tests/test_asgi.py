@@ -7,16 +7,16 @@ import threading
 from typing import Any
 
 import pytest
-from django.core.signals import request_finished
+from django.core.signals import request_finished, request_started
 
 from backendai.asgi import application
 
 
-async def get(path: str) -> tuple[int, bytes]:
+async def get(path: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
     scope = {
         "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "scheme": "http",
-        "http_version": "1.1", "root_path": "", "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 80),
+        "http_version": "1.1", "root_path": "", "headers": [(b"host", b"localhost"), *headers],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
     }  # fmt: skip
     sent: list[dict[str, Any]] = []
     body_is_given = False
@@ -66,3 +66,20 @@ def test_it_serves_one_request_after_the_other_on_the_same_thread() -> None:
     finally:
         request_finished.disconnect(note)
     assert len(threads) == 2 and threads[0] == threads[1]
+
+
+def test_it_takes_no_header_that_is_spelt_with_an_underscore_for_one_that_a_proxy_sets() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def note(environ: dict[str, Any], **kwargs: Any) -> None:
+        seen.append(environ)
+
+    proper, spoofed = (b"x-forwarded-proto", b"http"), (b"x_forwarded_proto", b"https")
+    request_started.connect(note)
+    try:
+        asyncio.run(get("/healthz", proper, spoofed))
+        asyncio.run(get("/healthz", spoofed))
+    finally:
+        request_started.disconnect(note)
+    assert [environ.get("HTTP_X_FORWARDED_PROTO") for environ in seen] == ["http", None]
+    assert seen[0]["HTTP_HOST"] == "localhost"

@@ -97,7 +97,8 @@ def take_lease(
 ) -> bool:
     """Take the lease unless somebody else holds it; True when it is ours now. An owner that ``has_died`` holds nothing:
     nobody need wait until its time is up."""
-    free = Q(until__lte=now) | Q(owner=owner)
+    # Released counts at once: whoever waited for it may hold an older ``now`` than the one who released it.
+    free = Q(until__lte=now) | Q(owner__in=[owner, ""])
     if PassLease.objects.filter(free, pk=name).update(owner=owner, until=now + duration):
         return True
     try:

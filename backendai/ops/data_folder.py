@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -12,6 +13,8 @@ from pathlib import Path
 
 _STAMP = "prepared"
 _FIRST_ADMIN = "first-admin.json"
+_SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
+_PRIVATE = 0o600
 
 
 class Refused(Exception):
@@ -50,6 +53,16 @@ def lock(data: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
     return descriptor
+
+
+def make_database_private(database: Path) -> None:
+    """Make the SQLite file if needed, and let only this user read it and the files beside it, whatever the folder's
+    own mode is. The files that SQLite makes later take over the mode of the first."""
+    database.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))
+    for suffix in _SQLITE_SUFFIXES:
+        with contextlib.suppress(FileNotFoundError):
+            database.with_name(database.name + suffix).chmod(_PRIVATE)
 
 
 def fingerprint(roots: Iterable[Path]) -> str:

@@ -12,8 +12,16 @@ from urllib.parse import urlsplit
 _DEFAULT = "unix:///var/run/docker.sock"
 
 
+_ABSENT = "Install and start Docker (apt install docker.io); this user must be in the group docker."
+_FORBIDDEN = "Add this user to the group docker (sudo usermod -aG docker $USER) and sign in again."
+
+
 class NoEngine(Exception):
-    """No Docker Engine answers; the message says why."""
+    """No Docker Engine answers; the message says why, ``fix`` what to do."""
+
+    def __init__(self, message: str, fix: str = _ABSENT) -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 def engine_address() -> str:
@@ -42,7 +50,7 @@ def ask_engine(path: str, address: str | None = None, *, timeout: float = 3.0) -
             raise NoEngine(f"{address} answers {response.status} to {path}")
         return json.loads(body)
     except PermissionError as error:
-        raise NoEngine(f"this user may not open {address}") from error
+        raise NoEngine(f"this user may not open {address}", _FORBIDDEN) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise NoEngine(f"nothing answers at {address} ({error})") from error
     finally:

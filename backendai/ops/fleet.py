@@ -21,13 +21,15 @@ _FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while t
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the command line of ``bin/up`` asked for. ``backend`` is decided, never "auto"."""
+    """What the command line of ``bin/up`` asked for. ``backend`` is decided, never "auto"; ``no_engine`` says why it
+    is not Docker, and what to do, when nobody chose that."""
 
     host: str
     port: int
     data: Path
     agents: int
     backend: str
+    no_engine: tuple[str, ...] = ()
 
     @property
     def portal_url(self) -> str:

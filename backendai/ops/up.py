@@ -23,6 +23,11 @@ from backendai.ops.supervisor import Stopped, Supervisor
 
 _VALKEY_TIMEOUT = 30.0
 _WEB_TIMEOUT = 20.0
+_SESSIONS, _INDENT = f"{'Compute sessions':<22}", " " * 22
+_LESS_THAN_ROOT = [
+    f"{_INDENT}The agent is not root: home folders have no size limit, and containers reach services",
+    f"{_INDENT}of this machine. The agents page says more.",
+]
 _SOURCES = ("backendai", "templates", "static", "requirements.txt")
 
 
@@ -93,23 +98,23 @@ def _decide(options: argparse.Namespace) -> Choice:
         raise Refused(f"--port {options.port}: a port is a number from 1 to 65535.")
     if options.agents < 0:
         raise Refused(f"--agents {options.agents}: use 0 or more.")
-    backend = options.backend
+    backend: str = options.backend
+    no_engine: tuple[str, ...] = ()
     if options.agents and backend in ("auto", "docker"):
-        backend = _docker_or(backend)
-    return Choice(options.host, options.port, options.data.absolute(), options.agents, backend)
+        no_engine = _why_no_engine()
+        if no_engine and backend == "docker":
+            raise Refused(f"--backend docker: {'. '.join(no_engine)} Or start without --backend.")
+        backend = "process" if no_engine else "docker"
+    return Choice(options.host, options.port, options.data.absolute(), options.agents, backend, no_engine)
 
 
-def _docker_or(wish: str) -> str:
+def _why_no_engine() -> tuple[str, ...]:
+    """Return why there is no Docker Engine for this user and what to do; nothing when one answers."""
     try:
         ask_engine("/version")
     except NoEngine as error:
-        if wish == "docker":
-            raise Refused(
-                f"--backend docker: {error}. Install and start Docker (apt install docker.io), add this user to the "
-                "group docker, or start without --backend."
-            ) from error
-        return "process"
-    return "docker"
+        return str(error), error.fix
+    return ()
 
 
 def _check_port(choice: Choice) -> None:
@@ -140,7 +145,7 @@ def _run(supervisor: Supervisor, choice: Choice) -> None:
         supervisor.wait_until(lambda: _portal_answers(choice), math.inf)
     supervisor.terminal.say(welcome(choice, data_folder.take_first_admin(choice.data)))
     supervisor.serve()
-    supervisor.terminal.say("Stopping. Containers go on running; the next start finds them again.")
+    supervisor.terminal.say(_farewell(choice))
 
 
 def _broker(supervisor: Supervisor, choice: Choice) -> str:
@@ -179,16 +184,23 @@ def _portal_answers(choice: Choice) -> bool:
 
 def _about_backend(choice: Choice) -> list[str]:
     if not choice.agents:
-        return ["Compute sessions      no agent on this machine; join one with: manage.py agent --join URL --token T"]
+        return [f"{_SESSIONS}no agent on this machine; join one with: manage.py agent --join URL --token T"]
     if choice.backend == "docker":
-        return ["Compute sessions      in Docker containers"]
+        return [f"{_SESSIONS}in Docker containers", *([] if os.geteuid() == 0 else _LESS_THAN_ROOT)]
     if choice.backend == "simulated":
-        return ["Compute sessions      simulated: nothing really runs"]
-    return [
-        "Compute sessions      as native processes, because no Docker Engine answers. Isolation is weaker: they share",
-        "                      this machine's kernel, programs and network. For containers install Docker",
-        "                      (apt install docker.io) and start again; manage.py doctor says more.",
-    ]
+        return [f"{_SESSIONS}simulated: nothing really runs"]
+    told = [f"{_SESSIONS}as native processes of this machine, not in containers. Isolation is weaker: they"]
+    told += [f"{_INDENT}share its kernel, programs and network; the agents page says more."]
+    if choice.no_engine:
+        why, fix = choice.no_engine
+        told += [f"{_INDENT}Docker is not used: {why}.", f"{_INDENT}{fix}"]
+    return told
+
+
+def _farewell(choice: Choice) -> str:
+    if choice.agents and choice.backend == "process":
+        return "Stopping. Sessions are native processes of this machine and end with the platform."
+    return "Stopping. Containers go on running; the next start finds them again."
 
 
 if __name__ == "__main__":

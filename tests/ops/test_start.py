@@ -10,12 +10,13 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
 from backendai.agent.credentials import Credentials, save_credentials
-from backendai.ops import data_folder, fleet, up, valkey
+from backendai.ops import data_folder, engine, fleet, up, valkey
 from backendai.ops.fleet import Choice
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +114,38 @@ def test_it_says_that_native_processes_are_isolated_less(tmp_path: Path) -> None
     assert "Isolation is weaker" not in up.welcome(choice(tmp_path), None)
 
 
+def test_it_says_why_there_is_no_engine_only_when_nobody_chose_to_do_without(tmp_path: Path) -> None:
+    why = ("this user may not open unix:///var/run/docker.sock", "Add this user to the group docker.")
+    told = up.welcome(choice(tmp_path, backend="process", no_engine=why), None)
+    assert "may not open unix:///var/run/docker.sock" in told and "group docker" in told
+    assert "Docker" not in up.welcome(choice(tmp_path, backend="process"), None)
+
+
+@pytest.mark.parametrize(("user", "is_said"), [(0, False), (1000, True)])
+def test_it_says_what_an_agent_that_is_not_root_cannot_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, is_said: bool
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert ("not root" in up.welcome(choice(tmp_path), None)) is is_said
+
+
+def test_it_says_at_the_end_whether_sessions_go_on(tmp_path: Path) -> None:
+    assert "Containers go on" in up._farewell(choice(tmp_path))
+    assert "end with the platform" in up._farewell(choice(tmp_path, backend="process"))
+    assert "Containers go on" in up._farewell(choice(tmp_path, backend="process", agents=0))
+
+
+def test_it_tells_an_engine_that_may_not_be_asked_from_one_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(engine.NoEngine) as absent:
+        engine.ask_engine("/version", f"unix://{tmp_path}/absent.sock")
+    assert "Install and start Docker" in absent.value.fix
+    error = PermissionError()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(engine.NoEngine) as forbidden:
+        patch.setattr(engine._UnixConnection, "connect", Mock(side_effect=error))
+        engine.ask_engine("/version", "unix:///anything.sock")
+    assert "usermod -aG docker" in forbidden.value.fix
+
+
 def test_it_refuses_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -147,6 +180,7 @@ def test_it_starts_the_whole_platform_and_leaves_nothing_running(tmp_path: Path)
         assert "Sign in as            admin@example.com" in shown
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
             assert answer.status == 200
+        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("portal.sqlite3*")} == {0o600}
         children = psutil.Process(platform.pid).children(recursive=True)
         assert len(children) >= 5  # valkey, web, control, beat, agent
         platform.send_signal(signal.SIGTERM)

@@ -22,8 +22,7 @@ def docker(ask: Ask = ask_engine) -> list[Check]:
         version, info = ask("/version"), ask("/info")
     except NoEngine as error:
         message = f"no Docker Engine: {error}; sessions run as native processes with weaker isolation"
-        fix = "apt install docker.io, start it, and add this user to the group docker"
-        return [warning("docker", message, fix)]
+        return [warning("docker", message, error.fix)]
     looks = (live_restore, storage, cgroups, networks, security)
     return [engine_version(version), *(look(info) for look in looks)]
 

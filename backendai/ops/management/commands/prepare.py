@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from backendai.ops.data_folder import fingerprint
+from backendai.ops.data_folder import fingerprint, make_database_private
 
 _STAMP = ".collected-from"
 
@@ -20,6 +20,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do what is missing, in the order in which it is needed."""
+        database = settings.DATABASES["default"]
+        if "sqlite" in database["ENGINE"]:
+            make_database_private(Path(database["NAME"]))
         call_command("migrate", interactive=False, verbosity=options["verbosity"] - 1)
         call_command("seed")
         self._collect_static()

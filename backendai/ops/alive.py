@@ -1,0 +1,101 @@
+"""Is a part of the platform at work, or does it only exist? For health checks of containers:
+
+python -m backendai.ops.alive url http://127.0.0.1:8080/healthz
+python -m backendai.ops.alive beat
+python -m backendai.ops.alive agent
+
+Says what is wrong and ends with 1 when it is stuck. Nothing here loads Django: it runs every few seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import ipaddress
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from backendai.agent.config import read_settings
+from backendai.agent.credentials import load_address
+from backendai.core.errors import BackendAIError
+
+BEAT_MARK = "beat.alive"
+_BEAT_SECONDS = 15.0  # it ticks every two
+_SYNC_SECONDS = 60.0  # then the portal calls the agent lost
+_PATIENCE = 5.0
+_DEFAULT_DATA = Path(__file__).resolve().parent.parent.parent / "var"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Look at the part; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m backendai.ops.alive", description="Is this part at work?")
+    parts = parser.add_subparsers(dest="part", required=True)
+    parts.add_parser("url", help="whatever answers at an address").add_argument("address")
+    parts.add_parser("beat", help="the clock of the control passes")
+    parts.add_parser("agent", help="the agent of this node")
+    options = parser.parse_args(arguments)
+    looks = {"url": lambda: _url(options.address), "beat": _beat, "agent": _agent}
+    if fault := looks[options.part]():
+        print(fault, file=sys.stderr)  # noqa: T201
+    return int(bool(fault))
+
+
+def _url(address: str) -> str:
+    try:
+        status, body = _get(address)
+    except (OSError, http.client.HTTPException) as error:
+        return f"{address} does not answer: {error}"
+    return "" if status == http.client.OK else f"{address} answers {status}: {body.decode(errors='replace')[:200]}"
+
+
+def _beat() -> str:
+    mark = Path(os.environ.get("BACKENDAI_DATA") or _DEFAULT_DATA) / BEAT_MARK
+    try:
+        silent = time.time() - mark.stat().st_mtime
+    except FileNotFoundError:
+        return "beat has not ticked yet"
+    return f"beat has not ticked for {silent:.0f} s" if silent > _BEAT_SECONDS else ""
+
+
+def _agent() -> str:
+    try:
+        data = read_settings(os.environ, {}).data
+    except BackendAIError as error:
+        return error.message
+    host, port = load_address(data)
+    if not port:
+        return "the agent has not opened its gateway yet"
+    address = f"http://{_reachable(host)}:{port}/healthz"
+    if fault := _url(address):
+        return fault
+    silent = json.loads(_get(address)[1])["seconds_since_sync"]
+    if silent is None:
+        return "the agent has not reached the portal yet"
+    return f"the agent has not reached the portal for {silent:.0f} s" if silent > _SYNC_SECONDS else ""
+
+
+def _reachable(host: str) -> str:
+    address = ipaddress.ip_address(host)
+    if address.is_unspecified:
+        return "[::1]" if address.version == 6 else "127.0.0.1"
+    return f"[{host}]" if address.version == 6 else host
+
+
+def _get(address: str) -> tuple[int, bytes]:
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=_PATIENCE)
+    try:
+        connection.request("GET", parts.path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
