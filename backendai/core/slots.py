@@ -39,10 +39,11 @@ class Shortage:
 class Slots(Mapping[str, int]):
     """An immutable map from slot name to thousandths of its unit; zero amounts are left out."""
 
-    __slots__ = ("_amounts",)
+    __slots__ = ("_amounts", "_hash")
 
     def __init__(self, amounts: Mapping[str, int] | Iterable[tuple[str, int]] = ()) -> None:
         self._amounts = {name: amount for name, amount in sorted(dict(amounts).items()) if amount}
+        self._hash: int | None = None  # made when first asked for: a pass looks the same amounts up thousands of times
 
     @classmethod
     def parse(cls, amounts: Mapping[str, Any], *, field: str = "resources") -> Slots:
@@ -75,10 +76,12 @@ class Slots(Mapping[str, int]):
         return Slots({name: amount * count for name, amount in self._amounts.items()})
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Slots) and self._amounts == other._amounts
+        return self is other or (isinstance(other, Slots) and self._amounts == other._amounts)
 
     def __hash__(self) -> int:
-        return hash(tuple(self._amounts.items()))
+        if self._hash is None:
+            self._hash = hash(tuple(self._amounts.items()))
+        return self._hash
 
     def __repr__(self) -> str:
         return f"Slots({self.describe() or 'nothing'})"

@@ -2,52 +2,119 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
+from uuid import UUID
+
 from backendai.core.slots import Slots
+from backendai.scheduler.devices import KernelDevices, flaw_of
+from backendai.scheduler.plan import Reason
+from backendai.scheduler.rank import ORDINARY
 from backendai.scheduler.snapshot import KernelView, SessionView
 
-DemandKey = tuple[bool, tuple[tuple[Slots, str], ...]]
+DemandKey = tuple[object, ...]
+_ANYWHERE: frozenset[UUID] = frozenset()
 
 
 class Request:
-    """Amounts that one agent must give at once, for ``kernels`` kernels; no architecture means any."""
+    """Amounts that one agent must give at once, for ``kernels`` kernels.
 
-    __slots__ = ("architecture", "items", "kernels", "names", "wanted")
+    No architecture means any, as do no designated agents; ``node_image`` is one that the agent must have already.
+    ``accelerators``: what each kernel asks of them, for the choice of devices.
+    """
 
-    def __init__(self, wanted: Slots, kernels: int, architecture: str) -> None:
+    __slots__ = (
+        "accelerators",
+        "architecture",
+        "designated",
+        "group",
+        "items",
+        "kernels",
+        "kinds",
+        "names",
+        "node_image",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        wanted: Slots,
+        kernels: int,
+        architecture: str,
+        designated: frozenset[UUID] = _ANYWHERE,
+        node_image: str = "",
+        accelerators: tuple[KernelDevices, ...] = (),
+    ) -> None:
         self.wanted = wanted
         self.kernels = kernels
         self.architecture = architecture
+        self.designated = designated
+        self.node_image = node_image
+        self.accelerators = accelerators
         self.items = tuple(wanted.items())
         self.names = frozenset(wanted)
+        self.kinds = self.names - ORDINARY
+        self.group = architecture, self.kinds
 
 
 class Demand:
-    """All requests of a session: one for the sum of a single-node session, one per kernel of a multi-node one."""
+    """All requests of a session: one for the sum of a single-node session, one per kernel of a multi-node one.
 
-    __slots__ = ("requests",)
+    ``flaw``: why no agent can ever give it, for it is not an amount that can be given.
+    """
 
-    def __init__(self, requests: tuple[Request, ...]) -> None:
+    def __init__(self, requests: tuple[Request, ...], flaw: Reason | None = None) -> None:
         self.requests = requests
+        self.flaw = flaw
 
-    @property
+    @cached_property
     def total(self) -> Slots:
         """What all requests ask for together."""
         return sum((request.wanted for request in self.requests), Slots())
 
 
 def demand_key(session: SessionView) -> DemandKey:
-    """Return what two sessions have in common when the scheduler need not tell them apart."""
-    return session.multi_node, tuple((kernel.slots, kernel.architecture) for kernel in session.kernels)
+    """Return what two sessions have in common when the scheduler need not tell them apart.
+
+    On which of the agents that have room a session starts decides whether it can, only when it goes to several.
+    """
+    kernels = session.kernels
+    if len(kernels) == 1:
+        only = kernels[0]
+        if not session.designated and not session.node_image:
+            return only.slots, only.architecture
+        return only.slots, only.architecture, session.designated, session.node_image
+    asked = tuple([(kernel.slots, kernel.architecture) for kernel in kernels])
+    if not session.multi_node:
+        return False, asked, session.designated, session.node_image
+    tastes = session.placement, session.launch if session.placement else "", session.avoid_agents
+    return True, asked, session.designated, session.node_image, tastes
 
 
 def demand_of(session: SessionView) -> Demand:
     """Return the requests of the session, in the order of its kernels."""
+    flaw = next((flaw for kernel in session.kernels if (flaw := flaw_of(kernel.slots.items()))), None)
+    wishes = session.designated, session.node_image
     if session.multi_node:
-        return Demand(tuple(Request(kernel.slots, 1, kernel.architecture) for kernel in session.kernels))
+        return Demand(
+            tuple(
+                Request(kernel.slots, 1, kernel.architecture, *wishes, _accelerators((kernel,)))
+                for kernel in session.kernels
+            ),
+            flaw,
+        )
     architecture = next(iter(architectures_of(session.kernels)), "")
-    return Demand((Request(session.total, len(session.kernels), architecture),))
+    kernels = session.kernels
+    wanted = kernels[0].slots if len(kernels) == 1 else session.total
+    return Demand((Request(wanted, len(kernels), architecture, *wishes, _accelerators(kernels)),), flaw)
 
 
 def architectures_of(kernels: tuple[KernelView, ...]) -> list[str]:
     """Return the architectures that the kernels insist on, sorted."""
     return sorted({kernel.architecture for kernel in kernels if kernel.architecture})
+
+
+def _accelerators(kernels: Iterable[KernelView]) -> tuple[KernelDevices, ...]:
+    return tuple(
+        tuple((name, amount) for name, amount in kernel.slots.items() if name not in ORDINARY) for kernel in kernels
+    )

@@ -1,76 +1,64 @@
-"""What keeps a session or an agent out: gates look at the session alone, filters at one agent for one request."""
+"""What keeps an agent out: filters look at one agent for one request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
 from backendai.core.slots import Shortage, Slots, decimal_text
-from backendai.scheduler.demand import Request, architectures_of
+from backendai.scheduler.demand import Request
 from backendai.scheduler.plan import Reason
-from backendai.scheduler.snapshot import SessionView
+from backendai.scheduler.room import Room
+from backendai.scheduler.snapshot import AgentView
 
 
 class Offer(Protocol):
-    """An agent as the filters read it: an ``AgentView``, or a room of the running pass."""
+    """Something with free amounts."""
 
     @property
-    def name(self) -> str: ...
-    @property
-    def architecture(self) -> str: ...
-    @property
     def free(self) -> Mapping[str, int]: ...
-    @property
-    def alive(self) -> bool: ...
-    @property
-    def schedulable(self) -> bool: ...
-    @property
-    def kernels(self) -> int: ...
-    @property
-    def max_kernels(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One question to an agent: its name in the trace, the answer, and the reason when the answer is no."""
+    """One question to an agent: its name in the trace, the answer, and the reason when the answer is no.
+
+    ``asked``: whether the question arises at all for this request.
+    """
 
     step: str
-    passes: Callable[[Offer, Request], bool]
-    refusal: Callable[[Offer, Request], Reason]
+    passes: Callable[[Room, Request], bool]
+    refusal: Callable[[Room, Request], Reason]
+    asked: Callable[[Request], bool] = lambda request: True
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """One question to a session, asked before any agent: a reason to wait, or None."""
+class Fragment:
+    """What the devices of one slot have left where a kernel does not fit: in sum, and the largest piece."""
 
-    step: str
-    closed: Callable[[SessionView, datetime], Reason | None]
-    passed: str
+    slot: str
+    wanted: int
+    largest: int
+    free: int
+
+    def __str__(self) -> str:
+        wanted, free, largest = map(decimal_text, (self.wanted, self.free, self.largest))
+        return f"{self.slot}: {wanted} asked, {free} free in all, at most {largest} on one device"
 
 
-def why_not(agent: Offer, wanted: Slots, kernels: int, architecture: str) -> Reason | None:
+def why_not(agent: AgentView, wanted: Slots, kernels: int, architecture: str) -> Reason | None:
     """Return what keeps the agent from taking this many kernels with these amounts in sum, or None when it can."""
-    request = Request(wanted, kernels, architecture)
-    obstacle = first_obstacle(agent, request)
-    return obstacle.refusal(agent, request) if obstacle else None
+    room, request = Room(agent, 0), Request(wanted, kernels, architecture)
+    obstacle = first_obstacle(room, request)
+    return obstacle.refusal(room, request) if obstacle else None
 
 
-def first_obstacle(agent: Offer, request: Request, filters: Sequence[Filter] | None = None) -> Filter | None:
+def first_obstacle(room: Room, request: Request, filters: Sequence[Filter] | None = None) -> Filter | None:
     """Return the first of the filters (None: all) that the agent does not pass, or None."""
     for candidate in FILTERS if filters is None else filters:
-        if not candidate.passes(agent, request):
+        if candidate.asked(request) and not candidate.passes(room, request):
             return candidate
-    return None
-
-
-def closed_gate(session: SessionView, now: datetime) -> tuple[int, Reason] | None:
-    """Return the index in ``GATES`` of the first gate that is closed for the session and why, or None."""
-    for index, gate in enumerate(GATES):
-        reason = gate.closed(session, now)
-        if reason is not None:
-            return index, reason
     return None
 
 
@@ -104,107 +92,115 @@ def shortage_details(agent: str, missing: list[Shortage]) -> dict[str, object]:
     return {"agent": agent, "shortages": rows}
 
 
-def _is_alive(agent: Offer, request: Request) -> bool:
+def fragments(room: Room, request: Request) -> list[Fragment]:
+    """Return, for every accelerator that the request takes of devices here, what they have left."""
+    if room.book is None:
+        return []
+    return [
+        Fragment(slot, max(amounts), *room.book.largest_and_sum(slot))
+        for slot in sorted(request.kinds & set(room.book.slots))
+        if (amounts := [amount for kernel in request.accelerators for name, amount in kernel if name == slot])
+    ]
+
+
+def fragment_details(agent: str, fragments: list[Fragment]) -> dict[str, object]:
+    """Return the fragments as JSON values: amounts are decimal strings in the slot's unit."""
+    rows = [
+        {
+            "slot": each.slot,
+            "wanted": decimal_text(each.wanted),
+            "free": decimal_text(each.free),
+            "largest": decimal_text(each.largest),
+        }
+        for each in fragments
+    ]
+    return {"agent": agent, "fragments": rows}
+
+
+def _is_designated(agent: Room, request: Request) -> bool:
+    return agent.id in request.designated
+
+
+def _not_designated(agent: Room, request: Request) -> Reason:
+    message = f"Agent {agent.name} is not among the agents that were asked for."
+    return Reason("not-designated", message, {"agent": agent.name})
+
+
+def _is_alive(agent: Room, request: Request) -> bool:
     return agent.alive
 
 
-def _not_alive(agent: Offer, request: Request) -> Reason:
+def _not_alive(agent: Room, request: Request) -> Reason:
     return Reason("no-agent-alive", f"Agent {agent.name} does not answer.", {"agent": agent.name})
 
 
-def _is_schedulable(agent: Offer, request: Request) -> bool:
+def _is_schedulable(agent: Room, request: Request) -> bool:
     return agent.schedulable
 
 
-def _not_schedulable(agent: Offer, request: Request) -> Reason:
+def _not_schedulable(agent: Room, request: Request) -> Reason:
     message = f"Agent {agent.name} takes no new sessions: an administrator paused it."
     return Reason("no-agent-schedulable", message, {"agent": agent.name})
 
 
-def _has_architecture(agent: Offer, request: Request) -> bool:
+def _has_architecture(agent: Room, request: Request) -> bool:
     return request.architecture in ("", agent.architecture)
 
 
-def _other_architecture(agent: Offer, request: Request) -> Reason:
+def _other_architecture(agent: Room, request: Request) -> Reason:
     offered = agent.architecture or "of unknown architecture"
     message = f"Agent {agent.name} is {offered}; the image needs {request.architecture}."
     details: dict[str, object] = {"agent": agent.name, "wanted": request.architecture, "offered": agent.architecture}
     return Reason("no-agent-with-architecture", message, details)
 
 
-def _has_kernels_left(agent: Offer, request: Request) -> bool:
-    return agent.max_kernels is None or agent.kernels + request.kernels <= agent.max_kernels
+def _has_image(agent: Room, request: Request) -> bool:
+    return not request.node_image or request.node_image in agent.images
 
 
-def _too_many_kernels(agent: Offer, request: Request) -> Reason:
+def _image_missing(agent: Room, request: Request) -> Reason:
+    message = f"Agent {agent.name} does not have image {request.node_image}, and it cannot be fetched from elsewhere."
+    return Reason("image-not-on-agent", message, {"agent": agent.name, "image": request.node_image})
+
+
+def _has_kernels_left(agent: Room, request: Request) -> bool:
+    return agent.has_kernels_left(request.kernels)
+
+
+def _too_many_kernels(agent: Room, request: Request) -> Reason:
     kernels = "1 kernel" if agent.kernels == 1 else f"{agent.kernels} kernels"
     message = f"Agent {agent.name} runs {kernels} of at most {agent.max_kernels}; {request.kernels} more asked."
     details = {"agent": agent.name, "wanted": request.kernels, "kernels": agent.kernels, "limit": agent.max_kernels}
     return Reason("too-many-kernels", message, details)
 
 
-def _has_slots(agent: Offer, request: Request) -> bool:
+def _has_slots(agent: Room, request: Request) -> bool:
     return all(agent.free.get(name, 0) >= amount for name, amount in request.items)
 
 
-def _insufficient(agent: Offer, request: Request) -> Reason:
+def _insufficient(agent: Room, request: Request) -> Reason:
     missing = shortages(agent, request)
     message = f"Agent {agent.name} lacks {'; '.join(str(shortage) for shortage in missing)}."
     return Reason("insufficient-resources", message, shortage_details(agent.name, missing))
 
 
-SLOTS_FILTER = Filter("slots", _has_slots, _insufficient)
+def _has_devices(agent: Room, request: Request) -> bool:
+    return agent.shares_for(request) is not None
+
+
+def _fragmented(agent: Room, request: Request) -> Reason:
+    broken = fragments(agent, request)
+    message = f"The devices of agent {agent.name} do not go together: {'; '.join(map(str, broken))}."
+    return Reason("fragmented", message, fragment_details(agent.name, broken))
+
+
+DESIGNATED_FILTER = Filter("designated", _is_designated, _not_designated, lambda request: bool(request.designated))
+ALIVE_FILTER = Filter("alive", _is_alive, _not_alive)
+SCHEDULABLE_FILTER = Filter("schedulable", _is_schedulable, _not_schedulable)
+ARCHITECTURE_FILTER = Filter("architecture", _has_architecture, _other_architecture)
+IMAGE_FILTER = Filter("node-image", _has_image, _image_missing, lambda request: bool(request.node_image))
 KERNELS_FILTER = Filter("max-kernels", _has_kernels_left, _too_many_kernels)
-FIXED_FILTERS = (
-    Filter("alive", _is_alive, _not_alive),
-    Filter("schedulable", _is_schedulable, _not_schedulable),
-    Filter("architecture", _has_architecture, _other_architecture),
-)
-FILTERS = (*FIXED_FILTERS, KERNELS_FILTER, SLOTS_FILTER)
-
-
-def _malformed(session: SessionView, now: datetime) -> Reason | None:
-    if len(session.kernels) == 1:
-        return None
-    if not session.kernels:
-        return Reason("no-kernels", "The session has 0 kernels, so there is nothing to start.", never=True)
-    architectures = architectures_of(session.kernels)
-    if session.multi_node or len(architectures) <= 1:
-        return None
-    message = (
-        f"The {len(session.kernels)} kernels must share one agent but need {len(architectures)} architectures "
-        f"({', '.join(architectures)}): use images of one architecture, or spread the kernels over several agents."
-    )
-    return Reason("mixed-architectures", message, {"architectures": architectures}, never=True)
-
-
-def _too_early(session: SessionView, now: datetime) -> Reason | None:
-    starts_at = session.starts_at
-    if starts_at is None or starts_at <= now:
-        return None
-    when = f"{starts_at:%Y-%m-%d %H:%M:%S %Z}".strip()
-    details: dict[str, object] = {"starts_at": starts_at.isoformat()}
-    return Reason("start-time-not-reached", f"Asked to start at {when}.", details, until=starts_at)
-
-
-def _image_not_ready(session: SessionView, now: datetime) -> Reason | None:
-    build = session.image_build
-    if build is None:
-        return None
-    image = f"Image {session.image}" if session.image else "The image"
-    details: dict[str, object] = {"image": session.image, "message": build.message}
-    if build.failed:
-        parts = [f"{image} could not be built", *[part.strip().rstrip(".") for part in (build.message,) if part]]
-        message = f"{': '.join(parts)}. {build.fix}".strip()
-        return Reason("image-build-failed", message, {**details, "fix": build.fix}, never=True)
-    percent = None if build.progress is None else int(min(max(build.progress, 0.0), 1.0) * 100)
-    done = "progress not known" if percent is None else f"{percent} % done"
-    message = f"{image} is being built: {done}{f' ({build.message})' if build.message else ''}."
-    return Reason("image-building", message, {**details, "percent": percent})
-
-
-GATES = (
-    Gate("kernels", _malformed, "The kernels can be placed together."),
-    Gate("start-time", _too_early, "No start time lies ahead."),
-    Gate("image", _image_not_ready, "The image is not being built."),
-)
+SLOTS_FILTER = Filter("slots", _has_slots, _insufficient)
+DEVICES_FILTER = Filter("devices", _has_devices, _fragmented, lambda request: bool(request.kinds))
+FIXED_FILTERS = (DESIGNATED_FILTER, ALIVE_FILTER, SCHEDULABLE_FILTER, ARCHITECTURE_FILTER, IMAGE_FILTER)
+FILTERS = (*FIXED_FILTERS, KERNELS_FILTER, SLOTS_FILTER, DEVICES_FILTER)

@@ -5,8 +5,9 @@ A session that fails here does not wait for others to end, so it holds nobody ba
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from backendai.core.slots import Slots
 from backendai.scheduler.demand import Demand, Request
@@ -53,6 +54,13 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
     return None
 
 
+def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
+    """Return the reason of a session that may only run on agents of which the group has none."""
+    unknown = sorted(map(str, designated))
+    message = f"0 of {len(unknown)} designated agents are in resource group {group} ({', '.join(unknown)})."
+    return Reason("designated-agent-unknown", message, {"unknown": unknown}, never=True)
+
+
 def _kind(same: list[AgentView], order: int) -> Kind:
     return Kind(Room(replace(same[0], occupied=Slots(), kernels=0), order), same[0].capacity, len(same))
 
@@ -60,7 +68,7 @@ def _kind(same: list[AgentView], order: int) -> Kind:
 def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None:
     suitable = [kind.empty for kind in kinds if _suits(kind, request)]
     if not suitable:
-        return _no_such_architecture(request, kinds)
+        return _none_suits(request, kinds)
     if any(room.fits(request) for room in suitable):
         return None
     closest = min(suitable, key=lambda room: (distance(room, request), room.name))
@@ -77,14 +85,13 @@ def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None
     return Reason("bigger-than-any-agent", message, shortage_details(closest.name, missing), never=True)
 
 
-def _no_such_architecture(request: Request, kinds: tuple[Kind, ...]) -> Reason:
+def _none_suits(request: Request, kinds: tuple[Kind, ...]) -> Reason:
     offered = sorted({kind.empty.architecture for kind in kinds if kind.empty.architecture})
-    agents = _count(kinds)
     message = (
-        f"The image needs architecture {request.architecture}; "
-        f"0 of {agents} agents {'has' if agents == 1 else 'have'} it (offered: {', '.join(offered) or 'none'})."
+        f"The image needs architecture {request.architecture}; 0 of {_count(kinds)} agents that it may run on "
+        f"have it (offered: {', '.join(offered) or 'none'})."
     )
-    details: dict[str, object] = {"wanted": request.architecture, "offered": offered}
+    details: dict[str, object] = {"wanted": request.architecture, "offered": offered, "agents": _count(kinds)}
     return Reason("no-agent-with-architecture", message, details, never=True)
 
 

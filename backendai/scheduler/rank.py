@@ -1,36 +1,45 @@
-"""Which of the agents that fit is the best one: a sort key, smallest first.
-
-The key of an agent depends on what is free and on *which* slots a request names, not on how much it asks of them: the
-amounts shift all agents alike. So one ranking serves every request that names the same slots.
-"""
+"""What makes one agent better than another for a request, whatever the selection: no accelerator may lie idle."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
-FILL, SPREAD = 1, -1
-SELECTIONS = {"concentrated": FILL, "dispersed": SPREAD}
+from backendai.scheduler.selection import Selection
+from backendai.scheduler.selections import SELECTIONS as SELECTIONS
+
 ORDINARY = frozenset({"cpu", "mem"})  # every session takes some: leaving them free wastes nothing
 
-Key = tuple[int, ...]
 
-
-def selection_named(name: str) -> int:
-    """Return ``FILL`` (least left first) or ``SPREAD`` (most left first); ValueError for an unknown name."""
+def selection_named(name: str) -> Selection:
+    """Return the selection of that name; ValueError when there is none."""
     try:
         return SELECTIONS[name]
     except KeyError:
         raise ValueError(f"no selection is called {name!r}: use one of {', '.join(SELECTIONS)}") from None
 
 
+def accelerators_in(free: Mapping[str, int]) -> frozenset[str]:
+    """Return the kinds of accelerators of which some is left."""
+    return frozenset([name for name, amount in free.items() if amount > 0 and name not in ORDINARY])
+
+
 def wasted(free: Mapping[str, int], requested: Collection[str]) -> int:
     """Return how many kinds of accelerators would lie beside the session, free but not asked for."""
-    return sum(1 for name, amount in free.items() if amount > 0 and name not in requested and name not in ORDINARY)
+    return sum(1 for name in accelerators_in(free) if name not in requested)
 
 
-def amounts_key(amounts: Mapping[str, int], direction: int, slot_order: Sequence[str]) -> tuple[int, ...]:
-    """Return the amounts in the order of importance, turned so that the better agent is the smaller one.
+def whole_slot_order(slot_order: Iterable[str], offered: Collection[str]) -> tuple[str, ...]:
+    """Return every slot that is offered, the most precious first.
 
-    Less than nothing (an agent that shrank below what runs on it) counts as nothing.
+    Slots that the order does not name follow it by the alphabet, yet before a closing ``cpu`` and ``mem``: an
+    accelerator that nobody thought of is still the more precious. An order of these two alone stands as it is.
     """
-    return tuple([direction * max(amounts.get(name, 0), 0) for name in slot_order])
+    named = list(dict.fromkeys(slot_order))
+    closing = len(named)
+    while closing and named[closing - 1] in ORDINARY:
+        closing -= 1
+    closing = closing or len(named)
+    unnamed = sorted(set(offered) - set(named), key=lambda name: (name in ORDINARY, name))
+    accelerators = [name for name in unnamed if name not in ORDINARY]
+    ordinary = [name for name in unnamed if name in ORDINARY]
+    return tuple(name for name in (*named[:closing], *accelerators, *named[closing:], *ordinary) if name in offered)

@@ -1,129 +1,187 @@
 """The agents as one pass sees them: what each still has after the placements made so far, and in which order they come.
 
-A ranking is a sorted list that is mended after each placement instead of being sorted anew. Whatever fits a request
-has at least its amounts, so it lies on one side of the request's own key: the rest of the list is skipped by bisection.
+Agents of one architecture with the same kinds of accelerators left stand on one shelf, in the order of the selection.
+A shelf is mended after each placement instead of being sorted anew.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from uuid import UUID
 
+from backendai.core.slots import Slots
 from backendai.scheduler.demand import Request
-from backendai.scheduler.rank import FILL, ORDINARY, Key, amounts_key, wasted
-from backendai.scheduler.snapshot import AgentView
-
-
-class Room:
-    """One agent within a pass. It reads like an ``AgentView`` whose free amounts and kernels follow the pass."""
-
-    __slots__ = ("alive", "architecture", "free", "id", "kernels", "max_kernels", "name", "order", "schedulable")
-
-    def __init__(self, agent: AgentView, order: int) -> None:
-        self.order = order
-        self.id = agent.id
-        self.name = agent.name
-        self.alive = agent.alive
-        self.schedulable = agent.schedulable
-        self.architecture = agent.architecture
-        self.kernels = agent.kernels
-        self.max_kernels = agent.max_kernels
-        self.free: dict[str, int] = dict(agent.free)
-
-    def fits(self, request: Request) -> bool:
-        """Return whether the request finds its amounts and its kernels here now."""
-        free = self.free
-        for name, amount in request.items:
-            if free.get(name, 0) < amount:
-                return False
-        return self.max_kernels is None or self.kernels + request.kernels <= self.max_kernels
-
-    def take(self, request: Request, times: int = 1) -> None:
-        """Take the request's amounts out of what is free; ``times=-1`` gives them back."""
-        for name, amount in request.items:
-            self.free[name] = self.free.get(name, 0) - amount * times
-        self.kernels += request.kernels * times
+from backendai.scheduler.devices import Shares
+from backendai.scheduler.launches import Launches
+from backendai.scheduler.nearest import Nearest
+from backendai.scheduler.options import own_options
+from backendai.scheduler.packing import Packing
+from backendai.scheduler.rank import accelerators_in, selection_named, whole_slot_order
+from backendai.scheduler.room import NO_SHARES
+from backendai.scheduler.room import Room as Room
+from backendai.scheduler.selection import InTurn
+from backendai.scheduler.shelf import Shelves
+from backendai.scheduler.snapshot import AgentView, Rules
 
 
 class Rooms:
-    """All agents of the group within one pass, sorted by name."""
+    """All agents of the group within one pass, by name; ValueError for an unknown selection or a wrong option."""
 
-    def __init__(self, agents: Iterable[AgentView], direction: int, slot_order: Sequence[str]) -> None:
+    def __init__(self, agents: Iterable[AgentView], rules: Rules) -> None:
         by_name = sorted(agents, key=lambda agent: (agent.name, agent.id))
-        self.all = [Room(agent, order) for order, agent in enumerate(by_name)]
-        offered = {name for room in self.all for name in room.free}
-        self._direction = direction
-        self.slot_order = tuple(name for name in slot_order if name in offered)
-        self._most_wasted = len(offered - ORDINARY)
-        self._rankings: dict[tuple[frozenset[str], str], _Ranking] = {}
+        self.all = [Room(agent, order, rules) for order, agent in enumerate(by_name)]
+        self.has_devices = any(room.book for room in self.all)
+        self.fixed_counts: dict[tuple[frozenset[UUID], str, str], dict[str, int]] = {}
+        largest: dict[str, int] = {}
+        for agent, room in zip(by_name, self.all, strict=True):
+            for name, amount in room.free.items():
+                largest[name] = max(amount, agent.capacity[name], largest.get(name, 0))
+        self.slot_order = whole_slot_order(rules.slot_order, largest)
+        self.packing = Packing(self.slot_order, largest, len(self.all))
+        selection = selection_named(rules.selection)
+        self.ranking = selection.ranking(self.packing, own_options(selection.options, rules.options))
+        self._next_agent = rules.next_agent
+        self.launches = Launches(by_name)
+        self.by_id = {room.id: room for room in self.all}
+        self._costs: dict[Request, int | None] = {}
+        self._having: dict[str, list[Room]] = {}
+        self._nearest: Nearest | None = None
+        self._known_closest: tuple[Request, tuple[int, Room]] | None = None
+        self.takes_turns = isinstance(self.ranking, InTurn)
+        if isinstance(self.ranking, InTurn) and self.all:
+            self.turn = bisect_left([room.name for room in self.all], rules.next_agent) % len(self.all)
+        self._first_turn = self.turn
+        self._shelve()
 
-    def best(self, request: Request, avoid: frozenset[UUID]) -> tuple[Room, int] | None:
-        """Return the best agent that fits and how many better ranked ones do not; ``avoid`` is the last resort."""
-        ranking = self._ranking(request)
-        last_resort = None
-        for place in ranking.places(request):
-            room = ranking.entries[place][1]
-            if room.fits(request):
-                if room.id not in avoid:
-                    return room, place
-                last_resort = last_resort or (room, place)
-        return last_resort
+    @property
+    def next_agent(self) -> str:
+        """The name at which round-robin goes on; another selection leaves it as it was."""
+        return self._next_agent if self.turn == self._first_turn else self.all[self.turn].name
+
+    @property
+    def turn(self) -> int:
+        """Whose turn it is, if agents take turns: set it back to undo a choice."""
+        return self.ranking.following if isinstance(self.ranking, InTurn) else 0
+
+    @turn.setter
+    def turn(self, turn: int) -> None:
+        if isinstance(self.ranking, InTurn):
+            self.ranking.following = turn
+
+    def cost(self, request: Request) -> int | None:
+        """Return the request packed, or None when it asks for more than any agent can have."""
+        try:
+            return self._costs[request]
+        except KeyError:
+            cost = self._costs[request] = self.packing.cost(request.items)
+            return cost
+
+    def book(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
+        """Take what was chosen for the rest of the pass; it is another agent's turn then."""
+        if shares:
+            room.take_devices(shares)
+        room.take(request)
+        if launch:
+            self.launches.count(launch, room.order, request.kernels)
+        self.ranking.chosen(room.order, len(self.all))
+        cost = self.cost(request)
+        if cost is None or request.kinds or room.book or room.shelf is None or self._nearest is not None:
+            self._settle(room, request)
+            return
+        room.packed -= cost  # as ``_settle`` does, for most of them in short
+        entry = self.ranking.entry(room, room.packed, room.order)
+        if entry != room.entry:
+            room.shelf.move(room, entry)
+
+    def undo(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
+        """Undo ``book``; the turn is the caller's to set back."""
+        if launch:
+            self.launches.count(launch, room.order, -request.kernels)
+        if shares:
+            room.take_devices(shares, times=-1)
+        self.take(room, request, times=-1)
 
     def take(self, room: Room, request: Request, times: int = 1) -> None:
-        """Book the request on the agent for the rest of the pass; ``times=-1`` undoes it."""
+        """Take amounts and kernels out of what is free, whatever the devices; ``times=-1`` gives them back."""
         room.take(request, times)
-        for ranking in self._rankings.values():
-            if room in ranking.keys:
-                ranking.moved[room] = None
+        self._settle(room, request)
 
-    def _ranking(self, request: Request) -> _Ranking:
-        group = request.names, request.architecture
-        ranking = self._rankings.get(group)
-        if ranking is None:
-            open_rooms = [room for room in self.all if room.alive and room.schedulable]
-            suitable = [room for room in open_rooms if request.architecture in ("", room.architecture)]
-            ranking = _Ranking(suitable, request.names, self._direction, self.slot_order, self._most_wasted)
-            self._rankings[group] = ranking
-        ranking.mend()
-        return ranking
+    def give_back(self, agent_id: UUID, amounts: Mapping[str, int], kernels: int) -> None:
+        """Free what a running session holds on an agent; an agent that is not in the group is passed over."""
+        room = self.by_id.get(agent_id)
+        if room is not None:
+            request = Request(Slots(amounts), kernels, "")
+            room.return_devices(request)
+            self.take(room, request, times=-1)
 
+    def copy(self) -> Rooms:
+        """Return an independent copy as things stand now."""
+        other = copy(self)
+        other.all = [room.copy() for room in self.all]
+        other.by_id = {room.id: room for room in other.all}
+        other.ranking = copy(self.ranking)
+        other.launches = self.launches.copy()
+        other._costs = dict(self._costs)
+        other._having = {}
+        other._nearest = other._known_closest = None
+        other._shelve()
+        return other
 
-class _Ranking:
-    """The order of the agents for all requests that name the same slots and the same architecture."""
+    def closest(self, request: Request, suits: Callable[[Room], bool]) -> tuple[int, Room] | None:
+        """Return how far the closest agent is from having the amounts, of those that take sessions and suit."""
+        if self._known_closest is not None and self._known_closest[0] is request and suits(self._known_closest[1][1]):
+            return self._known_closest[1]
+        if self._nearest is None:
+            self._nearest = Nearest(room for room in self.all if room.shelf is not None)
+        return self._nearest.closest(request, suits)
 
-    def __init__(
-        self, rooms: list[Room], names: frozenset[str], direction: int, slot_order: tuple[str, ...], most_wasted: int
-    ) -> None:
-        self._names, self._direction, self._slot_order = names, direction, slot_order
-        self._most_wasted = most_wasted
-        self._last = 1 + max((room.order for room in rooms), default=0)
-        self.keys = {room: self._key(room) for room in rooms}
-        self.entries: list[tuple[Key, Room]] = sorted((key, room) for room, key in self.keys.items())
-        self.moved: dict[Room, None] = {}
+    def has_any_room(self, request: Request) -> bool:
+        """Return whether any agent of the architecture has the amounts; remembered until something changes."""
+        closest = self.closest(request, lambda room: request.architecture in ("", room.architecture))
+        self._known_closest = closest and (request, closest)
+        return closest is not None and closest[0] == 0
 
-    def mend(self) -> None:
-        """Put every agent that was booked since the last look where it belongs now."""
-        for room in self.moved:
-            old, new = self.keys[room], self._key(room)
-            if old != new:
-                del self.entries[self._place_of(old)]
-                self.keys[room] = new
-                insort(self.entries, (new, room))
-        self.moved.clear()
+    def having_image(self, image: str) -> list[Room]:
+        """Return the agents that have an image, by name."""
+        having = self._having.get(image)
+        if having is None:
+            having = self._having[image] = [room for room in self.all if image in room.images]
+        return having
 
-    def places(self, request: Request) -> Iterator[int]:
-        """Yield, in order, the places in ``entries`` at which the request could fit."""
-        edge = amounts_key(dict(request.items), self._direction, self._slot_order)
-        for waste in range(self._most_wasted + 1):
-            if self._direction == FILL:
-                yield from range(self._place_of((waste, *edge)), self._place_of((waste + 1,)))
-            else:
-                yield from range(self._place_of((waste,)), self._place_of((waste, *edge, self._last)))
+    def _shelve(self) -> None:
+        """Put every agent that is alive and schedulable on its shelf."""
+        self.shelves = Shelves()
+        self.limited = [room for room in self.all if room.max_kernels is not None]
+        for room in self.all:
+            room.packed = self.packing.pack(room.free)
+            if room.alive and room.schedulable:
+                room.entry = self.ranking.entry(room, room.packed, room.order)
+                room.shelf = self.shelves.having(room.architecture, accelerators_in(room.free))
+                room.shelf.rooms.append(room)
+        self.shelves.sort()
 
-    def _key(self, room: Room) -> Key:
-        amounts = amounts_key(room.free, self._direction, self._slot_order)
-        return (wasted(room.free, self._names), *amounts, room.order)
-
-    def _place_of(self, key: Key) -> int:
-        return bisect_left(self.entries, (key,))
+    def _settle(self, room: Room, request: Request) -> None:
+        """Put the agent where it belongs now."""
+        shelf = room.shelf
+        if shelf is None:
+            return
+        packed = self.packing.pack(room.free)
+        if self._nearest is not None:
+            self._nearest.shrunk(room)
+            if packed > room.packed:
+                self._nearest.grown(room)
+        room.packed = packed
+        self._known_closest = None
+        entry = self.ranking.entry(room, packed, room.order)
+        if request.kinds:
+            kinds = accelerators_in(room.free)
+            if kinds != shelf.kinds:
+                shelf.remove(room)
+                room.entry = entry
+                room.shelf = self.shelves.having(room.architecture, kinds)
+                room.shelf.put(room)
+                return
+        if entry != room.entry:
+            shelf.move(room, entry)

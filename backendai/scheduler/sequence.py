@@ -1,40 +1,125 @@
-"""In which order pending sessions get their turn."""
+"""What decides whose turn comes first: a sequence orders the pending sessions of one priority.
+
+A sequence is one function in one file of ``sequences``, chosen by its name. It gets a ``Line`` and returns or yields
+the sessions of the line, each once. One that yields is asked for the next session only after the last one was placed or
+refused, so it can look at ``Line.held`` anew each time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
+from operator import attrgetter
 
-from backendai.scheduler.snapshot import SessionView
+from backendai.scheduler.options import Option, own_options
+from backendai.scheduler.snapshot import AgentView, Rules, SessionView, Snapshot
 
-Sequence = Callable[[Iterable[SessionView]], list[SessionView]]
-
-
-def sequence_named(name: str) -> Sequence:
-    """Return the sequence of that name; ValueError when there is none."""
-    try:
-        return SEQUENCES[name]
-    except KeyError:
-        raise ValueError(f"no sequence is called {name!r}: use one of {', '.join(SEQUENCES)}") from None
+Held = dict[str, dict[str, int]]
 
 
-def fifo(sessions: Iterable[SessionView]) -> list[SessionView]:
-    """Return the sessions by priority, highest first; equals by age, oldest first."""
-    return sorted(sessions, key=_oldest_first)
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The sessions of one priority, the oldest first, and what a sequence may look at.
+
+    ``capacity``: what the agents that are alive and schedulable have together. ``held``: by user, what his sessions
+    hold in this group, those placed so far in this pass included; each placement puts a new mapping there. ``weights``
+    (missing: 1) and ``past_usage`` (missing: none): by key of a holder. ``options``: those of the sequence, each with
+    its value.
+    """
+
+    now: datetime
+    sessions: list[SessionView]
+    rules: Rules
+    capacity: Mapping[str, int]
+    held: Mapping[str, Mapping[str, int]]
+    weights: Mapping[str, float]
+    past_usage: Mapping[str, float]
+    options: Mapping[str, object]
 
 
-def lifo(sessions: Iterable[SessionView]) -> list[SessionView]:
-    """Return the sessions by priority, highest first; equals by age, newest first."""
-    return sorted(sessions, key=_newest_last, reverse=True)
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A way to order a line. ``label`` is one line for forms.
+
+    ``is_strict``: a session that finds no room holds back everybody behind it. Otherwise it holds back those of lower
+    priority only. ``follows_held``: it yields, and looks at ``Line.held`` anew for each turn; without it nothing is
+    counted.
+    """
+
+    name: str
+    label: str
+    order: Callable[[Line], Iterable[SessionView]]
+    is_strict: bool = False
+    follows_held: bool = True
+    options: tuple[Option, ...] = ()
 
 
-SEQUENCES: dict[str, Sequence] = {"fifo": fifo, "lifo": lifo}
+def turns(sequence: Sequence, snapshot: Snapshot, held: Held) -> Iterator[SessionView]:
+    """Yield every pending session when its turn comes: by priority, then as the sequence orders them.
+
+    ``held`` is read again after each turn. Raises ValueError for a wrong option, and for a sequence that leaves out a
+    session or names one twice.
+    """
+    options = own_options(sequence.options, snapshot.rules.options)
+    capacity = capacity_of(snapshot.agents)
+    for sessions in _bands(snapshot.pending):
+        line = Line(
+            snapshot.now, sessions, snapshot.rules, capacity, held, snapshot.weights, snapshot.past_usage, options
+        )
+        yield from _each_once(sequence, sessions, sequence.order(line))
 
 
-def _oldest_first(session: SessionView) -> tuple[int, datetime, UUID]:
-    return -session.priority, session.created_at, session.id
+def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
+    """Return what the agents that are alive and schedulable have together."""
+    total: dict[str, int] = {}
+    for agent in agents:
+        if agent.alive and agent.schedulable:
+            for name, amount in agent.capacity.items():
+                total[name] = total.get(name, 0) + amount
+    return total
 
 
-def _newest_last(session: SessionView) -> tuple[int, datetime, UUID]:
-    return session.priority, session.created_at, session.id
+def is_tired(session: SessionView, rules: Rules) -> bool:
+    """Return whether the session was tried so often that others may pass it, were it not for ``is_overdue``."""
+    return 0 < rules.retries_to_skip <= session.attempts
+
+
+def is_overdue(session: SessionView, rules: Rules, now: datetime) -> bool:
+    """Return whether others have passed the session for so long that they may not any more."""
+    return session.overtaken_since is not None and now - session.overtaken_since >= rules.overtaking_limit
+
+
+def may_be_passed(session: SessionView, rules: Rules, now: datetime) -> bool:
+    """Return whether the session goes behind the others of its priority and holds back nobody."""
+    return is_tired(session, rules) and not is_overdue(session, rules, now)
+
+
+def _each_once(
+    sequence: Sequence, sessions: list[SessionView], ordered: Iterable[SessionView]
+) -> Iterator[SessionView]:
+    left = {id(session) for session in sessions}
+    if isinstance(ordered, list) and len(ordered) == len(left) and left == set(map(id, ordered)):
+        yield from ordered
+        return
+    for session in ordered:
+        try:
+            left.remove(id(session))
+        except KeyError:
+            message = f"sequence {sequence.name} names session {session.id} twice, or it is not in the line"
+            raise ValueError(message) from None
+        yield session
+    if left:
+        raise ValueError(f"sequence {sequence.name} leaves out {len(left)} of {len(sessions)} sessions")
+
+
+def _bands(pending: Iterable[SessionView]) -> Iterator[list[SessionView]]:
+    """Yield the sessions of each priority, the highest first; within one the oldest first, then by id."""
+    bands: dict[int, list[SessionView]] = {}
+    for session in pending:
+        bands.setdefault(session.priority, []).append(session)
+    for priority in sorted(bands, reverse=True):
+        yield sorted(bands[priority], key=_age)
+
+
+_age = attrgetter("created_at", "id")

@@ -6,21 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backendai.core.slots import Slots
+from backendai.scheduler.choose import with_amounts
 from backendai.scheduler.demand import Request
 from backendai.scheduler.feasible import (
+    DEVICES_FILTER,
     FILTERS,
     FIXED_FILTERS,
     KERNELS_FILTER,
     SLOTS_FILTER,
     Filter,
     describe_request,
-    distance,
     first_obstacle,
+    fragment_details,
+    fragments,
     shortage_details,
     shortages,
 )
 from backendai.scheduler.plan import Reason, Step
-from backendai.scheduler.rooms import Room
+from backendai.scheduler.room import Room
+from backendai.scheduler.rooms import Rooms
+
+Counts = dict[str, int]  # by the step of a filter: how many agents it removed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,57 +37,158 @@ class Refusal:
     steps: tuple[Step, ...]
 
 
-def refusal_of(request: Request, rooms: Sequence[Room], placed: int, kernels: int) -> Refusal:
-    """Return why no room takes the request, after ``placed`` of the session's ``kernels`` requests found theirs."""
-    removed: dict[str, list[Room]] = {each.step: [] for each in FILTERS}
-    for room in rooms:
-        obstacle = first_obstacle(room, request)
-        if obstacle is not None:
-            removed[obstacle.step].append(room)
-    counts = {step: len(gone) for step, gone in removed.items()}
-    too_small, full = removed[SLOTS_FILTER.step], removed[KERNELS_FILTER.step]
-    reason = _lacks_slots(request, too_small, counts) if too_small else _lacks_kernels(request, full, counts)
+def refusal_of(request: Request, rooms: Rooms, placed: int, kernels: int) -> Refusal:
+    """Return why no agent takes the request, after ``placed`` of the session's ``kernels`` requests found theirs."""
+    counts = dict(_fixed_counts(request, rooms))
+    left = len(rooms.all) - sum(counts.values())
+    counts[KERNELS_FILTER.step] = full = len(_full(request, rooms)) if left else 0
+    broken = _broken(request, rooms) if left > full else []
+    counts[SLOTS_FILTER.step] = left - full - len(broken)
+    if request.kinds and rooms.has_devices:
+        counts[DEVICES_FILTER.step] = len(broken)
+    reason = _reason(request, rooms, counts, broken)
     if kernels > 1:
         start = f"{placed} of {kernels} kernels found an agent, and all must start together. "
         details = {**reason.details, "placed": placed, "kernels": kernels}
-        reason = Reason(reason.code, start + reason.message, details)
-    return Refusal(reason, _filter_steps(FILTERS, counts, len(rooms), reason.code))
+        reason = Reason(reason.code, start + reason.message, details, never=reason.never)
+    return Refusal(reason, _filter_steps(FILTERS, counts, len(rooms.all), reason.code))
+
+
+def passed_steps(request: Request, rooms: Rooms) -> tuple[Step, ...]:
+    """Return the steps of the filters that do not depend on the amounts, for a request that was placed."""
+    return _filter_steps(FIXED_FILTERS, _fixed_counts(request, rooms), len(rooms.all), "")
 
 
 def fixed_steps(architecture: str, rooms: Sequence[Room]) -> tuple[Step, ...]:
-    """Return the steps of the filters that do not depend on the amounts, for requests of this architecture."""
-    request = Request(Slots(), 0, architecture)
-    counts = {each.step: 0 for each in FIXED_FILTERS}
+    """Return what ``passed_steps`` does for requests of this architecture without any wishes."""
+    return _filter_steps(FIXED_FILTERS, _removed(Request(Slots(), 0, architecture), rooms), len(rooms), "")
+
+
+def _fixed_counts(request: Request, rooms: Rooms) -> Counts:
+    key = request.designated, request.architecture, request.node_image
+    counts = rooms.fixed_counts.get(key)
+    if counts is None:
+        counts = rooms.fixed_counts[key] = _removed(request, rooms.all)
+    return counts
+
+
+def _removed(request: Request, rooms: Sequence[Room]) -> Counts:
+    filters = [each for each in FIXED_FILTERS if each.asked(request)]
+    counts = {each.step: 0 for each in filters}
     for room in rooms:
-        obstacle = first_obstacle(room, request, FIXED_FILTERS)
+        obstacle = first_obstacle(room, request, filters)
         if obstacle is not None:
             counts[obstacle.step] += 1
-    return _filter_steps(FIXED_FILTERS, counts, len(rooms), "")
+    return counts
 
 
-def _lacks_slots(request: Request, rooms: list[Room], counts: dict[str, int]) -> Reason:
-    closest = min(rooms, key=lambda room: (distance(room, request), room.order))
+def _full(request: Request, rooms: Rooms) -> list[Room]:
+    """Return the agents that come into question but have too many kernels."""
+    more = request.kernels
+    full = [room for room in rooms.limited if room.kernels + more > (room.max_kernels or 0)]
+    return [room for room in full if _suits(room, request)] if full else full
+
+
+def _broken(request: Request, rooms: Rooms) -> list[Room]:
+    """Return the agents that have the amounts, but not on devices that go together."""
+    if not request.kinds or not rooms.has_devices:
+        return []
+    return [room for room in with_amounts(request, rooms) if _suits(room, request)]
+
+
+def _suits(room: Room, request: Request) -> bool:
+    return room.shelf is not None and first_obstacle(room, request, FIXED_FILTERS) is None
+
+
+def _reason(request: Request, rooms: Rooms, counts: Counts, broken: list[Room]) -> Reason:
+    """Return the reason of the filter that removed the last agent, with all counts."""
+    last = next((step for step in reversed(counts) if counts[step]), "")
+    if last == DEVICES_FILTER.step:
+        reason = _lacks_devices(request, broken)
+    elif last == SLOTS_FILTER.step:
+        reason = _lacks_slots(request, rooms)
+    elif last == KERNELS_FILTER.step:
+        reason = _lacks_kernels(request, rooms)
+    else:
+        reason = _unsuitable(request, rooms, last, counts.get(last, 0))
+    names = sorted(room.name for room in rooms.all if room.id in request.designated) if request.designated else []
+    details = {**reason.details, **({"designated": names} if names else {}), "agents": counts}
+    return Reason(reason.code, reason.message, details, never=reason.never)
+
+
+def _lacks_devices(request: Request, rooms: list[Room]) -> Reason:
+    def key(room: Room) -> tuple[int, int]:
+        return -max((each.largest for each in fragments(room, request)), default=0), room.order
+
+    closest = min(rooms, key=key)
+    broken = fragments(closest, request)
+    message = (
+        f"{_agents(request)} has {describe_request(request)} on devices that go together now: "
+        f"{closest.name} comes closest ({'; '.join(map(str, broken))})."
+    )
+    return Reason("fragmented", message, fragment_details(closest.name, broken))
+
+
+def _lacks_slots(request: Request, rooms: Rooms) -> Reason:
+    def suits(room: Room) -> bool:
+        return room.has_kernels_left(request.kernels) and _suits(room, request)
+
+    found = rooms.closest(request, suits)
+    assert found is not None  # else another filter would have removed the last agent
+    closest = found[1]
     missing = shortages(closest, request)
     lacking = "; ".join(str(shortage) for shortage in missing)
-    message = f"No agent has room for {describe_request(request)} now: {closest.name} comes closest ({lacking})."
-    return Reason("insufficient-resources", message, {**shortage_details(closest.name, missing), "agents": counts})
+    message = (
+        f"{_agents(request)} has room for {describe_request(request)} now: {closest.name} comes closest ({lacking})."
+    )
+    return Reason("insufficient-resources", message, shortage_details(closest.name, missing))
 
 
-def _lacks_kernels(request: Request, rooms: list[Room], counts: dict[str, int]) -> Reason:
-    closest = min(rooms, key=lambda room: (room.kernels - (room.max_kernels or 0), room.order))
+def _lacks_kernels(request: Request, rooms: Rooms) -> Reason:
+    closest = min(_full(request, rooms), key=lambda room: (room.kernels - (room.max_kernels or 0), room.order))
     asked = "1 more kernel" if request.kernels == 1 else f"{request.kernels} more kernels"
-    message = f"No agent takes {asked} now: {closest.name} runs {closest.kernels} of at most {closest.max_kernels}."
+    message = (
+        f"{_agents(request)} takes {asked} now: {closest.name} runs {closest.kernels} of at most {closest.max_kernels}."
+    )
     details = {"agent": closest.name, "wanted": request.kernels, "kernels": closest.kernels}
-    return Reason("too-many-kernels", message, {**details, "limit": closest.max_kernels, "agents": counts})
+    return Reason("too-many-kernels", message, {**details, "limit": closest.max_kernels})
 
 
-def _filter_steps(filters: Sequence[Filter], counts: dict[str, int], total: int, code: str) -> tuple[Step, ...]:
-    """Return one step per filter, up to the one that left no agent; that one bears the code."""
+def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reason:
+    """Return why no agent comes into question, whatever it has free."""
+    designated = [room for room in rooms.all if room.id in request.designated]
+    if request.designated and not designated:
+        unknown = sorted(map(str, request.designated))
+        message = f"0 of {len(unknown)} designated agents are in this group ({', '.join(unknown)})."
+        return Reason("designated-agent-unknown", message, {"unknown": unknown}, never=True)
+    names = f" ({', '.join(room.name for room in designated)})" if designated else ""
+    which = f"{removed} designated agent{'s' * (removed != 1)}{names}" if designated else f"{removed} agents left"
+    if last == "alive":
+        return Reason("no-agent-alive", f"None of the {which} answers.")
+    if last == "schedulable":
+        return Reason("no-agent-schedulable", f"None of the {which} takes new sessions: an administrator paused it.")
+    if last == "architecture":
+        message = f"None of the {which} is {request.architecture}, which the image needs."
+        return Reason("no-agent-with-architecture", message, {"wanted": request.architecture})
+    if last == "node-image":
+        message = f"None of the {which} has image {request.node_image}, and it cannot be fetched from elsewhere."
+        return Reason("image-not-on-agent", message, {"image": request.node_image})
+    return Reason("no-agent", "The resource group has 0 agents: none is registered yet.")
+
+
+def _agents(request: Request) -> str:
+    return "No designated agent" if request.designated else "No agent"
+
+
+def _filter_steps(filters: Sequence[Filter], counts: Counts, total: int, code: str) -> tuple[Step, ...]:
+    """Return one step per filter that was asked, up to the one that left no agent; that one bears the code."""
     steps = []
     left = total
     for each in filters:
-        came, left = left, left - counts[each.step]
-        steps.append(Step(each.step, left > 0, f"removed {counts[each.step]} of {came} agents", "" if left else code))
-        if not left:
-            break
+        if each.step in counts:
+            came, left = left, left - counts[each.step]
+            message = f"removed {counts[each.step]} of {came} agents"
+            steps.append(Step(each.step, left > 0, message, "" if left else code))
+            if not left:
+                break
     return tuple(steps)

@@ -146,7 +146,7 @@ class LimitView:
     """The limits of one holder, and what its placed sessions hold now (in all groups). None: unlimited.
 
     ``scope``: ``key-pair``, ``user``, ``project`` or ``domain``. ``unnamed_limited``: a slot that ``slots`` does not
-    name may not be had at all.
+    name may not be had at all. ``forbidden``: slots of which the limit is nothing, which ``slots`` cannot say.
     """
 
     scope: str
@@ -156,6 +156,7 @@ class LimitView:
     max_sessions: int | None = None
     used: Slots = _NOTHING
     sessions: int = 0
+    forbidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,9 @@ def test_it_spreads_a_multi_node_session_over_agents_when_one_is_too_small():
 
 def test_it_gives_back_what_a_multi_node_session_had_booked_when_it_does_not_fit_as_a_whole():
     agents = [an_agent("a", has={"cpu": 4}), an_agent("b", has={"cpu": 4}, used={"cpu": 4})]
-    cluster = a_session("cluster", kernels=[{"cpu": 3}, {"cpu": 3}], multi_node=True, age=2, attempts=1)
-    small = a_session("small", {"cpu": 4}, age=1)
-    plan = plan_of(agents, [cluster, small], retries_to_skip=1)
+    cluster = a_session("cluster", kernels=[{"cpu": 3}, {"cpu": 3}], multi_node=True, age=1)
+    small = a_session("small", {"cpu": 4}, age=2)
+    plan = plan_of(agents, [cluster, small], sequence="lifo")
     assert agents_of(plan, small, agents) == ["a"]
     reason = wait_of(plan, cluster).reason
     assert reason.message.startswith("1 of 2 kernels found an agent, and all must start together.")
@@ -153,8 +153,8 @@ def test_it_tells_what_it_looked_at_for_a_placement():
     plan = plan_of(agents, [a_session(asks={"cpu": 2})])
     steps = {step.step: step.message for step in plan.placements[0].steps}
     assert list(steps) == [
-        "sequencing", "kernels", "start-time", "image", "capacity", "queue",
-        "alive", "schedulable", "architecture", "selection",
+        "sequencing", "kernels", "offered", "image-architecture", "start-time", "dependencies", "session-type", "image",
+        "concurrency", "limits", "capacity", "queue", "alive", "schedulable", "architecture", "selection",
     ]  # fmt: skip
     assert steps["sequencing"] == "turn 1 of 1 by fifo"
     assert steps["alive"] == "removed 1 of 3 agents"
@@ -179,7 +179,7 @@ def test_it_tells_how_many_agents_each_filter_removed_for_a_wait():
 def test_it_ends_the_steps_of_a_closed_gate_at_that_gate():
     wait = plan_of([an_agent()], [a_session(starts_at=NOW + timedelta(hours=1))]).waits[0]
     assert [(step.step, step.passed) for step in wait.steps] == [
-        ("sequencing", True), ("kernels", True), ("start-time", False),
+        ("sequencing", True), ("kernels", True), ("offered", True), ("image-architecture", True), ("start-time", False),
     ]  # fmt: skip
     assert wait.steps[-1].code == wait.reason.code
 

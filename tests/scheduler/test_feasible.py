@@ -1,22 +1,14 @@
-"""Gates and filters: each says in numbers why it is closed."""
+"""Filters: each says in numbers why an agent is out."""
 
 from __future__ import annotations
-
-from datetime import timedelta
 
 import pytest
 
 from backendai.core.slots import Slots
-from backendai.scheduler.feasible import closed_gate, why_not
-from backendai.scheduler.snapshot import ImageBuild
-from tests.scheduler.worlds import NOW, a_session, an_agent
+from backendai.scheduler.feasible import why_not
+from tests.scheduler.worlds import an_agent
 
 ONE_CORE = Slots.parse({"cpu": 1})
-
-
-def gate_reason(**changes):
-    closed = closed_gate(a_session(**changes), NOW)
-    return closed and closed[1]
 
 
 def test_it_finds_nothing_against_an_agent_that_fits():
@@ -66,47 +58,3 @@ def test_it_counts_the_kernels_that_come_and_not_only_those_that_run():
 def test_it_gives_shortages_as_exact_decimal_strings():
     reason = why_not(an_agent(used={"cpu": "7.5"}), ONE_CORE, 1, "x86_64")
     assert reason.details == {"agent": "gpu-01", "shortages": [{"slot": "cpu", "wanted": "1", "free": "0.5"}]}
-
-
-def test_it_says_until_when_a_start_time_keeps_a_session_waiting():
-    starts_at = NOW + timedelta(minutes=90)
-    reason = gate_reason(starts_at=starts_at)
-    assert (reason.code, reason.until, reason.never) == ("start-time-not-reached", starts_at, False)
-    assert reason.message == "Asked to start at 2025-06-02 10:30:00 UTC."
-
-
-def test_it_opens_the_gate_when_the_start_time_is_reached():
-    assert gate_reason(starts_at=NOW) is None
-
-
-def test_it_says_how_far_an_image_is():
-    reason = gate_reason(image="torch:2", image_build=ImageBuild(0.427, "step 3 of 7"))
-    assert reason.code == "image-building"
-    assert reason.message == "Image torch:2 is being built: 42 % done (step 3 of 7)."
-    assert reason.details == {"image": "torch:2", "message": "step 3 of 7", "percent": 42}
-
-
-def test_it_admits_that_the_progress_of_an_image_is_not_known():
-    reason = gate_reason(image="torch:2", image_build=ImageBuild(None, ""))
-    assert reason.message == "Image torch:2 is being built: progress not known."
-    assert reason.details["percent"] is None
-
-
-def test_it_says_how_to_mend_a_failed_image():
-    build = ImageBuild(0.5, "no space left on the disk", failed=True, fix="Free 4 GiB and build again.")
-    reason = gate_reason(image="torch:2", image_build=build)
-    assert (reason.code, reason.never) == ("image-build-failed", True)
-    assert reason.message == (
-        "Image torch:2 could not be built: no space left on the disk. Free 4 GiB and build again."
-    )  # fmt: skip
-    assert reason.details["fix"] == "Free 4 GiB and build again."
-
-
-def test_it_refuses_kernels_of_two_architectures_on_one_agent():
-    reason = gate_reason(kernels=[{"cpu": 1}, {"cpu": 1}], architectures=["x86_64", "aarch64"])
-    assert (reason.code, reason.never) == ("mixed-architectures", True)
-    assert "need 2 architectures (aarch64, x86_64)" in reason.message
-
-
-def test_it_refuses_a_session_without_kernels():
-    assert gate_reason(kernels=[]).code == "no-kernels"

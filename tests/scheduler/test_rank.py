@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backendai.scheduler.rank import selection_named, wasted
+from backendai.scheduler.rank import SELECTIONS, selection_named, wasted, whole_slot_order
 from tests.scheduler.worlds import a_session, agents_of, an_agent, plan_of
 
 
@@ -73,3 +73,29 @@ def test_it_counts_only_accelerators_that_are_free_and_not_asked_for_as_waste():
 def test_it_names_the_selections_that_there_are_when_asked_for_another():
     with pytest.raises(ValueError, match="concentrated, dispersed"):
         selection_named("nearest")
+
+
+def test_it_offers_every_selection_with_a_label():
+    assert list(SELECTIONS) == ["concentrated", "dispersed", "round-robin"]
+    assert all(selection.label for selection in SELECTIONS.values())
+
+
+@pytest.mark.parametrize(
+    ("named", "whole"),
+    [
+        (("cuda.device", "cuda.shares", "cpu", "mem"), ("cuda.device", "rocm.device", "tpu", "cpu", "mem")),
+        ((), ("cuda.device", "rocm.device", "tpu", "cpu", "mem")),
+        (("tpu",), ("tpu", "cuda.device", "rocm.device", "cpu", "mem")),
+        (("mem", "tpu"), ("mem", "tpu", "cuda.device", "rocm.device", "cpu")),
+        (("mem", "cpu"), ("mem", "cpu", "cuda.device", "rocm.device", "tpu")),
+        (("tpu", "mem"), ("tpu", "cuda.device", "rocm.device", "mem", "cpu")),
+    ],
+)
+def test_it_puts_slots_that_the_order_does_not_name_before_a_closing_cpu_and_memory(named, whole):
+    assert whole_slot_order(named, {"cpu", "mem", "tpu", "rocm.device", "cuda.device"}) == whole
+
+
+def test_it_spares_an_accelerator_that_the_order_does_not_name():
+    agents = [an_agent("a", has={"cpu": 2, "tpu": 4}), an_agent("b", has={"cpu": 8, "tpu": 2})]
+    assert chosen(agents, "concentrated", cpu=1, tpu=1) == "b"
+    assert chosen(agents, "dispersed", cpu=1, tpu=1) == "a"

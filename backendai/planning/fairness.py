@@ -1,0 +1,92 @@
+"""Database → what fair strategies need: weights, and how much each holder has used of late."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from backendai.accounts.models import Domain, Project, User
+from backendai.accounts.policies import DOMAIN, PROJECT, USER, key_of
+from backendai.cluster.models import ResourceGroup
+from backendai.core.slots import MILLI, Slots
+from backendai.scheduler.snapshot import Holder
+
+LOOKBACK_HALF_LIVES = 4
+_KINDS: tuple[tuple[str, Any], ...] = ((USER, User), (PROJECT, Project), (DOMAIN, Domain))
+_DAY = timedelta(days=1)
+
+
+def read_weights(holders: Collection[Holder]) -> dict[str, float]:
+    """Return by key the weight of those of these users, projects and domains whose weight is not 1; three queries."""
+    wanted = _keys(holders)
+    uneven = {
+        key_of(scope, pk): weight
+        for scope, model in _KINDS
+        for pk, weight in model.objects.order_by().exclude(share_weight=1.0).values_list("pk", "share_weight")
+    }
+    return {key: weight for key, weight in uneven.items() if key in wanted}
+
+
+def read_past_usage(
+    group: ResourceGroup, holders: Collection[Holder], capacity: Slots, now: datetime
+) -> dict[str, float]:
+    """Return by key what these users, projects and domains used of the group of late, as a share of its capacity.
+
+    Use counts half after each half-life and not at all after four. The share is the mean over the capacity's slots of
+    use / (capacity × time looked back). One query; who used nothing is left out.
+    """
+    lookback = group.usage_half_life * LOOKBACK_HALF_LIVES
+    wanted = _keys(holders)
+    shares: dict[str, float] = defaultdict(float)
+    if not wanted or not capacity:
+        return {}
+    for user, project, domain, slot, used in _decayed(group, now, lookback):
+        if capacity[slot] <= 0:
+            continue
+        share = used * MILLI / (capacity[slot] * lookback.total_seconds()) / len(capacity)
+        for key in (key_of(USER, user), key_of(PROJECT, project), key_of(DOMAIN, domain)):
+            if key in wanted:
+                shares[key] += share
+    return dict(shares)
+
+
+def _keys(holders: Collection[Holder]) -> set[str]:
+    return {key for holder in set(holders) for key in (holder.user, holder.project, holder.domain) if key}
+
+
+def _decayed(group: ResourceGroup, now: datetime, lookback: timedelta) -> Iterator[tuple[Any, ...]]:
+    """Yield (user, project, domain, slot, decayed amount × seconds); the database adds the days up."""
+    postgres = connection.vendor == "postgresql"
+    days = list(_weights_of_days(now, lookback, group.usage_half_life))
+    row = "(%s::date, %s::float8)" if postgres else "(%s, %s)"
+    statement = (
+        f"WITH weights(day, weight) AS (VALUES {', '.join([row] * len(days))}) "  # noqa: S608
+        "SELECT user_id, project_id, domain_id, slot, SUM(amount_seconds * weight) "
+        "FROM usage_usagebucket JOIN weights ON weights.day = usage_usagebucket.day "
+        "WHERE resource_group_id = %s GROUP BY user_id, project_id, domain_id, slot"
+    )
+    parameters = [value for day, weight in days for value in (day.isoformat(), weight)]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [*parameters, group.pk])
+        for user, project, domain, slot, used in cursor.fetchall():
+            yield _uuid(user), _uuid(project), domain, slot, used
+
+
+def _weights_of_days(now: datetime, lookback: timedelta, half_life: timedelta) -> Iterator[tuple[date, float]]:
+    """Yield each day of the lookback with what its use counts now: its middle stands for the whole of it."""
+    today = now.astimezone(UTC).date()
+    day = (now - lookback).astimezone(UTC).date()
+    while day <= today:
+        begin = datetime.combine(day, time(), UTC)
+        middle = begin + (min(begin + _DAY, now) - begin) / 2
+        yield day, 0.5 ** ((now - middle) / half_life)
+        day += _DAY
+
+
+def _uuid(value: Any) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)  # SQLite knows bare digits only

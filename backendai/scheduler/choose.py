@@ -1,0 +1,156 @@
+"""Which of the agents that have room for a request is the best.
+
+First come those that the session does not avoid; then those beside which the fewest kinds of accelerators would lie
+idle; then those that its launch likes; then the order of the selection; then the name. Of each shelf only the part is
+looked at in which the request could fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from uuid import UUID
+
+from backendai.scheduler.demand import Request
+from backendai.scheduler.devices import Shares
+from backendai.scheduler.launches import Taste
+from backendai.scheduler.room import NO_SHARES, Room
+from backendai.scheduler.rooms import Rooms
+from backendai.scheduler.selection import Entry
+from backendai.scheduler.shelf import Shelf
+from backendai.scheduler.snapshot import SessionView
+
+Choice = tuple[Room, int, Sequence[Shares]]  # the agent, how many better ranked ones have no room, the devices
+_Found = tuple[Room, Sequence[Shares], int]  # the agent, the devices, its place on the shelf
+
+_MANY_MISSES = 64  # so many agents without room in one search: it is worth asking whether any has it
+_FEW = 64  # so few agents are looked at one by one
+
+
+def best(request: Request, session: SessionView, rooms: Rooms) -> Choice | None:
+    """Return the best agent that takes the request, or None."""
+    cost = rooms.cost(request)
+    if cost is None:
+        return None
+    avoid = session.avoid_agents
+    taste = rooms.launches.taste(session) if session.placement else None
+    few = _few(request, rooms) if request.designated or request.node_image else None
+    if few is not None:
+        wanted = [room for room in few if room.id not in avoid]
+        avoided = [room for room in few if room.id in avoid]
+        return _best_of(wanted, request, rooms, taste) or _best_of(avoided, request, rooms, taste)
+    ahead = 0
+    ranking = rooms.ranking
+    for level in rooms.shelves.levels(request):
+        if taste is not None:
+            found = _most_liked(level, request, cost, rooms, avoid, taste)
+        elif len(level) == 1:
+            found = _first(level[0], request, cost, rooms, avoid)
+        else:
+            firsts = [found for shelf in level if (found := _first(shelf, request, cost, rooms, avoid))]
+            found = min(firsts, key=lambda found: ranking.rank(found[0].entry), default=None)
+        if found is not None:
+            room, shares, place = found
+            if rooms.takes_turns or len(level) > 1:
+                place = sum([ranking.ahead(shelf.entries, room.entry) for shelf in level])
+            return room, ahead if taste is not None else ahead + place, shares
+        for shelf in level:
+            ahead += len(shelf.rooms)
+    return _best_of([room for room in rooms.all if room.id in avoid], request, rooms, taste) if avoid else None
+
+
+def with_amounts(request: Request, rooms: Rooms) -> Iterator[Room]:
+    """Yield the agents that have the amounts and kernels for the request, and its image, whatever their devices."""
+    cost = rooms.cost(request)
+    if cost is None:
+        return
+    for level in rooms.shelves.levels(request):
+        for shelf in level:
+            for place in rooms.ranking.places(shelf.entries, cost):
+                room = shelf.rooms[place]
+                has_image = not request.node_image or request.node_image in room.images
+                if has_image and rooms.packing.has_room(room.packed, cost) and room.has_kernels_left(request.kernels):
+                    yield room
+
+
+def _first(shelf: Shelf, request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]) -> _Found | None:
+    """Return the first agent of a shelf that takes the request, with the devices it would get."""
+    on_shelf, guards, kernels, image = shelf.rooms, rooms.packing.guards, request.kernels, request.node_image
+    misses = 0
+    for place in rooms.ranking.places(shelf.entries, cost):
+        room = on_shelf[place]
+        if (room.packed | guards) - cost & guards != guards:  # as in ``Packing.has_room``
+            misses += 1
+            if misses == _MANY_MISSES and not rooms.has_any_room(request):
+                return None
+        elif (
+            (room.max_kernels is None or room.kernels + kernels <= room.max_kernels)
+            and (not image or image in room.images)
+            and (not avoid or room.id not in avoid)
+        ):
+            shares = NO_SHARES if room.book is None else room.shares_for(request)
+            if shares is not None:
+                return room, shares, place
+    return None
+
+
+def _most_liked(
+    level: list[Shelf], request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID], taste: Taste
+) -> _Found | None:
+    """Return the agent on these shelves that takes the request and is liked most, then the first of equals."""
+
+    def may_take(room: Room) -> bool:
+        return rooms.packing.has_room(room.packed, cost) and room.id not in avoid
+
+    if taste.companions and not taste.spreads:
+        companions = [rooms.all[order] for order in taste.companions]
+        beside = [room for room in companions if room.shelf in level and may_take(room)]
+        chosen = _best_of(beside, request, rooms, taste)
+        if chosen is not None:
+            return chosen[0], chosen[2], 0
+    ranking = rooms.ranking
+    ranked = [shelf.rooms[place] for shelf in level for place in ranking.places(shelf.entries, cost)]
+    if len(level) > 1:
+        ranked.sort(key=lambda room: ranking.rank(room.entry))
+    likings = taste.of_all(ranked)
+    for liking in sorted(set(likings)):
+        for room, its_liking in zip(ranked, likings, strict=True):
+            if its_liking == liking and may_take(room):
+                shares = _shares(room, request)
+                if shares is not None:
+                    return room, shares, 0
+    return None
+
+
+def _few(request: Request, rooms: Rooms) -> list[Room] | None:
+    """Return the agents that come into question when they are few from the start."""
+    if request.designated:
+        return [rooms.by_id[each] for each in request.designated if each in rooms.by_id]
+    if request.node_image:
+        having = rooms.having_image(request.node_image)
+        return having if len(having) <= _FEW else None
+    return None
+
+
+def _best_of(candidates: Iterable[Room], request: Request, rooms: Rooms, taste: Taste | None) -> Choice | None:
+    """Return the best of a few agents, by looking at each."""
+
+    def key(room: Room) -> tuple[int, int, Entry]:
+        liking = taste.of(room) if taste else 0
+        return len(room.shelf.kinds - request.kinds), liking, rooms.ranking.rank(room.entry)
+
+    is_open = [
+        room
+        for room in candidates
+        if room.shelf is not None and request.architecture in ("", room.architecture)
+    ]  # fmt: skip
+    for ahead, room in enumerate(sorted(is_open, key=key)):
+        shares = _shares(room, request) if room.fits(request) else None
+        if shares is not None:
+            return room, ahead, shares
+    return None
+
+
+def _shares(room: Room, request: Request) -> Sequence[Shares] | None:
+    """Return the devices for a request whose amounts are there, None when anything else is missing."""
+    has_image = not request.node_image or request.node_image in room.images
+    return room.shares_for(request) if has_image and room.has_kernels_left(request.kernels) else None

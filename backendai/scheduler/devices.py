@@ -1,0 +1,221 @@
+"""Which devices of an agent a kernel gets: whole ones, fractions of 0.01, or one unique device.
+
+One physical device may be listed under several slots, by one id: whoever holds it by one of them hides it from the
+others. Amounts are thousandths, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+
+from backendai.core.slots import MILLI, decimal_text
+from backendai.scheduler.plan import Reason
+from backendai.scheduler.snapshot import DeviceView
+
+STEP = 10  # thousandths: fractions of a device come in steps of 0.01
+
+KernelDevices = tuple[tuple[str, int], ...]  # what one kernel asks of accelerators: slot, amount
+Shares = dict[str, dict[str, int]]  # slot → device id → amount
+
+
+def is_fractional(slot: str) -> bool:
+    """Return whether kernels share the devices of this slot."""
+    return slot.endswith(".shares")
+
+
+def is_unique(slot: str) -> bool:
+    """Return whether a kernel takes exactly one device of this slot."""
+    return ".mig-" in slot
+
+
+def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
+    """Return why no agent can ever give a kernel these amounts of its accelerators, or None when one could."""
+    for slot, amount in amounts:
+        wrong = ""
+        if is_fractional(slot) and amount % STEP:
+            wrong = "it comes in steps of 0.01"
+        elif is_unique(slot) and amount != MILLI:
+            wrong = "a kernel takes exactly 1"
+        elif slot.endswith(".device") and amount % MILLI:
+            wrong = "it comes in whole devices only"
+        if wrong:
+            asked = decimal_text(amount)
+            details: dict[str, object] = {"slot": slot, "wanted": asked, "step": "0.01" if is_fractional(slot) else "1"}
+            return Reason("invalid-amount", f"{slot} {asked} cannot be given: {wrong}.", details, never=True)
+    return None
+
+
+class DeviceBook:
+    """What every device of one agent has left within a pass."""
+
+    __slots__ = ("_capacity", "_free", "_views", "allow_fragmentation", "fill")
+
+    def __init__(self, devices: Iterable[DeviceView], *, fill: bool = False, allow_fragmentation: bool = True) -> None:
+        self.fill, self.allow_fragmentation = fill, allow_fragmentation
+        self._capacity: dict[str, dict[str, int]] = {}
+        self._free: Shares = {}
+        views: dict[str, list[str]] = {}
+        for device in devices:
+            self._capacity.setdefault(device.slot, {})[device.id] = device.capacity
+            self._free.setdefault(device.slot, {})[device.id] = device.capacity - device.taken
+            views.setdefault(device.id, []).append(device.slot)
+        self._views = {device: slots for device, slots in views.items() if len(slots) > 1}
+
+    @property
+    def slots(self) -> Iterable[str]:
+        """The slots whose devices are known."""
+        return self._free.keys()
+
+    @property
+    def is_entangled(self) -> bool:
+        """Whether a device can be had by more than one slot, so that taking of one slot lessens another."""
+        return bool(self._views)
+
+    def available(self, slot: str) -> Mapping[str, int]:
+        """Return what each device of the slot can still give; what is held by another slot gives nothing."""
+        free = self._free.get(slot, {})
+        if not self._views:
+            return free
+        return {device: 0 if self._is_hidden(slot, device) else left for device, left in free.items()}
+
+    def choose(self, kernels: Sequence[KernelDevices]) -> list[Shares] | None:
+        """Return what each kernel gets of which devices, or None when they do not go together; books nothing."""
+        if len(kernels) == 1 and len(kernels[0]) == 1:
+            slot, amount = kernels[0][0]
+            only = self._share_out(slot, amount) if slot in self._free else {}
+            return None if only is None else [{slot: only} if only else {}]
+        chosen: list[Shares] = [{} for _ in kernels]
+        largest_first = sorted(range(len(kernels)), key=lambda index: [-amount for _, amount in kernels[index]])
+        booked: list[Shares] = []
+        for index in largest_first:
+            for slot, amount in kernels[index]:
+                if slot not in self._free:
+                    continue
+                shares = self._share_out(slot, amount)
+                if shares is None:
+                    self.give_back(booked)
+                    return None
+                chosen[index][slot] = shares
+                booked.append({slot: shares})
+                self.take(booked[-1:])
+        self.give_back(booked)
+        return chosen
+
+    def take(self, kernels: Iterable[Shares], times: int = 1) -> None:
+        """Book what was chosen; ``times=-1`` undoes it."""
+        for kernel in kernels:
+            for slot, shares in kernel.items():
+                free = self._free[slot]
+                for device, amount in shares.items():
+                    free[device] -= amount * times
+
+    def give_back(self, kernels: Iterable[Shares]) -> None:
+        """Undo ``take``."""
+        self.take(kernels, times=-1)
+
+    def estimate_return(self, slot: str, amount: int) -> None:
+        """Free an amount of which only the sum is known: the devices that held just as much, else the fullest."""
+        free, capacity = self._free.get(slot, {}), self._capacity.get(slot, {})
+        held = {device: capacity[device] - left for device, left in free.items() if capacity[device] > left}
+        for device in sorted(held, key=lambda device: (held[device] != amount, -held[device])):
+            returned = min(amount, held[device])
+            free[device] += returned
+            amount -= returned
+
+    def largest_and_sum(self, slot: str) -> tuple[int, int]:
+        """Return the most that one device of the slot can give, and what all can give together."""
+        return max(self.available(slot).values(), default=0), self.total(slot)
+
+    def total(self, slot: str) -> int:
+        """Return what all devices of the slot can give together."""
+        return sum([left for left in self.available(slot).values() if left > 0])
+
+    def copy(self) -> DeviceBook:
+        """Return an independent copy."""
+        other = DeviceBook((), fill=self.fill, allow_fragmentation=self.allow_fragmentation)
+        other._capacity, other._views = self._capacity, self._views
+        other._free = {slot: dict(free) for slot, free in self._free.items()}
+        return other
+
+    def _is_hidden(self, slot: str, device: str) -> bool:
+        """Return whether the device is held by another slot."""
+        for other in self._views.get(device, ()):
+            if other != slot and self._free[other][device] < self._capacity[other][device]:
+                return True
+        return False
+
+    def _share_out(self, slot: str, amount: int) -> dict[str, int] | None:
+        free = self.available(slot)
+        if is_unique(slot):
+            return _one(amount, free)
+        if not is_fractional(slot):
+            return _whole(amount, free, self.fill)
+        on_one = _one(amount, free)
+        if on_one is not None:
+            return on_one
+        if not self.allow_fragmentation and amount <= max(self._capacity[slot].values()):
+            return None
+        return _fragments(amount, free)
+
+
+def _one(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
+    """Return the device with the least left that has room for all of it."""
+    best = None
+    for device, left in free.items():
+        if left >= amount and (best is None or left < free[best]):
+            best = device
+    return None if best is None else {best: amount}
+
+
+def _whole(amount: int, free: Mapping[str, int], fill: bool) -> dict[str, int] | None:
+    """Return whole units: from one device after the other, or each from the device that has most left."""
+    units, rest = divmod(amount, MILLI)
+    pieces = [
+        (left // MILLI * (1 if fill else -1), place, device)
+        for place, (device, left) in enumerate(free.items())
+        if left >= MILLI
+    ]
+    if rest or sum([abs(left) for left, _, _ in pieces]) < units:
+        return None
+    heapify(pieces)
+    shares: dict[str, int] = {}
+    while units:
+        left, place, device = heappop(pieces)
+        taken = min(left, units) if fill else 1
+        shares[device] = shares.get(device, 0) + taken * MILLI
+        units -= taken
+        if not fill and left + 1 < 0:
+            heappush(pieces, (left + 1, place, device))
+    return shares
+
+
+def _fragments(amount: int, free: Mapping[str, int]) -> dict[str, int] | None:
+    """Return a fraction put together from the fewest devices, as evenly as they allow, leaving the least behind."""
+    by_size = sorted((left // STEP * STEP, place, device) for place, (device, left) in enumerate(free.items()))
+    number = total = 0
+    while total < amount:
+        number += 1
+        if number > len(by_size):
+            return None
+        total += by_size[-number][0]
+    best: tuple[int, int, dict[str, int]] | None = None
+    for start in range(len(by_size) - number + 1):
+        these = by_size[start : start + number]
+        together = sum(left for left, _, _ in these)
+        if together >= amount:
+            shares = _evenly(amount, [(device, left) for left, _, device in these])
+            unevenness = max(shares.values()) - min(shares.values())
+            if best is None or (unevenness, together) < best[:2]:
+                best = unevenness, together, shares
+    return None if best is None else best[2]
+
+
+def _evenly(amount: int, devices: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """Return equal shares in steps of 0.01, less of a device that has not so much; ``devices`` the smallest first."""
+    shares = {}
+    for place, (device, left) in enumerate(devices):
+        even = amount // (len(devices) - place) // STEP * STEP
+        shares[device] = min(left, even) if place + 1 < len(devices) else amount
+        amount -= shares[device]
+    return shares

@@ -1,0 +1,221 @@
+"""What keeps a session from starting whatever the agents have free: each gate is one function that returns a reason.
+
+A session that a gate holds waits for nothing that others could take, so it holds nobody back. The first gates look at
+what is asked for only, so they are asked once for all sessions that ask for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from backendai.core.slots import decimal_text
+from backendai.scheduler.demand import architectures_of
+from backendai.scheduler.limits import Amounts, Limits
+from backendai.scheduler.plan import Reason
+from backendai.scheduler.snapshot import AgentView, DependencyState, SessionView, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What gates look at beside the session: the group's rules, its agents in short, and the limits of the holders."""
+
+    now: datetime
+    group: str
+    session_types: frozenset[str]
+    limits: Limits
+    has_limits: bool
+    agents: frozenset[object]
+    offered: frozenset[str]
+    architectures: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One question to a session that asks for so much in all: a reason to wait, or None."""
+
+    step: str
+    closed: Callable[[SessionView, Amounts, Sight], Reason | None]
+    passed: str
+
+
+def sight_of(snapshot: Snapshot, limits: Limits) -> Sight:
+    """Return what the gates look at in this snapshot."""
+    return Sight(
+        now=snapshot.now,
+        group=snapshot.group,
+        session_types=snapshot.rules.session_types,
+        limits=limits,
+        has_limits=bool(snapshot.limits),
+        agents=frozenset(agent.id for agent in snapshot.agents),
+        offered=_offered(snapshot.agents),
+        architectures=frozenset(agent.architecture for agent in snapshot.agents),
+    )
+
+
+def closed_for_all(session: SessionView, asked: Amounts, sight: Sight) -> tuple[int, Reason] | None:
+    """Return the index in ``GATES`` of the first gate that is closed for all who ask for this, and why, or None."""
+    return _first_closed(_OF_SHAPE, session, asked, sight)
+
+
+def closed_for_one(session: SessionView, asked: Amounts, sight: Sight) -> tuple[int, Reason] | None:
+    """Return the index in ``GATES`` of the first other gate that is closed for the session, and why, or None."""
+    if (
+        session.starts_at is None
+        and session.image_build is None
+        and not session.dependencies
+        and session.session_type in sight.session_types
+        and not sight.has_limits
+    ):  # as with most sessions, no gate has anything to look at: one test for all of them
+        return None
+    return _first_closed(_OF_SESSION, session, asked, sight)
+
+
+def _first_closed(
+    gates: Iterable[tuple[int, Gate]], session: SessionView, asked: Amounts, sight: Sight
+) -> tuple[int, Reason] | None:
+    for index, gate in gates:
+        reason = gate.closed(session, asked, sight)
+        if reason is not None:
+            return index, reason
+    return None
+
+
+def _offered(agents: Iterable[AgentView]) -> frozenset[str]:
+    return frozenset(name for agent in agents for name in agent.capacity)
+
+
+def _malformed(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    if len(session.kernels) == 1:
+        return None
+    if not session.kernels:
+        message = "The session has 0 kernels, so there is nothing to start."
+        return Reason("no-kernels", message, {"kernels": 0}, never=True)
+    if session.multi_node:
+        return None
+    architectures = architectures_of(session.kernels)
+    if len(architectures) <= 1:
+        return None
+    message = (
+        f"The {len(session.kernels)} kernels must share one agent but need {len(architectures)} architectures "
+        f"({', '.join(architectures)}): use images of one architecture, or spread the kernels over several agents."
+    )
+    return Reason("mixed-architectures", message, {"architectures": architectures}, never=True)
+
+
+def _too_early(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    starts_at = session.starts_at
+    if starts_at is None or starts_at <= sight.now:
+        return None
+    when = f"{starts_at:%Y-%m-%d %H:%M:%S %Z}".strip()
+    details: dict[str, object] = {"starts_at": starts_at.isoformat()}
+    return Reason("start-time-not-reached", f"Asked to start at {when}.", details, until=starts_at)
+
+
+def _depends(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    if not session.dependencies:
+        return None
+    ordered = sorted(session.dependencies, key=lambda each: (each.name, each.id))
+    failed = [each for each in ordered if each.state is DependencyState.FAILED]
+    open_ones = failed or [each for each in ordered if each.state is DependencyState.LIVE]
+    if not open_ones:
+        return None
+    names = ", ".join(each.name for each in open_ones)
+    of = f"{len(open_ones)} of {len(ordered)} sessions that must end well first"
+    details: dict[str, object] = {
+        "sessions": [str(each.id) for each in open_ones], "names": [each.name for each in open_ones],
+        "open": len(open_ones), "dependencies": len(ordered),
+    }  # fmt: skip
+    if failed:
+        return Reason("dependency-failed", f"{of} did not, and never will: {names}.", details, never=True)
+    verb = "has" if len(open_ones) == 1 else "have"
+    return Reason("dependency-not-finished", f"{of} {verb} not ended yet: {names}.", details)
+
+
+def _wrong_type(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    if session.session_type in sight.session_types:
+        return None
+    allowed = sorted(sight.session_types)
+    message = (
+        f"Resource group {sight.group} takes no sessions of type {session.session_type} "
+        f"({len(allowed)} allowed: {', '.join(allowed) or 'none'})."
+    )
+    details: dict[str, object] = {"type": session.session_type, "allowed": allowed}
+    return Reason("session-type-not-allowed", message, details, never=True)
+
+
+def _image_not_ready(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    build = session.image_build
+    if build is None:
+        return None
+    image = f"Image {session.image}" if session.image else "The image"
+    details: dict[str, object] = {"image": session.image, "message": build.message}
+    if build.failed:
+        parts = [f"{image} could not be built", *[part.strip().rstrip(".") for part in (build.message,) if part]]
+        message = f"{': '.join(parts)}. {build.fix}".strip()
+        return Reason("image-build-failed", message, {**details, "fix": build.fix}, never=True)
+    percent = None if build.progress is None else int(min(max(build.progress, 0.0), 1.0) * 100)
+    done = "progress not known" if percent is None else f"{percent} % done"
+    message = f"{image} is being built: {done}{f' ({build.message})' if build.message else ''}."
+    return Reason("image-building", message, {**details, "percent": percent})
+
+
+def _too_many_sessions(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    return sight.limits.sessions_reason(session.holder)
+
+
+def _over_a_limit(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    return sight.limits.slots_reason(session.holder, asked)
+
+
+def _not_offered(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    if not sight.agents:
+        return None
+    missing = [(name, amount) for name, amount in asked if name not in sight.offered]
+    if not missing:
+        return None
+    (slot, amount), offered = missing[0], sorted(sight.offered)
+    message = (
+        f"0 of {len(sight.agents)} agents of resource group {sight.group} offer {slot} "
+        f"(offered: {', '.join(offered) or 'none'})."
+    )
+    details: dict[str, object] = {"slot": slot, "asked": decimal_text(amount), "offered": offered}
+    return Reason("slot-not-offered", message, {**details, "agents": len(sight.agents)}, never=True)
+
+
+def _no_such_architecture(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    if not sight.agents:
+        return None
+    for kernel in session.kernels:
+        if kernel.architecture and kernel.architecture not in sight.architectures:
+            return _architecture_reason(kernel.architecture, sight)
+    return None
+
+
+def _architecture_reason(wanted: str, sight: Sight) -> Reason:
+    offered, agents = sorted(sight.architectures - {""}), len(sight.agents)
+    message = (
+        f"The image needs architecture {wanted}; "
+        f"0 of {agents} agents {'has' if agents == 1 else 'have'} it (offered: {', '.join(offered) or 'none'})."
+    )
+    details: dict[str, object] = {"wanted": wanted, "offered": offered, "agents": agents}
+    return Reason("no-agent-with-architecture", message, details, never=True)
+
+
+_SHAPE_GATES = (
+    Gate("kernels", _malformed, "The kernels can be placed together."),
+    Gate("offered", _not_offered, "Every slot that it asks for is offered."),
+    Gate("image-architecture", _no_such_architecture, "There are agents of the architecture."),
+)
+_SESSION_GATES = (
+    Gate("start-time", _too_early, "No start time lies ahead."),
+    Gate("dependencies", _depends, "It waits for no other session."),
+    Gate("session-type", _wrong_type, "The group takes sessions of this type."),
+    Gate("image", _image_not_ready, "The image is not being built."),
+    Gate("concurrency", _too_many_sessions, "The limits leave room for a session more."),
+    Gate("limits", _over_a_limit, "The limits leave room for what it asks for."),
+)
+GATES = (*_SHAPE_GATES, *_SESSION_GATES)
+_OF_SHAPE = tuple(enumerate(_SHAPE_GATES))
+_OF_SESSION = tuple(enumerate(_SESSION_GATES, len(_SHAPE_GATES)))

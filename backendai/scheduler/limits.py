@@ -1,0 +1,139 @@
+"""What the holders of a session may hold at once, counted on as the pass places sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from backendai.core.slots import decimal_text, format_amount
+from backendai.scheduler.plan import Reason
+from backendai.scheduler.snapshot import Holder, LimitView
+
+Amounts = tuple[tuple[str, int], ...]  # slot, thousandths
+
+_SCOPES = {"key-pair": "Key pair", "user": "User", "project": "Project", "domain": "Domain"}
+
+
+class Limits:
+    """The limits of all holders; what was placed in this pass counts."""
+
+    def __init__(self, limits: Mapping[str, LimitView]) -> None:
+        self._accounts = {key: _Account(limit) for key, limit in limits.items()}
+        self._by_holder: dict[int, _Accounts] = {}  # by id: the snapshot keeps its holders alive
+
+    def sessions_reason(self, holder: Holder) -> Reason | None:
+        """Return why no further session of the holder may start, or None."""
+        if not self._accounts:
+            return None
+        for account in self._of(holder).accounts:
+            if account.sessions >= account.most_sessions:
+                return account.sessions_reason()
+        return None
+
+    def slots_reason(self, holder: Holder, asked: Amounts) -> Reason | None:
+        """Return which limit on which slot a session of the holder would break that asks for this, or None.
+
+        A limit that the session breaks by itself comes before one that others have used up.
+        """
+        if not self._accounts:
+            return None
+        accounts = self._of(holder)
+        for account in accounts.accounts:
+            if account.exceeded(asked):
+                return accounts.slots_reason(asked)
+        return None
+
+    def count(self, holder: Holder, asked: Amounts) -> None:
+        """Count a session that was placed."""
+        if self._accounts:
+            for account in self._of(holder).accounts:
+                account.count(asked)
+
+    def _of(self, holder: Holder) -> _Accounts:
+        accounts = self._by_holder.get(id(holder))
+        if accounts is None:
+            known = tuple(self._accounts[key] for key in holder.keys if key in self._accounts)
+            accounts = self._by_holder[id(holder)] = _Accounts(known)
+        return accounts
+
+
+class _Account:
+    """One holder's limits, and what they leave: ``left`` of the slots that are named, and of the others ``unnamed``."""
+
+    def __init__(self, limit: LimitView) -> None:
+        self.limit = limit
+        self.who = f"{_SCOPES.get(limit.scope, limit.scope)} {limit.name}"
+        self.most: dict[str, int] = {**limit.slots, **dict.fromkeys(limit.forbidden, 0)}
+        self.left: dict[str, int] = {name: most - limit.used[name] for name, most in self.most.items()}
+        self.unnamed: float = 0 if limit.unnamed_limited else inf
+        self.most_sessions: float = inf if limit.max_sessions is None else limit.max_sessions
+        self.sessions = limit.sessions
+
+    def exceeded(self, asked: Amounts) -> str:
+        """Return the first slot of which this would be too much, or nothing."""
+        left, unnamed = self.left, self.unnamed
+        for name, amount in asked:
+            if amount > left.get(name, unnamed):
+                return name
+        return ""
+
+    def impossible(self, asked: Amounts) -> str:
+        """Return the first slot of which this would be too much even if nothing else were held, or nothing."""
+        return next((name for name, amount in asked if amount > self.most.get(name, self.unnamed)), "")
+
+    def count(self, asked: Amounts) -> None:
+        left = self.left
+        for name, amount in asked:
+            if name in left:
+                left[name] -= amount
+        self.sessions += 1
+
+    def sessions_reason(self) -> Reason:
+        limit = self.limit.max_sessions
+        details = self._details(used=self.sessions, asked=1, limit=limit)
+        message = f"{self.who} has {self.sessions} of at most {limit} sessions at once."
+        return Reason("too-many-sessions", message, details, never=limit == 0)
+
+    def slots_reason(self, slot: str, amount: int, *, never: bool) -> Reason:
+        most = self.most.get(slot, 0)
+        used = most - self.left[slot] if slot in self.left else self.limit.used[slot]
+        details = self._details(
+            slot=slot, used=decimal_text(used), asked=decimal_text(amount), limit=decimal_text(most)
+        )
+        holds, may, asks = (format_amount(slot, each) for each in (used, most, amount))
+        if never:
+            message = f"{self.who} may hold {slot} {may} at most; this session alone asks for {asks}."
+        else:
+            message = f"{self.who} holds {slot} {holds} of at most {may}; this session asks for {asks}."
+        return Reason("slot-limit", message, details, never=never)
+
+    def _details(self, **numbers: object) -> dict[str, object]:
+        return {"scope": self.limit.scope, "name": self.limit.name, **numbers}
+
+
+class _Accounts:
+    """The accounts that a holder's sessions count against, the narrowest first, and the reasons given so far."""
+
+    def __init__(self, accounts: tuple[_Account, ...]) -> None:
+        self.accounts = accounts
+        self._counted = -1
+        self._reasons: dict[Amounts, Reason] = {}
+
+    def slots_reason(self, asked: Amounts) -> Reason:
+        counted = sum(account.sessions for account in self.accounts)
+        if counted != self._counted:  # the numbers of the reasons have changed
+            self._counted = counted
+            self._reasons.clear()
+        reason = self._reasons.get(asked)
+        if reason is None:
+            reason = self._reasons[asked] = self._reason(asked)
+        return reason
+
+    def _reason(self, asked: Amounts) -> Reason:
+        for account in self.accounts:
+            slot = account.impossible(asked)
+            if slot:
+                return account.slots_reason(slot, dict(asked)[slot], never=True)
+        account = next(account for account in self.accounts if account.exceeded(asked))
+        slot = account.exceeded(asked)
+        return account.slots_reason(slot, dict(asked)[slot], never=False)

@@ -1,0 +1,68 @@
+"""Options of strategies: each is declared with its type and range, so a form can show it and a wrong one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["integer", "number", "boolean", "text"]
+
+_TYPES: dict[Kind, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "boolean": (bool,), "text": (str,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a strategy. ``least`` and ``most`` bound numbers (None: no bound); ``help`` is one line."""
+
+    name: str
+    kind: Kind
+    default: object
+    help: str
+    least: float | None = None
+    most: float | None = None
+
+
+def check_options(declared: Iterable[Option], given: Mapping[str, object]) -> dict[str, object]:
+    """Return every declared option with its given value or its default; ValueError names what is wrong and its range.
+
+    An option that is not declared is refused, never ignored: its name may be a slip of the pen.
+    """
+    known = {option.name: option for option in declared}
+    for name in given:
+        if name not in known:
+            raise ValueError(f"no option is called {name!r}: {_listing(known)}")
+    return {name: _checked(option, given[name]) if name in given else option.default for name, option in known.items()}
+
+
+def own_options(declared: Iterable[Option], given: Mapping[str, object]) -> dict[str, object]:
+    """Return what ``check_options`` does for the part of ``given`` that is declared here; others may own the rest."""
+    known = tuple(declared)
+    names = {option.name for option in known}
+    return check_options(known, {name: value for name, value in given.items() if name in names})
+
+
+def _listing(known: Mapping[str, Option]) -> str:
+    return f"use one of {', '.join(known)}" if known else "the chosen strategies have none"
+
+
+def _checked(option: Option, value: object) -> object:
+    is_wrong = not isinstance(value, _TYPES[option.kind])
+    if isinstance(value, bool) and option.kind != "boolean":  # for Python a bool is an integer
+        is_wrong = True
+    if is_wrong:
+        raise ValueError(f"option {option.name} must be of type {option.kind}, not {value!r}")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        too_little = option.least is not None and not value >= option.least  # so that not-a-number fails too
+        too_much = option.most is not None and not value <= option.most
+        if too_little or too_much:
+            raise ValueError(f"option {option.name} is {value}: it must be {_range(option)}")
+    return value
+
+
+def _range(option: Option) -> str:
+    if option.least is None:
+        return f"at most {option.most:g}"
+    if option.most is None:
+        return f"at least {option.least:g}"
+    return f"between {option.least:g} and {option.most:g}"

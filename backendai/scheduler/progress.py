@@ -1,0 +1,162 @@
+"""What one pass has done so far and remembers. What is free only shrinks in it: what did not fit is not tried again.
+
+Sessions that ask for the same share a ``Shape``, so a question about amounts is answered once for all of them.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from backendai.scheduler.demand import DemandKey, demand_key, demand_of
+from backendai.scheduler.gates import closed_for_all, closed_for_one, sight_of
+from backendai.scheduler.limits import Limits
+from backendai.scheduler.outlook import Kind, kinds_of, no_designated_agent, outlook
+from backendai.scheduler.place import Seat, place, placement_of
+from backendai.scheduler.plan import Placement, Plan, Reason, Step, Wait, new_tuple
+from backendai.scheduler.rooms import Rooms
+from backendai.scheduler.sequence import Held, is_tired
+from backendai.scheduler.shortfall import Refusal, passed_steps
+from backendai.scheduler.snapshot import SessionView, Snapshot
+from backendai.scheduler.trace import QUEUE_PASSED, at_agents, at_capacity, at_gate
+
+_NOTHING: dict[str, int] = {}
+
+
+class Shape:
+    """What is known of all sessions that ask for the same: what they ask for, and why they cannot start, if so.
+
+    ``malformed``: a gate that none of them passes. ``too_big``: they would not start even if nothing else ran.
+    ``no_room_beside``: they find none beside what is kept for the first in line. ``steps``: those before an agent is
+    selected.
+    """
+
+    __slots__ = ("asked", "demand", "malformed", "no_room", "no_room_beside", "steps", "too_big")
+
+    def __init__(self, session: SessionView) -> None:
+        self.demand = demand_of(session)
+        self.asked = tuple(session.total.items())
+        self.malformed: Refusal | None = None
+        self.too_big: Refusal | None = None
+        self.no_room: Refusal | None = None
+        self.no_room_beside: Refusal | None = None
+        self.steps: tuple[Step, ...] = ()
+
+
+class Progress:
+    """The agents, the limits and what users hold, as placements change them, and the answers given so far."""
+
+    def __init__(self, snapshot: Snapshot, *, counts_held: bool = True) -> None:
+        self.snapshot = snapshot
+        self._rules = snapshot.rules
+        self.rooms = Rooms(snapshot.agents, snapshot.rules)
+        self.held: Held = {user: dict(slots) for user, slots in snapshot.held.items()}
+        self.started: list[tuple[SessionView, list[Seat]]] = []  # with backfill only: nobody else asks
+        self._limits = Limits(snapshot.limits)
+        self._counts_held = counts_held
+        self._has_limits = bool(snapshot.limits)
+        self._sight = sight_of(snapshot, self._limits)
+        self._kinds: dict[frozenset[UUID], tuple[Kind, ...]] = {}
+        self._shapes: dict[DemandKey, Shape] = {}
+        self._gate_refusals: dict[int, Refusal] = {}
+        self._placements: list[Placement] = []
+        self._waits: list[Wait] = []
+        self._of_all = f" of {len(snapshot.pending)} by {snapshot.rules.sequence}"
+        self._by_selection = f" by {snapshot.rules.selection}; "
+
+    def shape_of(self, session: SessionView) -> Shape:
+        """Return what is known of sessions that ask for the same as this one."""
+        key = demand_key(session)
+        try:
+            return self._shapes[key]
+        except KeyError:
+            shape = self._shapes[key] = self._new_shape(session)
+            return shape
+
+    def closed_gate(self, session: SessionView, shape: Shape) -> Refusal | None:
+        """Return the refusal of the first gate that is closed for the session, or None."""
+        if shape.malformed is not None:
+            return shape.malformed
+        closed = closed_for_one(session, shape.asked, self._sight)
+        if closed is None:
+            return None
+        index, reason = closed
+        refusal = self._gate_refusals.get(id(reason))  # one reason may hold many sessions
+        if refusal is None or refusal.reason is not reason:
+            refusal = self._gate_refusals[id(reason)] = at_gate(index, reason)
+        return refusal
+
+    def place(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
+        """Return the seats of the session, booked for the rest of the pass, or why there are none."""
+        if shape.no_room is not None:
+            return shape.no_room
+        outcome = place(session, shape.demand, self.rooms)
+        if isinstance(outcome, Refusal):
+            outcome = shape.no_room = at_agents(outcome)
+        return outcome
+
+    def start(self, session: SessionView, shape: Shape, seats: list[Seat], turn: int) -> None:
+        """Write down that the session starts, and count what it takes."""
+        if not shape.steps:
+            shape.steps = (*QUEUE_PASSED, *passed_steps(seats[0].request, self.rooms))
+        in_turn = self._turn(turn)
+        if len(seats) == 1:
+            steps = (in_turn, *shape.steps, self._selected(seats[0]))
+        else:
+            steps = (in_turn, *shape.steps, *map(self._selected, seats))
+        self._placements.append(placement_of(session, seats, steps))
+        if self._rules.backfill:
+            self.started.append((session, seats))
+        if self._has_limits:
+            self._limits.count(session.holder, shape.asked)
+        if self._counts_held:
+            user = session.holder.user
+            held = self.held.get(user, _NOTHING).copy()  # a new one: who keeps the old one sees that it has changed
+            for name, amount in shape.asked:
+                held[name] = held.get(name, 0) + amount
+            self.held[user] = held
+
+    def wait(self, session: SessionView, refusal: Refusal, turn: int, *, tried: bool = False) -> None:
+        """Write down that the session waits, and why."""
+        waits = self._waits
+        steps = (self._turn(turn), *refusal.steps)
+        overtaken = is_tired(session, self._rules)
+        waits.append(new_tuple(Wait, (session.id, refusal.reason, len(waits) + 1, steps, tried, overtaken)))
+
+    def plan(self) -> Plan:
+        """Return what was written down."""
+        return Plan(tuple(self._placements), tuple(self._waits), self.rooms.next_agent)
+
+    def _new_shape(self, session: SessionView) -> Shape:
+        shape = Shape(session)
+        closed = closed_for_all(session, shape.asked, self._sight)
+        if closed is not None:
+            shape.malformed = at_gate(*closed)
+            return shape
+        reason = self._reason_even_if_empty(session, shape)
+        if reason is not None:
+            shape.too_big = at_capacity(reason)
+        return shape
+
+    def _reason_even_if_empty(self, session: SessionView, shape: Shape) -> Reason | None:
+        if shape.demand.flaw is not None:
+            return shape.demand.flaw
+        kinds = self._kinds_for(session.designated)
+        if session.designated and self.snapshot.agents and not kinds:
+            return no_designated_agent(session.designated, self.snapshot.group)
+        return outlook(shape.demand, kinds, self.snapshot.group)
+
+    def _kinds_for(self, designated: frozenset[UUID]) -> tuple[Kind, ...]:
+        kinds = self._kinds.get(designated)
+        if kinds is None:
+            agents = self.snapshot.agents
+            if designated:
+                agents = tuple(agent for agent in agents if agent.id in designated)
+            kinds = self._kinds[designated] = kinds_of(agents)
+        return kinds
+
+    def _turn(self, turn: int) -> Step:
+        return new_tuple(Step, ("sequencing", True, f"turn {turn}{self._of_all}", ""))
+
+    def _selected(self, seat: Seat) -> Step:
+        chosen = f"{seat.room.name}{self._by_selection}{seat.passed_over} better ranked lacked room"
+        return new_tuple(Step, ("selection", True, chosen, ""))

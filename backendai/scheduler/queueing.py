@@ -1,0 +1,134 @@
+"""Who holds back whom when a session finds no room.
+
+Under a strict sequence it holds back everybody behind it; under another one those of lower priority. One that was tried
+often enough (``Rules.retries_to_skip``) holds back nobody, until others have passed it for ``Rules.overtaking_limit``.
+
+With backfill the first that finds no room is the first in line. It gets a reserved start if the known ends allow one,
+and others pass it only as ``backfill`` allows, under every sequence. One that was tried often enough gives way only if
+it can have no reserved start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from backendai.scheduler.backfill import Reservation, Start, earliest_start, reserve, reserve_anywhere
+from backendai.scheduler.feasible import describe_request
+from backendai.scheduler.place import Seat, place
+from backendai.scheduler.plan import Reason
+from backendai.scheduler.progress import Progress, Shape
+from backendai.scheduler.sequence import Sequence, may_be_passed
+from backendai.scheduler.shortfall import Refusal
+from backendai.scheduler.snapshot import RunningView, SessionView, Snapshot
+from backendai.scheduler.trace import at_agents, at_queue
+
+_LACKS_ROOM = frozenset({"insufficient-resources", "too-many-kernels", "fragmented"})  # it helps when others end
+
+
+class Queue:
+    """Who is held back as the pass goes."""
+
+    def __init__(self, snapshot: Snapshot, sequence: Sequence, progress: Progress) -> None:
+        self._snapshot = snapshot
+        self._is_strict = sequence.is_strict
+        self._progress = progress
+        self._first: SessionView | None = None
+        self._behind: Refusal | None = None
+        self._reservation: Reservation | None = None
+        self._without_start: set[Shape] = set()
+
+    def held_back(self, session: SessionView) -> Refusal | None:
+        """Return the refusal of a session that may not even try, or None."""
+        if self._first is None or self._reservation is not None:
+            return None
+        return self._behind if self._is_strict or session.priority < self._first.priority else None
+
+    def place(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
+        """Return the seats of the session, which leave the first in line what is kept for it, or why there are none."""
+        if self._reservation is None:
+            return self._progress.place(session, shape)
+        if self._reservation.ends_before(session, self._snapshot.now):
+            self._reservation.keep(False)
+            return self._progress.place(session, shape)
+        return self._place_beside(session, shape, self._reservation)
+
+    def wait_for_room(self, session: SessionView, shape: Shape, refusal: Refusal) -> tuple[Refusal, bool]:
+        """Return why the session waits that found no room, and whether that was a try: its turn, with nobody before it.
+
+        From now on it may hold back others.
+        """
+        if self._reservation is not None or refusal.reason.code not in _LACKS_ROOM:
+            return refusal, False
+        gives_way = may_be_passed(session, self._snapshot.rules, self._snapshot.now)
+        if self._snapshot.rules.backfill:
+            start = self._reserved_start(session, shape)
+            if start is not None or not gives_way:
+                refusal = self._reserve(session, shape, refusal, start)
+        elif not gives_way and self._first is None:
+            self._hold_back(session, shape, refusal.reason)
+        return refusal, True
+
+    def _place_beside(self, session: SessionView, shape: Shape, reservation: Reservation) -> list[Seat] | Refusal:
+        """Place a session that may still run when the first in line starts."""
+        if shape.no_room_beside is None:
+            reservation.keep(True)
+            outcome = place(session, shape.demand, self._progress.rooms)
+            if not isinstance(outcome, Refusal):
+                return outcome
+            shape.no_room_beside = self._behind or at_agents(outcome)
+        return shape.no_room_beside
+
+    def _reserved_start(self, session: SessionView, shape: Shape) -> Start | None:
+        if shape in self._without_start:
+            return None
+        running = (*self._snapshot.running, *self._started())
+        start = earliest_start(session, shape.demand, self._progress.rooms, running, self._snapshot.now)
+        if start is None:
+            self._without_start.add(shape)
+        return start
+
+    def _started(self) -> list[RunningView]:
+        """Return the sessions that this pass has started, as they will run."""
+        now = self._snapshot.now
+        return [
+            RunningView(
+                session.id,
+                tuple((seat.room.id, seat.request.wanted, seat.request.kernels) for seat in seats),
+                None if session.longest_run is None else now + session.longest_run,
+            )
+            for session, seats in self._progress.started
+        ]
+
+    def _reserve(self, session: SessionView, shape: Shape, refusal: Refusal, start: Start | None) -> Refusal:
+        rooms, reason = self._progress.rooms, refusal.reason
+        if start is None:
+            self._reservation = reserve_anywhere(session, shape.demand, rooms, self._snapshot.agents)
+        else:
+            self._reservation = reserve(start, rooms)
+            message = f"{reason.message} It starts {_when(start.at)} at the latest."
+            details = {**reason.details, "starts_at": start.at.isoformat()}
+            reason = replace(reason, message=message, details=details, until=start.at)
+        self._hold_back(session, shape, reason)
+        return Refusal(reason, refusal.steps)
+
+    def _hold_back(self, session: SessionView, shape: Shape, why: Reason) -> None:
+        self._first = session
+        kernels = len(shape.demand.requests)
+        asked = describe_request(shape.demand.requests[0]) if kernels == 1 else _describe_kernels(shape)
+        # The name of the first in line is its owner's affair: whoever waits may not see that session.
+        message = f"Waits for its turn: the first in line asks for {asked}."
+        details: dict[str, object] = {"blocker": str(session.id), "blocker_reason": why.code}
+        if self._snapshot.rules.backfill:
+            starts = f" and starts {_when(why.until)} at the latest" if why.until else ""
+            message = f"Waits behind the first in line, which asks for {asked}{starts}: beside it there is no room."
+            details["starts_at"] = why.until.isoformat() if why.until else None
+        self._behind = at_queue(Reason("behind-in-queue", message, details))
+
+
+def _describe_kernels(shape: Shape) -> str:
+    return f"{shape.demand.total.describe()} on {len(shape.demand.requests)} kernels"
+
+
+def _when(at: datetime) -> str:
+    return f"at {at:%Y-%m-%d %H:%M:%S %Z}".strip()

@@ -1,0 +1,110 @@
+"""One agent within a pass: what it still has after the placements made so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+from backendai.scheduler.demand import Request
+from backendai.scheduler.devices import DeviceBook, Shares
+from backendai.scheduler.snapshot import AgentView, Rules
+
+_USUAL = Rules()
+NO_SHARES: Sequence[Shares] = ()
+
+
+class Room:
+    """It reads like an ``AgentView`` whose free amounts and kernels follow the pass. ``order``: its place by name.
+
+    ``book`` is None when nothing is known of its devices: then amounts alone count. ``shelf``, ``entry`` and ``packed``
+    belong to ``Rooms``.
+    """
+
+    __slots__ = (
+        "alive", "architecture", "book", "entry", "free", "id", "images", "kernels", "ledger", "max_kernels", "name",
+        "order", "packed", "schedulable", "shelf",
+    )  # fmt: skip
+
+    def __init__(self, agent: AgentView, order: int, rules: Rules = _USUAL) -> None:
+        self.order = order
+        self.id = agent.id
+        self.name = agent.name
+        self.alive = agent.alive
+        self.schedulable = agent.schedulable
+        self.architecture = agent.architecture
+        self.images = agent.images
+        self.kernels = agent.kernels
+        self.max_kernels = agent.max_kernels
+        self.packed = 0
+        self.entry: Any = None
+        self.shelf: Any = None
+        self.ledger: dict[str, int] = dict(agent.capacity)
+        for name, amount in agent.occupied.items():
+            self.ledger[name] = self.ledger.get(name, 0) - amount
+        self.free = self.ledger
+        self.book: DeviceBook | None = None
+        if agent.devices:
+            self.book = DeviceBook(
+                agent.devices, fill=rules.fill_devices, allow_fragmentation=rules.allow_fragmentation
+            )
+            self.free = self._given_by_devices()
+
+    def fits(self, request: Request) -> bool:
+        """Return whether the request finds its amounts and its kernels here now, whatever the devices."""
+        free = self.free
+        for name, amount in request.items:
+            if free.get(name, 0) < amount:
+                return False
+        return self.has_kernels_left(request.kernels)
+
+    def has_kernels_left(self, kernels: int) -> bool:
+        """Return whether so many more kernels may come."""
+        return self.max_kernels is None or self.kernels + kernels <= self.max_kernels
+
+    def shares_for(self, request: Request) -> Sequence[Shares] | None:
+        """Return which devices each kernel would get, empty when devices do not matter, None when they do not do."""
+        if self.book is None or not request.kinds:
+            return NO_SHARES
+        return self.book.choose(request.accelerators)
+
+    def take(self, request: Request, times: int = 1) -> None:
+        """Take the request's amounts out of what is free; ``times=-1`` gives them back."""
+        ledger = self.ledger
+        for name, amount in request.items:
+            ledger[name] = ledger.get(name, 0) - amount * times
+        self.kernels += request.kernels * times
+        if self.book is not None:
+            if request.kinds:
+                self.free = self._given_by_devices()
+            else:
+                for name, _ in request.items:
+                    self.free[name] = ledger[name]
+
+    def take_devices(self, shares: Sequence[Shares], times: int = 1) -> None:
+        """Book the devices of a request; ``times=-1`` gives them back. What is free follows with its amounts."""
+        if self.book is not None:
+            self.book.take(shares, times)
+
+    def return_devices(self, request: Request) -> None:
+        """Free devices for amounts that are about to be given back, when it is not known which devices held them."""
+        if self.book is not None:
+            for name in request.kinds:
+                self.book.estimate_return(name, request.wanted[name])
+
+    def copy(self) -> Room:
+        """Return an independent copy."""
+        other = copy(self)
+        other.ledger = dict(self.ledger)
+        other.free = other.ledger if self.book is None else dict(self.free)
+        other.book = self.book and self.book.copy()
+        other.shelf = None
+        return other
+
+    def _given_by_devices(self) -> dict[str, int]:
+        """Return what is free by the ledger, but no more than the devices can give."""
+        assert self.book is not None
+        free = dict(self.ledger)
+        for slot in self.book.slots:
+            free[slot] = min(free.get(slot, 0), self.book.total(slot))
+        return free

@@ -1,0 +1,7 @@
+"""Concentrated: the fullest agent that still has room, so that whole agents stay free for large sessions."""
+
+from __future__ import annotations
+
+from backendai.scheduler.selection import LeastLeft, Selection
+
+SELECTION = Selection("concentrated", "concentrated: the fullest agent that has room", LeastLeft)

@@ -1,0 +1,7 @@
+"""Dispersed: the emptiest agent, so that sessions disturb each other least."""
+
+from __future__ import annotations
+
+from backendai.scheduler.selection import MostLeft, Selection
+
+SELECTION = Selection("dispersed", "dispersed: the emptiest agent", MostLeft)

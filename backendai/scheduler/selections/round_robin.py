@@ -1,0 +1,7 @@
+"""Round-robin: the agents in turn by name; the turn outlives the pass, and agents that come and go."""
+
+from __future__ import annotations
+
+from backendai.scheduler.selection import InTurn, Selection
+
+SELECTION = Selection("round-robin", "round-robin: one agent after the other", InTurn, takes_turns=True)

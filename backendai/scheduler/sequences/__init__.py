@@ -1,0 +1,14 @@
+"""The sequences: each file holds one, as ``SEQUENCE``. A new file is a new choice; nothing else names it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from backendai.scheduler.sequence import Sequence
+
+_FOUND: tuple[Sequence, ...] = tuple(
+    import_module(f"{__name__}.{module.name}").SEQUENCE for module in iter_modules(__path__)
+)
+
+SEQUENCES: dict[str, Sequence] = {found.name: found for found in sorted(_FOUND, key=lambda found: found.name)}

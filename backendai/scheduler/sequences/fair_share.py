@@ -1,0 +1,43 @@
+"""Fair share over time: who used least of the group lately comes first, for domains, then projects, then users.
+
+The factor of a holder is 2^(−past usage / weight): 1 for one who used nothing, a half for one who used just what his
+weight stands for. It falls as usage / weight grows, so that quotient is compared: no factor is rounded to nothing.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from backendai.scheduler.sequence import Line, Sequence
+from backendai.scheduler.snapshot import Holder, SessionView
+
+
+def fair_share(line: Line) -> list[SessionView]:
+    """Return the sessions by the factors of domain, project and user, the greatest first; equals by age, then by id.
+
+    A session without a domain, project or user comes after those that have one.
+    """
+    burdens: dict[Holder, tuple[float, ...]] = {}
+    for session in line.sessions:
+        if session.holder not in burdens:
+            burdens[session.holder] = _burdens(line, session.holder)
+    return sorted(line.sessions, key=lambda session: burdens[session.holder])  # keeps the order by age
+
+
+def factor(usage: float, weight: float) -> float:
+    """Return the factor of a holder, between 0 and 1; with no weight it is 0."""
+    return float(2.0 ** -(usage / weight)) if weight > 0 else 0.0
+
+
+def _burdens(line: Line, holder: Holder) -> tuple[float, ...]:
+    return tuple(_burden(line, key) for key in (holder.domain, holder.project, holder.user))
+
+
+def _burden(line: Line, key: str) -> float:
+    weight = line.weights.get(key, 1.0)
+    if not key or weight <= 0:
+        return inf
+    return line.past_usage.get(key, 0.0) / weight
+
+
+SEQUENCE = Sequence("fair-share", "fair share over time: who used least lately first", fair_share, follows_held=False)

@@ -1,0 +1,21 @@
+"""First in, first out: strict, or past sessions that were tried often enough."""
+
+from __future__ import annotations
+
+from backendai.scheduler.sequence import Line, Sequence, may_be_passed
+from backendai.scheduler.snapshot import SessionView
+
+
+def fifo(line: Line) -> list[SessionView]:
+    """Return the oldest first; those that others may pass come after them, the oldest first again.
+
+    With backfill they keep their place: where one can have a reserved start, others pass it without pushing it back.
+    """
+    rules, now = line.rules, line.now
+    if not rules.retries_to_skip or rules.backfill:
+        return line.sessions
+    pushed_back = [session for session in line.sessions if may_be_passed(session, rules, now)]
+    return [session for session in line.sessions if not may_be_passed(session, rules, now)] + pushed_back
+
+
+SEQUENCE = Sequence("fifo", "first in, first out", fifo, is_strict=True, follows_held=False)

@@ -1,0 +1,14 @@
+"""Last in, first out."""
+
+from __future__ import annotations
+
+from backendai.scheduler.sequence import Line, Sequence
+from backendai.scheduler.snapshot import SessionView
+
+
+def lifo(line: Line) -> list[SessionView]:
+    """Return the newest first; those of the same moment by id, the greatest first."""
+    return line.sessions[::-1]
+
+
+SEQUENCE = Sequence("lifo", "last in, first out", lifo, follows_held=False)

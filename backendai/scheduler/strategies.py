@@ -1,0 +1,44 @@
+"""The strategies that a resource group may choose: by name, with a label for forms and their declared options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from backendai.scheduler.options import Option, check_options
+from backendai.scheduler.rank import SELECTIONS, selection_named
+from backendai.scheduler.sequence import Sequence
+from backendai.scheduler.sequences import SEQUENCES
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyView:
+    """What a form or a page says of a strategy; ``level`` is ``sequence`` or ``selection``."""
+
+    level: str
+    name: str
+    label: str
+    options: tuple[Option, ...]
+
+
+def strategy_named(name: str) -> Sequence:
+    """Return the sequence of that name; ValueError when there is none."""
+    try:
+        return SEQUENCES[name]
+    except KeyError:
+        raise ValueError(f"no sequence is called {name!r}: use one of {', '.join(SEQUENCES)}") from None
+
+
+def describe_strategies() -> tuple[StrategyView, ...]:
+    """Return every sequence and every selection with its label and its options, each level by name."""
+    sequences = [StrategyView("sequence", each.name, each.label, each.options) for each in SEQUENCES.values()]
+    selections = [StrategyView("selection", each.name, each.label, each.options) for each in SELECTIONS.values()]
+    return (*sequences, *selections)
+
+
+def check_rules(sequence: str, selection: str, options: Mapping[str, object]) -> dict[str, object]:
+    """Return the options of both strategies with what is given or their defaults.
+
+    Raises ValueError for an unknown strategy, an option that neither has, and a value out of range.
+    """
+    return check_options((*strategy_named(sequence).options, *selection_named(selection).options), options)

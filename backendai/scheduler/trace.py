@@ -1,0 +1,35 @@
+"""What a pass looked at on the way to its decision, as steps that people can read."""
+
+from __future__ import annotations
+
+from backendai.scheduler.gates import GATES
+from backendai.scheduler.plan import Reason, Step
+from backendai.scheduler.shortfall import Refusal
+
+GATES_PASSED = tuple(Step(gate.step, True, gate.passed) for gate in GATES)
+CAPACITY_PASSED = (*GATES_PASSED, Step("capacity", True, "The agents, when empty, are big enough."))
+QUEUE_PASSED = (*CAPACITY_PASSED, Step("queue", True, "No session ahead holds this one back."))
+
+
+def at_gate(index: int, reason: Reason) -> Refusal:
+    """Return the refusal at the gate of that index."""
+    return Refusal(reason, (*GATES_PASSED[:index], _failed(GATES[index].step, reason)))
+
+
+def at_capacity(reason: Reason) -> Refusal:
+    """Return the refusal of a session that could not start even if nothing else ran."""
+    return Refusal(reason, (*GATES_PASSED, _failed("capacity", reason)))
+
+
+def at_queue(reason: Reason) -> Refusal:
+    """Return the refusal of a session that another one holds back."""
+    return Refusal(reason, (*CAPACITY_PASSED, _failed("queue", reason)))
+
+
+def at_agents(refusal: Refusal) -> Refusal:
+    """Return the refusal of the agents with the steps that come before them."""
+    return Refusal(refusal.reason, (*QUEUE_PASSED, *refusal.steps))
+
+
+def _failed(step: str, reason: Reason) -> Step:
+    return Step(step, False, reason.message, reason.code)
