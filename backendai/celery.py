@@ -41,6 +41,11 @@ app.conf.update(
             "schedule": settings.REPAIR_INTERVAL.total_seconds(),
             "options": {"expires": settings.REPAIR_INTERVAL.total_seconds()},
         },
+        "observe": {
+            "task": "controller.run_observe",
+            "schedule": settings.OBSERVE_INTERVAL.total_seconds(),
+            "options": {"expires": settings.OBSERVE_INTERVAL.total_seconds()},
+        },
     },
 )
 if "sqlite" in settings.DATABASES["default"]["ENGINE"]:

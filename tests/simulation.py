@@ -213,7 +213,7 @@ class Node:
 
     def hint(self, task: str, kernel_id: UUID, generation: int) -> None:
         """A hint arrives."""
-        if task == "node.start_kernel":
+        if task in ("node.start_kernel", "node.start_kernels"):
             self._survive(lambda: self._do("start", kernel_id, generation, self.starts.start))
         else:
             self._survive(lambda: self._do("stop", kernel_id, generation, lambda c: self.ends.stop(5.0, c)))
@@ -233,7 +233,7 @@ class Node:
         orders = self.reconciler.compare(listing, answer, held=set(), eager=self.first)
         self.first = False
         for stop in orders.stop:
-            self._do("stop", stop.kernel_id, stop.generation, lambda c: self.ends.stop(5.0, c))
+            self._do("stop", stop.kernel_id, stop.generation, lambda c, stop=stop: self.ends.stop(stop.grace, c))
         for kernel_id, generation in orders.ended:
             self._do("look", kernel_id, generation, self.ends.look)
         for kernel_id, generation in orders.discard:
@@ -280,7 +280,8 @@ class Platform:
             return
         for node in self.nodes:
             if queue == f"node.{node.agent.name}":
-                node.hint(task, UUID(args[0]), int(args[1]))
+                for kernel_id, generation in args[0] if task == "node.start_kernels" else [args]:
+                    node.hint(task, UUID(kernel_id), int(generation))
 
     def settle(self, rounds: int = 8) -> None:
         """Let the loops run without faults, hints in any order."""

@@ -78,6 +78,31 @@ class WholePlatform(RuleBasedStateMachine):
         except UserError as error:
             assert error.code == "bigger-than-any-agent"
 
+    @rule(
+        give_up=st.sampled_from([0, 1, 3]),
+        then=st.sampled_from(ResourceGroup.GiveUp.values),
+        pending=st.sampled_from([0, 100, 1000]),
+        retries=st.sampled_from([0, 3]),
+    )
+    def rules_change(self, give_up: int, then: str, pending: int, retries: int) -> None:
+        ResourceGroup.objects.update(
+            give_up_after=give_up,
+            on_give_up=then,
+            pending_timeout=timedelta(seconds=pending),
+            max_retries=retries,
+        )
+
+    @rule(number=index, seconds=st.sampled_from([1, 60]))
+    def time_limit(self, number: int, seconds: int) -> None:
+        if session := self.session(number):
+            ComputeSession.objects.filter(pk=session.pk).update(batch_timeout=timedelta(seconds=seconds))
+
+    @rule(number=index, other=index)
+    def depend(self, number: int, other: int) -> None:
+        one, earlier = self.session(number), self.session(other)
+        if one and earlier and one.status == Status.PENDING and earlier.created_at < one.created_at:
+            one.depends_on.add(earlier)
+
     @rule(number=index, force=st.booleans(), admin=st.booleans())
     def terminate(self, number: int, force: bool, admin: bool) -> None:
         if session := self.session(number):

@@ -2,8 +2,82 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm
+from django.db.models import Count, OuterRef, Subquery
 
-from backendai.accounts.models import AccessToken, Domain, KeyPair, LoginCount, Membership, Project, User
+from backendai.accounts.amounts_field import AmountsField
+from backendai.accounts.audited_admin import Audited
+from backendai.accounts.models import (
+    AccessToken,
+    Domain,
+    KeyPair,
+    LoginCount,
+    Membership,
+    Project,
+    ResourcePolicy,
+    User,
+)
+from backendai.accounts.policy_rules import thousandths
+from backendai.core.slots import format_amount
+
+_LIMITS = ["policy", "share_weight"]
+
+
+class PolicyForm(forms.ModelForm):
+    slots = AmountsField(
+        label="Most held at once",
+        help_text="Over all resource groups. Slots with their most, such as cpu=8, mem=64g, cuda.device=2.",
+    )
+    max_pending_slots = AmountsField(
+        label="Most waiting at once", help_text="What sessions that wait may ask for together; refused beyond it."
+    )
+
+    class Meta:
+        model = ResourcePolicy
+        fields = [
+            "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
+            "max_priority", "max_kernels_per_session", "max_session_lifetime",
+        ]  # fmt: skip
+
+
+@admin.register(ResourcePolicy)
+class PolicyAdmin(Audited):
+    """Limits for whoever has this policy. Its own list names the limits as people read them."""
+
+    audit_name = "resource-policy"
+    form = PolicyForm
+    list_display = ["name", "held_at_once", "max_sessions", "max_pending_sessions", "max_priority", "holders"]
+    search_fields = ["name"]
+    fieldsets = [
+        (None, {"fields": ["name"]}),
+        ("Held at once", {"fields": ["slots", "unnamed_slots", "max_sessions"]}),
+        ("Waiting at once", {"fields": ["max_pending_sessions", "max_pending_slots"]}),
+        ("One session", {"fields": ["max_priority", "max_kernels_per_session", "max_session_lifetime"]}),
+    ]
+
+    def get_queryset(self, request):
+        numbers = {f"number_of_{kind}": _number_with_policy(model) for kind, model in _HOLDERS.items()}
+        return super().get_queryset(request).annotate(**numbers)
+
+    @admin.display(description="held at once")
+    def held_at_once(self, policy):
+        amounts = thousandths(policy.slots, field="slots")
+        named = [f"{name} {format_amount(name, amount)}" for name, amount in sorted(amounts.items())]
+        others = ["nothing else"] if policy.unnamed_slots == ResourcePolicy.Unnamed.LIMITED else []
+        return ", ".join(named + others) or "unlimited"
+
+    @admin.display(description="holds for")
+    def holders(self, policy):
+        numbers = {kind.replace("_", " "): getattr(policy, f"number_of_{kind}") for kind in _HOLDERS}
+        return ", ".join(f"{number} {kind}" for kind, number in numbers.items() if number) or "nobody"
+
+
+_HOLDERS = {"key_pairs": KeyPair, "users": User, "projects": Project, "domains": Domain}
+
+
+def _number_with_policy(model):
+    # Not Count over four joins: that would multiply every user with every key pair.
+    rows = model.objects.filter(policy=OuterRef("pk")).order_by().values("policy")
+    return Subquery(rows.annotate(number=Count("pk")).values("number"))
 
 
 class MembershipInline(admin.TabularInline):
@@ -20,7 +94,9 @@ class NewUserForm(AdminUserCreationForm):
 
 
 @admin.register(User)
-class PersonAdmin(UserAdmin):
+class PersonAdmin(Audited, UserAdmin):
+    audit_name = "user"
+    audited_fields = [*_LIMITS, "role", "is_superuser", "domain", "is_active"]
     add_form = NewUserForm
     ordering = ["email"]
     list_display = ["email", "full_name", "role", "domain", "is_active"]
@@ -31,6 +107,7 @@ class PersonAdmin(UserAdmin):
     fieldsets = [
         (None, {"fields": ["email", "full_name", "password"]}),
         ("Access", {"fields": ["role", "is_superuser", "domain", "is_active"]}),
+        ("Limits", {"fields": [*_LIMITS]}),
         ("Times", {"fields": ["created_at", "last_login"]}),
     ]
     add_fieldsets = [(None, {"fields": ["email", "usable_password", "password1", "password2", "role", "domain"]})]
@@ -38,13 +115,17 @@ class PersonAdmin(UserAdmin):
 
 
 @admin.register(Domain)
-class DomainAdmin(admin.ModelAdmin):
-    list_display = ["name", "is_active", "created_at"]
+class DomainAdmin(Audited):
+    audit_name = "domain"
+    list_display = ["name", "is_active", "policy", "share_weight", "created_at"]
+    list_select_related = ["policy"]
 
 
 @admin.register(Project)
-class ProjectAdmin(admin.ModelAdmin):
-    list_display = ["name", "domain", "is_active", "created_at"]
+class ProjectAdmin(Audited):
+    audit_name = "project"
+    list_display = ["name", "domain", "is_active", "policy", "share_weight", "created_at"]
+    list_select_related = ["domain", "policy"]
     list_filter = ["domain", "is_active"]
     search_fields = ["name"]
     inlines = [MembershipInline]
@@ -59,10 +140,11 @@ class MembershipAdmin(admin.ModelAdmin):
 
 
 @admin.register(KeyPair)
-class KeyPairAdmin(admin.ModelAdmin):
-    list_display = ["access_key", "user", "is_active", "created_at"]
+class KeyPairAdmin(Audited):
+    audit_name = "key-pair"
+    list_display = ["access_key", "user", "is_active", "policy", "created_at"]
     search_fields = ["access_key", "user__email"]
-    list_select_related = ["user"]
+    list_select_related = ["user", "policy"]
 
 
 @admin.register(AccessToken)

@@ -8,11 +8,14 @@ from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils import timezone
 
+from backendai.accounts.policy_rules import clean_amounts, wrong_limits
 from backendai.accounts.querysets import ProjectQuerySet, TokenQuerySet, UserQuerySet
+from backendai.core.errors import UserError
 
 
 class ResourcePolicy(models.Model):
@@ -41,6 +44,22 @@ class ResourcePolicy(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write it; raises a ValidationError by field for limits that make no sense."""
+        self.full_clean(validate_unique=False, validate_constraints=False)
+        super().save(*args, **kwargs)
+
+    def clean(self) -> None:
+        """Bring the amounts into their exact form."""
+        wrong = wrong_limits(self.max_kernels_per_session, self.max_session_lifetime)
+        for field in ("slots", "max_pending_slots"):
+            try:
+                setattr(self, field, clean_amounts(getattr(self, field), field=field))
+            except UserError as error:
+                wrong[field] = error.message
+        if wrong:
+            raise ValidationError(wrong)
 
 
 def _policy(related_name: str) -> models.ForeignKey[Any, Any]:

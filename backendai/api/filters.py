@@ -34,13 +34,13 @@ class SessionFilter(filters.FilterSet):
 class HistoryFilter(filters.FilterSet):
     """Rows of a session's scheduling history."""
 
-    id = filters.NumberFilter()
+    id = filters.UUIDFilter(field_name="uid")
     phase = filters.MultipleChoiceFilter(choices=Phase.choices)
     result = filters.MultipleChoiceFilter(choices=Outcome.choices)
     from_status = filters.MultipleChoiceFilter(choices=Status.choices)
     to_status = filters.MultipleChoiceFilter(choices=Status.choices)
     error_code = filters.CharFilter(max_length=64)
-    message = filters.CharFilter(lookup_expr="icontains", max_length=200)
+    message = filters.CharFilter(lookup_expr="icontains", max_length=200, help_text="Contains this text.")
 
     class Meta:
         model = SchedulingRecord

@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.steps import full_steps
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import SessionType
 
@@ -33,6 +34,28 @@ class LaunchRequest(StrictSerializer):
     startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
     starts_at = serializers.DateTimeField(default=None, allow_null=True)
     cluster_size = serializers.IntegerField(default=1)
+    priority = serializers.IntegerField(
+        default=None, allow_null=True, help_text="0 to 100; usually 10. Policies may set a lower limit."
+    )
+    batch_timeout = serializers.DurationField(
+        default=None,
+        allow_null=True,
+        help_text="In seconds, or as hh:mm:ss. A batch session that runs longer is ended.",
+    )
+    depends_on = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        default=list,
+        help_text="Ids or names of own sessions that must have ended well first. Batch only.",
+    )
+    agents = serializers.ListField(
+        child=serializers.CharField(max_length=64), default=list, help_text="The only agents it may run on."
+    )
+    placement = serializers.CharField(
+        max_length=16, default="", allow_blank=True, help_text="How sessions of one launch lie: spread or pack."
+    )
+    launch_id = serializers.UUIDField(
+        default=None, allow_null=True, help_text="Sessions launched with the same id belong together."
+    )
 
     def spec(self) -> SessionSpec:
         """Return the validated request as the services take it."""
@@ -95,8 +118,9 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
         fields = [
             "id", "name", "type", "status", "status_reason", "status_message", "status_data", "result", "owner",
             "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size", "environ",
-            "startup_command", "starts_at", "priority", "attempts", "retries", "version", "created_at",
-            "scheduled_at", "started_at", "terminating_at", "ended_at", "kernels",
+            "startup_command", "starts_at", "batch_timeout", "designated_agents", "placement", "launch_id", "priority",
+            "queue_position", "attempts", "retries", "version", "created_at",
+            "scheduled_at", "started_at", "ends_at", "terminating_at", "ended_at", "kernels",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -111,11 +135,24 @@ class SessionBody(serializers.ModelSerializer[ComputeSession]):
         return dict(session.environ) if session.owner_id == self.context["request"].user.pk else None
 
 
+class StepBody(serializers.Serializer[Any]):
+    """One thing that was looked at or done within a row of the scheduling history."""
+
+    step = serializers.CharField()
+    result = serializers.CharField()
+    message = serializers.CharField()
+    error_code = serializers.CharField()
+    started_at = serializers.DateTimeField()
+    ended_at = serializers.DateTimeField()
+
+
 class RecordBody(serializers.ModelSerializer[SchedulingRecord]):
     """One row of the scheduling history."""
 
+    id = serializers.UUIDField(source="uid", read_only=True)
     phase = serializers.CharField()
     result = serializers.CharField()
+    sub_steps = serializers.SerializerMethodField()
 
     class Meta:
         model = SchedulingRecord
@@ -124,3 +161,8 @@ class RecordBody(serializers.ModelSerializer[SchedulingRecord]):
             "created_at", "updated_at",
         ]  # fmt: skip
         read_only_fields = fields
+
+    @extend_schema_field(StepBody(many=True))
+    def get_sub_steps(self, record: SchedulingRecord) -> list[dict[str, Any]]:
+        """Return its steps, each with all of its fields."""
+        return full_steps(record)

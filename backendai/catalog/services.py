@@ -19,16 +19,22 @@ _MINIMUM_PREFIX = "ai.backend.resource.min."
 
 def record_images(agent: Agent, images: Sequence[ImageSighting], digest: str) -> None:
     """Write which images this agent has; labels of known ones go into the catalogue."""
+    record_images_of([agent], images, digest)
+
+
+def record_images_of(agents: Sequence[Agent], images: Sequence[ImageSighting], digest: str) -> None:
+    """Write that all of these agents have just these images; the number of statements does not grow with the agents."""
     seen = {image.reference: image for image in images}
+    ids = [agent.pk for agent in agents]
     with transaction.atomic():
-        ImageOnAgent.objects.filter(agent=agent).exclude(reference__in=seen).delete()
+        ImageOnAgent.objects.filter(agent__in=ids).exclude(reference__in=seen).delete()
         ImageOnAgent.objects.bulk_create(
-            [_row(agent, image) for image in seen.values()],
+            [_row(agent, image) for agent in agents for image in seen.values()],
             update_conflicts=True,
             unique_fields=["agent", "reference"],
             update_fields=["digest", "architecture", "size_bytes", "labels"],
         )
-        Agent.objects.filter(pk=agent.pk).update(images_digest=digest)
+        Agent.objects.filter(pk__in=ids).update(images_digest=digest)
         _refresh_catalogue(seen)
 
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models
 from django.utils import timezone
 
 from backendai.accounts.models import Domain, Project
 from backendai.cluster.querysets import AgentQuerySet, ResourceGroupQuerySet
+from backendai.cluster.rules import SESSION_TYPES, wrong_rules
 from backendai.core.slots import Slots
 
 name_rule = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower case letters, digits and dashes.")
+
+DEFAULT_SELECTION = "concentrated"
 
 
 def default_sequence() -> str:
@@ -24,7 +29,7 @@ def default_sequence() -> str:
 
 def default_session_types() -> list[str]:
     """Return the session types that a new group takes."""
-    return ["interactive", "batch"]
+    return list(SESSION_TYPES)
 
 
 class ResourceGroup(models.Model):
@@ -46,7 +51,7 @@ class ResourceGroup(models.Model):
     domains = models.ManyToManyField(Domain, blank=True, related_name="resource_groups")
     projects = models.ManyToManyField(Project, blank=True, related_name="resource_groups")
     sequence = models.CharField(max_length=64, default=default_sequence, help_text="Which session starts next.")
-    selection = models.CharField(max_length=64, default="concentrated", help_text="On which agent it starts.")
+    selection = models.CharField(max_length=64, default=DEFAULT_SELECTION, help_text="On which agent it starts.")
     strategy_options = models.JSONField(default=dict, blank=True, help_text="Options of the strategies chosen above.")
     slot_order = models.JSONField(default=list, blank=True, help_text="Slots, the most precious first; empty: usual.")
     retries_to_skip = models.PositiveIntegerField(
@@ -89,6 +94,16 @@ class ResourceGroup(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write it; raises a ValidationError by field for rules that cannot be carried out."""
+        self.full_clean(exclude={"name"}, validate_unique=False, validate_constraints=False)
+        super().save(*args, **kwargs)
+
+    def clean(self) -> None:
+        """Refuse rules that cannot be carried out, field by field."""
+        if wrong := wrong_rules(self):
+            raise ValidationError(wrong)
 
 
 class Agent(models.Model):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
 
-from django.db import IntegrityError, transaction
+from django.db import DataError, IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -59,26 +63,55 @@ def agent_of_token(text: str) -> Agent | None:
     return found
 
 
+def agents_of_tokens(texts: Collection[str]) -> dict[str, Agent]:
+    """Return the agents of these node tokens by token, in one query; unknown tokens and retired agents are left out."""
+    digests = {_digest(text): text for text in texts}
+    agents = Agent.objects.registered().filter(token_digest__in=list(digests)).order_by()
+    return {digests[agent.token_digest]: agent for agent in agents}
+
+
 def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
-    """Write what a node says about itself; returns whether it has come back from LOST or changed what it can take."""
-    capacity = Slots.parse(message.capacity).to_json()
-    status = Agent.Status.DRAINING if message.draining else Agent.Status.ALIVE
-    news = agent.status != status or agent.capacity != capacity
-    Agent.objects.filter(pk=agent.pk).update(
-        status=status,
-        lost_at=None,
-        last_seen_at=now,
-        backend=message.backend,
-        architecture=architecture_name(message.architecture),
-        version=message.version,
-        boot_id=message.boot_id,
-        gateway_url=message.gateway_url,
-        capacity=capacity,
-        devices=message.devices,
-        notes=[note.model_dump() for note in message.notes],
-    )
-    agent.backend, agent.status = message.backend, status
+    """Write what a node says about itself; returns whether it has come back from LOST or changed what it can take.
+    Raises UserError for a capacity that is none."""
+    columns = _said(message)
+    news = _is_news(agent, columns)
+    Agent.objects.filter(pk=agent.pk).update(lost_at=None, last_seen_at=now, **columns)
+    agent.backend, agent.status = columns["backend"], columns["status"]
     return news
+
+
+def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tuple[set[UUID], dict[UUID, str]]:
+    """Write what many nodes say about themselves; returns those with news as ``record_sync`` means it, and what is
+    wrong with the words of those that are refused.
+
+    Nodes that say what they said before cost one statement together, the others one for each different thing said.
+    """
+    news, refused = set(), {}
+    same: defaultdict[str, list[UUID]] = defaultdict(list)
+    other: defaultdict[str, list[UUID]] = defaultdict(list)
+    for agent, message in syncs:
+        try:
+            columns = _said(message)
+        except UserError as error:
+            refused[agent.pk] = str(error)
+            continue
+        if all(getattr(agent, name) == value for name, value in columns.items()):
+            same[agent.status].append(agent.pk)
+            continue
+        if _is_news(agent, columns):
+            news.add(agent.pk)
+        other[json.dumps(columns)].append(agent.pk)
+        agent.backend, agent.status = columns["backend"], columns["status"]
+    for status, ids in same.items():
+        # Found LOST meanwhile, a node is not the same any more: its next sync says so.
+        Agent.objects.filter(pk__in=ids, status=status).update(lost_at=None, last_seen_at=now)
+    for text, ids in other.items():
+        try:
+            with transaction.atomic():
+                Agent.objects.filter(pk__in=ids).update(lost_at=None, last_seen_at=now, **json.loads(text))
+        except DataError as error:
+            refused |= dict.fromkeys(ids, str(error)[:200])
+    return news - refused.keys(), refused
 
 
 def mark_lost(*, now: datetime, silent_for: timedelta) -> list[Agent]:
@@ -122,6 +155,25 @@ def last_pass_at(name: str) -> datetime | None:
     """Return when the named loop last finished a pass."""
     found: datetime | None = PassLease.objects.filter(pk=name).values_list("finished_at", flat=True).first()
     return found
+
+
+def _said(message: SyncUp) -> dict[str, Any]:
+    """Return what a sync says about its node, by column."""
+    return {
+        "status": str(Agent.Status.DRAINING if message.draining else Agent.Status.ALIVE),
+        "backend": message.backend,
+        "architecture": architecture_name(message.architecture),
+        "version": message.version,
+        "boot_id": message.boot_id,
+        "gateway_url": message.gateway_url,
+        "capacity": Slots.parse(message.capacity).to_json(),
+        "devices": message.devices,
+        "notes": [note.model_dump() for note in message.notes],
+    }
+
+
+def _is_news(agent: Agent, columns: dict[str, Any]) -> bool:
+    return bool(agent.status != columns["status"] or agent.capacity != columns["capacity"])
 
 
 def _usable_token(message: JoinUp, now: datetime) -> JoinToken:

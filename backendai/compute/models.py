@@ -35,10 +35,17 @@ class ComputeSession(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=64)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="compute_sessions")
+    # Here and below a foreign key has no index of its own where another index begins with it: every placement would
+    # write it too.
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False
+    )
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="compute_sessions")
-    resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="compute_sessions")
-    image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="compute_sessions")
+    resource_group = models.ForeignKey(
+        ResourceGroup, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False
+    )
+    # Sessions are looked for by their image only when somebody removes it.
+    image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False)
     access_key = models.CharField(max_length=32, blank=True)
     session_type = models.CharField(max_length=16, choices=SessionType, default=SessionType.INTERACTIVE)
     status = models.CharField(max_length=16, choices=Status, default=Status.PENDING)
@@ -62,6 +69,13 @@ class ComputeSession(models.Model):
     depends_on = models.ManyToManyField("self", symmetrical=False, blank=True, related_name="dependents")
     overtaken_since = models.DateTimeField(null=True, blank=True, editable=False)
     attempts = models.PositiveIntegerField(default=0, help_text="Scheduling tries since it became pending.")
+    queue_position = models.PositiveIntegerField(
+        null=True, blank=True, editable=False, help_text="Its turn in the last pass, while it waits."
+    )
+    wait_record = models.UUIDField(
+        null=True, editable=False, help_text="The newest history row, if it says why the session waits."
+    )
+    wait_digest = models.CharField(max_length=32, blank=True, editable=False, help_text="Of the reason shown now.")
     avoid_agents = models.JSONField(default=list, blank=True, help_text="Agents on which a start failed.")
     retries = models.PositiveSmallIntegerField(default=0, help_text="Starts that failed so far.")
     version = models.PositiveBigIntegerField(default=0)
@@ -70,11 +84,11 @@ class ComputeSession(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     scheduled_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
+    ends_at = models.DateTimeField(null=True, blank=True, help_text="Its end at the latest, known from its start.")
     terminating_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     changed_at = models.DateTimeField(default=timezone.now)
     moved_from = models.CharField(max_length=16, blank=True, editable=False)
-    move_id = models.UUIDField(null=True, editable=False)
 
     objects = SessionQuerySet.as_manager()
 
@@ -82,8 +96,13 @@ class ComputeSession(models.Model):
         ordering = ["-created_at", "-id"]
         indexes = [
             models.Index(fields=["owner", "-created_at"]),
-            models.Index(fields=["resource_group", "status", "-priority", "created_at"]),
-            models.Index(fields=["status"]),
+            # What has ended is most of the table and is never looked for by its status.
+            models.Index(
+                fields=["resource_group", "-priority", "created_at"],
+                condition=models.Q(status=Status.PENDING),
+                name="session_queue",
+            ),
+            models.Index(fields=["status"], condition=models.Q(status__in=sorted(LIVE)), name="session_live_status"),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -91,7 +110,11 @@ class ComputeSession(models.Model):
                 condition=models.Q(status__in=sorted(LIVE)),
                 name="session_name_once_per_owner_while_live",
             ),
-            models.UniqueConstraint(fields=["owner", "idempotency_key"], name="session_once_per_idempotency_key"),
+            models.UniqueConstraint(
+                fields=["owner", "idempotency_key"],
+                condition=models.Q(idempotency_key__isnull=False),
+                name="session_once_per_idempotency_key",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -122,7 +145,7 @@ class Kernel(models.Model):
     """One container (or process) of a session. ``generation`` grows with every placement: the fencing token."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    session = models.ForeignKey(ComputeSession, on_delete=models.CASCADE, related_name="kernels")
+    session = models.ForeignKey(ComputeSession, on_delete=models.CASCADE, related_name="kernels", db_index=False)
     role = models.CharField(max_length=16, default="main")
     index = models.PositiveSmallIntegerField(default=1)
     rank = models.PositiveSmallIntegerField(default=0)
@@ -131,19 +154,22 @@ class Kernel(models.Model):
     status_reason = models.CharField(max_length=64, blank=True)
     status_message = models.CharField(max_length=500, blank=True)
     progress = models.FloatField(null=True, blank=True)
-    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.PROTECT, related_name="kernels")
+    agent = models.ForeignKey(
+        Agent, null=True, blank=True, on_delete=models.PROTECT, related_name="kernels", db_index=False
+    )
     generation = models.PositiveIntegerField(default=0)
     container_id = models.CharField(max_length=64, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
     slots = models.JSONField(help_text="Slots of this kernel, as decimal strings.")
     devices = models.JSONField(default=dict, blank=True, help_text="Slot → device id → amount as a decimal string.")
     is_unconfirmed = models.BooleanField(default=False, help_text="Its node has not confirmed that it ended.")
+    forced_at = models.DateTimeField(null=True, blank=True, help_text="Since when its node is to kill it at once.")
+    steps = models.JSONField(default=list, blank=True, help_text="What its start has done so far, and when.")
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     changed_at = models.DateTimeField(default=timezone.now)
     moved_from = models.CharField(max_length=16, blank=True, editable=False)
-    move_id = models.UUIDField(null=True, editable=False)
 
     objects = KernelQuerySet.as_manager()
 
@@ -170,8 +196,14 @@ class Allocation(models.Model):
     """The ledger: this kernel holds this amount on this agent. A row lives exactly as long as the kernel is placed
     and live; "used" is a sum over rows."""
 
-    kernel = models.ForeignKey(Kernel, on_delete=models.CASCADE, related_name="allocations")
-    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="allocations")
+    # Neither is checked by the database again: the transaction that writes a row has just changed its kernel, which
+    # the lock on that row keeps, and whose own reference keeps the agent.
+    kernel = models.ForeignKey(
+        Kernel, on_delete=models.CASCADE, related_name="allocations", db_index=False, db_constraint=False
+    )
+    agent = models.ForeignKey(
+        Agent, on_delete=models.PROTECT, related_name="allocations", db_index=False, db_constraint=False
+    )
     slot = models.CharField(max_length=64)
     amount = models.BigIntegerField(help_text="Thousandths of the slot's unit.")
 
@@ -187,7 +219,10 @@ class SchedulingRecord(models.Model):
     """One row of a session's history. The same thing happening again counts ``attempts`` up instead of a new row."""
 
     uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
-    session = models.ForeignKey(ComputeSession, on_delete=models.CASCADE, related_name="records")
+    # Not checked by the database again: whoever writes a row has just looked at its session or changed it.
+    session = models.ForeignKey(
+        ComputeSession, on_delete=models.CASCADE, related_name="records", db_index=False, db_constraint=False
+    )
     phase = models.CharField(max_length=32, choices=Phase)
     result = models.CharField(max_length=16, choices=Outcome)
     from_status = models.CharField(max_length=16, blank=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +14,9 @@ class SessionSpec:
     """A launch request as typed; ``services.create`` checks every field and names the one that is wrong.
 
     ``resources`` are border amounts (``{"cpu": 1, "mem": "512m"}``); empty fields mean the default.
+    ``priority`` None: the usual one, or the highest that the policies allow. ``depends_on``: own sessions, by id or
+    name, that must have ended well first. ``agents``: the only ones it may run on, by id or name. Sessions of one
+    ``launch_id`` belong together (None: a launch of its own); ``placement`` says how they lie on the agents.
     """
 
     image: str
@@ -28,3 +31,9 @@ class SessionSpec:
     startup_command: str = ""
     starts_at: datetime | None = None
     cluster_size: int = 1
+    priority: int | None = None
+    batch_timeout: timedelta | None = None
+    depends_on: Sequence[str] = ()
+    agents: Sequence[str] = ()
+    placement: str = ""
+    launch_id: UUID | None = None

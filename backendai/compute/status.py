@@ -61,9 +61,11 @@ class Phase(models.TextChoices):
     """Which part of the platform wrote a row of the scheduling history."""
 
     SCHEDULE = "schedule", "schedule"
+    PRECONDITION = "precondition", "precondition (image)"
     START = "start", "start"
     RUN = "run", "run"
     TERMINATE = "terminate", "terminate"
+    SWEEP = "sweep", "sweep"
     REPAIR = "repair", "repair"
 
 
@@ -87,11 +89,12 @@ SESSION_MOVES: dict[Status, frozenset[Status]] = {
     _S.ERROR: frozenset(),
 }
 
-# A kernel ends when its node says so, wherever it was: the node's word is the end of the container.
+# A kernel ends when its node says so, wherever it was: the node's word is the end of the container. Once all kernels of
+# a session that never ran have ended, the whole session may start again.
 KERNEL_MOVES: dict[Status, frozenset[Status]] = {
     status: targets | ({_S.TERMINATED, _S.ERROR} if status in PLACED else frozenset())
     for status, targets in SESSION_MOVES.items()
-}
+} | {_S.TERMINATED: frozenset({_S.PENDING})}
 
 # Reasons whose fault is the platform's or the image's: a session that ends so is in ERROR, not TERMINATED.
 FAULTS = frozenset(
@@ -109,6 +112,7 @@ FAULTS = frozenset(
         "create-timeout",
         "start-timeout",
         "container-missing",
+        "sibling-failed",
         "agent-lost",
         "backend-error",
     }
@@ -118,11 +122,13 @@ FAULTS = frozenset(
 RETRIABLE = frozenset(
     {
         "pull-broken-off",
+        "pull-timeout",
         "scratch-failed",
         "network-pool-exhausted",
         "failed-to-start",
         "create-timeout",
         "start-timeout",
+        "sibling-failed",
         "backend-error",
         "agent-lost",
     }
@@ -151,6 +157,12 @@ REASON_TEXTS: dict[str, str] = {
     "create-timeout": "Starting it took too long.",
     "pull-timeout": "Fetching the image took too long.",
     "start-timeout": "The node did not start it in time.",
+    "sibling-failed": "Another kernel of the session did not start.",
+    "pending-timeout": "It waited for longer than its resource group allows.",
+    "gave-up-scheduling": "It was tried as often as its resource group allows.",
+    "dependency-failed": "A session on which it depends ended without success.",
+    "task-timeout": "The batch program ran for longer than it was given.",
+    "session-lifetime": "It ran for as long as its policy allows.",
     "container-missing": "Its container vanished from the node.",
     "agent-lost": "Its node has not answered for too long.",
     "agent-stopped": "Its node's agent was stopped, and native processes end with it.",

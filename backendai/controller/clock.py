@@ -13,7 +13,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from backendai.cluster.services import last_pass_at
-from backendai.controller import loops
+from backendai.controller import loops, observe
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,8 @@ def tick() -> None:
         loops.run_pass(now)
     if _overdue(loops.REPAIR_LEASE, settings.REPAIR_INTERVAL + _SILENCE):
         loops.run_repair(now)
+    if _overdue(observe.OBSERVE_LEASE, settings.OBSERVE_INTERVAL + _SILENCE):
+        observe.run_observe(now)
 
 
 def _overdue(lease: str, silence: timedelta) -> bool:

@@ -10,25 +10,27 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from django.db import connection
 from django.utils import timezone
 
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.services import release_lease, take_lease
 from backendai.compute.models import ComputeSession
+from backendai.controller.collector import collector_at_rest
+from backendai.controller.group_pass import schedule
 from backendai.controller.repair import repair
-from backendai.planning.apply import apply_plan
-from backendai.planning.snapshot import read_snapshot
-from backendai.scheduler.decide import decide
 
 logger = logging.getLogger(__name__)
 
 PASS_LEASE, REPAIR_LEASE = "pass", "repair"
 _LEASE = timedelta(seconds=30)
 _PATIENCE_SECONDS, _RETRY_SECONDS = 0.5, 0.02
+_GROUPS_AT_ONCE = 4
 
 
 def run_pass(now: datetime) -> int:
@@ -42,11 +44,13 @@ def schedule_group(group_id: int, now: datetime) -> int:
     When it returns, a pass over the group has begun after it was called, in this thread or in another one: what the
     caller has written is seen. Of many calls at once one runs, one waits, and the others need not.
     """
+    begun = time.monotonic()
     with _lines[group_id].turn() as is_ours:
         group = ResourceGroup.objects.filter(pk=group_id).first() if is_ours else None
         if group is None:
             return 0
-        return _single(f"group.{group_id}", now, lambda: _one_group(group, now), patience=_PATIENCE_SECONDS)
+        name = f"group.{group_id}"
+        return _single(name, now, lambda: _one_group(group, now), begun=begun, patience=_PATIENCE_SECONDS)
 
 
 def run_repair(now: datetime) -> int:
@@ -56,19 +60,33 @@ def run_repair(now: datetime) -> int:
 
 def _all_groups(now: datetime) -> int:
     waiting = ComputeSession.objects.pending().order_by().values_list("resource_group_id", flat=True).distinct()
-    return sum(schedule_group(group_id, now) for group_id in list(waiting))
+    group_ids = list(waiting)
+    # Writers of SQLite wait for each other anyway, and within a transaction another thread would not see what is in it.
+    if len(group_ids) < 2 or connection.vendor == "sqlite" or connection.in_atomic_block:
+        return sum(_one_of_many(group_id, now) for group_id in group_ids)
+    with ThreadPoolExecutor(min(_GROUPS_AT_ONCE, len(group_ids)), thread_name_prefix="group") as threads:
+        return sum(threads.map(lambda group_id: _in_own_thread(group_id, now), group_ids))
+
+
+def _in_own_thread(group_id: int, now: datetime) -> int:
+    try:
+        return _one_of_many(group_id, now)
+    finally:
+        connection.close()  # this thread's, which ends with the pass
+
+
+def _one_of_many(group_id: int, now: datetime) -> int:
+    try:
+        return schedule_group(group_id, now)
+    except Exception:
+        logger.exception("the pass over resource group %s could not begin", group_id)
+        return 0
 
 
 def _one_group(group: ResourceGroup, now: datetime) -> int:
-    # One broken group or session must not stop the others.
-    try:
-        snapshot = read_snapshot(group, now)
-        if not snapshot.pending:
-            return 0
-        return len(apply_plan(group, decide(snapshot), now=now))
-    except Exception:
-        logger.exception("the pass over resource group %s failed", group.name)
-        return 0
+    """Look, decide, act; it says itself what fails."""
+    with collector_at_rest():
+        return schedule(group, now)
 
 
 class _Line:
@@ -89,12 +107,15 @@ class _Line:
             yield True
 
 
-def _single(name: str, now: datetime, work: Callable[[], int], *, patience: float = 0.0) -> int:
+def _single(
+    name: str, now: datetime, work: Callable[[], int], *, begun: float | None = None, patience: float = 0.0
+) -> int:
     """Do the work under the lease. Held elsewhere, it is tried again for ``patience`` seconds: the other process may
-    have looked before our news was written."""
+    have looked before our news was written. ``begun``: when it was ``now``, by the monotonic clock."""
     owner = f"{_PROCESS}:{threading.get_ident()}"
     deadline = time.monotonic() + patience
-    while not take_lease(name, owner, now=now, duration=_LEASE, has_died=_has_died):
+    begun = time.monotonic() if begun is None else begun
+    while not take_lease(name, owner, now=_later(now, begun), duration=_LEASE, has_died=_has_died):
         if time.monotonic() >= deadline:
             return 0
         time.sleep(_RETRY_SECONDS)
@@ -102,6 +123,11 @@ def _single(name: str, now: datetime, work: Callable[[], int], *, patience: floa
         return work()
     finally:
         release_lease(name, owner, now=timezone.now())
+
+
+def _later(now: datetime, begun: float) -> datetime:
+    """Return what the caller's clock shows by now: a lease given back while we wait is free."""
+    return now + timedelta(seconds=time.monotonic() - begun)
 
 
 def _has_died(owner: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from backendai.controller import loops
+from backendai.controller import loops, observe
 
 
 @shared_task(name="controller.run_pass", ignore_result=True)
@@ -18,6 +18,12 @@ def run_pass() -> None:
 def run_repair() -> None:
     """Run one repair pass."""
     loops.run_repair(timezone.now())
+
+
+@shared_task(name="controller.run_observe", ignore_result=True)
+def run_observe() -> None:
+    """Count what sessions hold."""
+    observe.run_observe(timezone.now())
 
 
 @shared_task(name="controller.schedule_group", ignore_result=True)

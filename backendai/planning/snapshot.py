@@ -2,110 +2,96 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from django.db.models import Count
-
-from backendai.activity.models import BackgroundJob
-from backendai.activity.services import newest_jobs
-from backendai.catalog.models import Image, ImageOnAgent
-from backendai.catalog.services import BUILD_JOB
-from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.ledger import occupied_by_agent
-from backendai.compute.status import PLACED, Status
+from backendai.cluster.models import ResourceGroup
 from backendai.core.slots import Slots
-from backendai.scheduler.snapshot import AgentView, ImageBuild, KernelView, Rules, SessionView, Snapshot
+from backendai.planning.agents import builds_of, images_there, read_agent_rows, read_agents
+from backendai.planning.fairness import read_past_usage, read_weights
+from backendai.planning.holdings import read_held, read_running
+from backendai.planning.limits import read_limits
+from backendai.planning.queue import Newcomer, read_queue
+from backendai.scheduler.snapshot import SLOT_ORDER, AgentView, Rules, Snapshot
 
-MOST_PER_PASS = 10_000
-_CONTAINERS = "docker"
+_BLIND_TO_SHARES = frozenset({"fifo", "lifo"})  # their order does not ask who holds what
+_BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
 
 
-def read_snapshot(group: ResourceGroup, now: datetime) -> Snapshot:
-    """Return the group's agents and pending sessions at ``now``; at most seven queries, whatever their number."""
-    agents = list(Agent.objects.registered().filter(resource_group=group))
-    sessions = list(_pending(group))
-    return Snapshot(
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What was read of a group: the snapshot, and the pending sessions that nothing can be made of, with the error."""
+
+    snapshot: Snapshot
+    broken: tuple[tuple[UUID, Exception], ...] = ()
+
+
+def read_snapshot(
+    group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomer: Newcomer | None = None
+) -> Snapshot:
+    """Return the group at ``now``; the number of queries does not grow with what it holds. What cannot be read of the
+    sessions is left out.
+
+    When nothing is pending only that is read (the snapshot then names no agents), unless ``even_if_idle``.
+    ``newcomer``: a session that is not there yet, to be looked at with them.
+    """
+    return read_picture(group, now, even_if_idle=even_if_idle, newcomer=newcomer).snapshot
+
+
+def read_picture(
+    group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomer: Newcomer | None = None
+) -> Picture:
+    """Return the snapshot of ``read_snapshot``, and the sessions that had to be left out."""
+    queue = read_queue(group, newcomer)
+    rules = rules_of(group)
+    if queue is None and not even_if_idle:
+        return Picture(Snapshot(now=now, group=group.name, agents=(), pending=(), rules=rules))
+    rows = read_agent_rows(group)
+    made_here = queue.built_here if queue else {}
+    there = images_there(rows, made_here.keys())
+    sessions, broken = queue.views(builds_of(made_here, rows, there)) if queue else ((), ())
+    agents = read_agents(group, rows, there, queue.launches if queue else ())
+    holders = {session.holder for session in sessions}
+    by_shares, by_past = rules.sequence not in _BLIND_TO_SHARES, rules.sequence not in _BLIND_TO_THE_PAST
+    snapshot = Snapshot(
         now=now,
         group=group.name,
-        agents=tuple(_agent_views(agents)) if sessions else (),
-        pending=tuple(_session_views(sessions, agents)) if sessions else (),
-        rules=Rules(sequence=group.sequence, selection=group.selection, retries_to_skip=group.retries_to_skip),
+        agents=agents,
+        pending=sessions,
+        rules=rules,
+        limits=read_limits(holders),
+        held=read_held(group) if by_shares else {},
+        weights=read_weights(holders) if by_shares else {},
+        past_usage=read_past_usage(group, holders, _capacity(agents), now) if by_past else {},
+        running=read_running(group) if rules.backfill else (),
     )
+    return Picture(snapshot, broken)
 
 
-def _pending(group: ResourceGroup) -> Iterable[tuple[Any, ...]]:
-    rows = ComputeSession.objects.pending().filter(resource_group=group).order_by("-priority", "created_at", "pk")
-    return rows.values_list(
-        "pk", "name", "created_at", "priority", "starts_at", "image_id", "attempts", "avoid_agents"
-    )[:MOST_PER_PASS]
-
-
-def _agent_views(agents: list[Agent]) -> Iterable[AgentView]:
-    ids = [agent.pk for agent in agents]
-    occupied = occupied_by_agent(ids)
-    counts = dict(
-        Kernel.objects.filter(agent__in=ids, status__in=PLACED)
-        .values_list("agent_id")
-        .annotate(number=Count("pk"))
-        .order_by()
-    )
+def _capacity(agents: Iterable[AgentView]) -> Slots:
+    """Return what those agents have that take sessions now."""
+    total: Counter[str] = Counter()
     for agent in agents:
-        yield AgentView(
-            id=agent.pk,
-            name=agent.name,
-            architecture=agent.architecture,
-            capacity=agent.slots,
-            occupied=occupied.get(agent.pk, Slots()),
-            alive=agent.status == Agent.Status.ALIVE,
-            schedulable=agent.schedulable,
-            kernels=counts.get(agent.pk, 0),
-            max_kernels=agent.max_kernels,
-        )
+        if agent.alive and agent.schedulable:
+            total.update(dict(agent.capacity))
+    return Slots(total)
 
 
-def _session_views(sessions: list[tuple[Any, ...]], agents: list[Agent]) -> Iterable[SessionView]:
-    images = Image.objects.in_bulk({row[5] for row in sessions})
-    builds = _builds(images.values(), agents)
-    kernels: dict[UUID, list[KernelView]] = defaultdict(list)
-    rows = Kernel.objects.filter(session__in=[row[0] for row in sessions], status=Status.PENDING).order_by("rank")
-    architecture = {row[0]: images[row[5]].architecture for row in sessions}
-    for kernel_id, session_id, slots in rows.values_list("pk", "session_id", "slots"):
-        kernels[session_id].append(KernelView(kernel_id, Slots.parse(slots), architecture[session_id]))
-    for pk, name, created_at, priority, starts_at, image_id, attempts, avoid in sessions:
-        if kernels[pk]:
-            yield SessionView(
-                id=pk,
-                name=name,
-                created_at=created_at,
-                priority=priority,
-                kernels=tuple(kernels[pk]),
-                starts_at=starts_at,
-                image=images[image_id].name,
-                image_build=builds.get(image_id),
-                attempts=attempts,
-                avoid_agents=frozenset(UUID(agent) for agent in avoid),
-            )
-
-
-def _builds(images: Iterable[Image], agents: list[Agent]) -> dict[UUID, ImageBuild]:
-    """Return how far the images are that are made on the nodes themselves and that no agent of the group has yet."""
-    mine = {image.reference: image for image in images if image.is_built_here}
-    if not mine or not agents or any(agent.backend != _CONTAINERS for agent in agents):
-        return {}
-    there = set(ImageOnAgent.objects.filter(agent__in=agents, reference__in=mine).values_list("reference", flat=True))
-    missing = [reference for reference in mine if reference not in there]
-    jobs = newest_jobs(BUILD_JOB, missing)
-    return {mine[reference].pk: _build(mine[reference], jobs.get(reference)) for reference in missing}
-
-
-def _build(image: Image, job: BackgroundJob | None) -> ImageBuild:
-    if job is None:
-        return ImageBuild(None, f"No node has {image.name} yet: bin/build-images makes it there.")
-    if job.status == BackgroundJob.Status.DONE:
-        return ImageBuild(None, "It is built; the nodes are about to see it.")
-    return ImageBuild(job.progress, job.message, job.status == BackgroundJob.Status.FAILED, job.fix)
+def rules_of(group: ResourceGroup) -> Rules:
+    """Return the group's rules as the scheduler takes them."""
+    return Rules(
+        sequence=group.sequence,
+        selection=group.selection,
+        slot_order=tuple(group.slot_order) or SLOT_ORDER,
+        retries_to_skip=group.retries_to_skip,
+        overtaking_limit=group.overtaking_limit,
+        backfill=group.backfill,
+        session_types=frozenset(group.allowed_session_types),
+        fill_devices=group.device_allocation == ResourceGroup.Devices.FILL,
+        allow_fragmentation=group.allow_fragmentation,
+        next_agent=group.next_agent,
+        options=group.strategy_options,
+    )

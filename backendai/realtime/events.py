@@ -53,6 +53,11 @@ class EventsConsumer(GuardedConsumer):
         news = {"type": "session", "id": event["id"], "status": event["status"], "version": event["version"]}
         await self.send(text_data=json.dumps(news))
 
+    async def sessions_changed(self, message: dict[str, Any]) -> None:
+        """Pass on many changes."""
+        for event in message["events"]:
+            await self.session_changed(event)
+
     async def layer_probed(self, _: dict[str, Any]) -> None:
         """Take our own probe: that it came is all there is to know."""
 

@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "backendai.cluster",
     "backendai.catalog",
     "backendai.compute",
+    "backendai.usage",
     "backendai.planning",
     "backendai.controller",
     "backendai.api",
@@ -130,6 +131,7 @@ CHANNEL_LAYERS = {
 # -- the loops ---------------------------------------------------------------------------------------------------------
 PASS_INTERVAL = timedelta(seconds=2)
 REPAIR_INTERVAL = timedelta(seconds=30)
+OBSERVE_INTERVAL = timedelta(minutes=5)
 SYNC_INTERVAL = timedelta(seconds=env.float("BACKENDAI_SYNC_INTERVAL", default=5.0))
 AGENT_LOST_AFTER = timedelta(seconds=env.float("BACKENDAI_AGENT_LOST_AFTER", default=60.0))
 

@@ -1,15 +1,19 @@
 """Hints over the broker: the only place that sends a Celery message from the portal.
 
-A hint saves seconds and carries ids only. A broker that is down must cost the request nothing: one short try, and
-after a failure none for ``_REST_SECONDS``.
+A hint saves seconds and carries ids only. A broker that is down must cost nobody anything: hints leave through one
+thread per process, what waits goes in one round trip, and after a failure none is tried for ``_REST_SECONDS``.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from functools import cache
+from queue import SimpleQueue
+from typing import NamedTuple
 
 from celery import Celery
 from django.conf import settings
@@ -21,34 +25,97 @@ from backendai.wire.queues import broker_address
 
 logger = logging.getLogger(__name__)
 
+Argument = str | int | list[list[str | int]]
+
 _REST_SECONDS = 1.0
-_resting_until = 0.0
-_lock = threading.Lock()
+_LAST_WORDS_SECONDS = 1.0
+_MOST_AT_ONCE = 1000
 
 
-def hint(task: str, *args: str | int, queue: str) -> bool:
-    """Send a hint now; returns whether the broker took it. Never raises and never waits long."""
-    global _resting_until
-    if time.monotonic() < _resting_until:
-        return False
-    try:
-        _producer().send_task(task, args=args, queue=queue, ignore_result=True, retry=False, expires=60)
-    except (KombuError, RedisError, OSError) as error:
-        with _lock:
-            _resting_until = time.monotonic() + _REST_SECONDS
-        logger.warning("hint %s not sent: %s", task, error)
-        return False
-    return True
+class _Hint(NamedTuple):
+    task: str
+    args: tuple[Argument, ...]
+    queue: str
 
 
-def hint_on_commit(task: str, *args: str | int, queue: str) -> None:
+def hint(task: str, *args: Argument, queue: str) -> None:
+    """Send a hint soon, in the order of the calls. Never raises and never waits."""
+    _sender.put(_Hint(task, args, queue))
+
+
+def hint_on_commit(task: str, *args: Argument, queue: str) -> None:
     """Send a hint when the current transaction has committed (at once outside one)."""
     transaction.on_commit(lambda: hint(task, *args, queue=queue))
 
 
+class _Sender:
+    """A thread, made when there is something to send, with the connection of its own that the producer keeps."""
+
+    def __init__(self) -> None:
+        self._hints: SimpleQueue[_Hint | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def put(self, one: _Hint) -> None:
+        self._hints.put(one)
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():  # of a process that was forked it is not there
+                self._thread = threading.Thread(target=self._run, name="hints", daemon=True)
+                self._thread.start()
+                atexit.register(self._say_last_words)
+
+    def _run(self) -> None:
+        resting_until = 0.0
+        while many := self._take():
+            if time.monotonic() < resting_until:
+                continue
+            try:
+                _send(many)
+            except (KombuError, RedisError, OSError) as error:
+                resting_until = time.monotonic() + _REST_SECONDS
+                logger.warning("hints not sent (%s, the first is %s): %s", len(many), many[0].task, error)
+            except Exception:  # nothing that one hint does may end this thread
+                logger.exception("hints not sent (%s, the first is %s)", len(many), many[0].task)
+
+    def _take(self) -> list[_Hint]:
+        """Wait for a hint and return all that are there; nothing at the end."""
+        first = self._hints.get()
+        taken = [] if first is None else [first]
+        while taken and len(taken) < _MOST_AT_ONCE and not self._hints.empty():
+            one = self._hints.get()
+            if one is None:
+                self._hints.put(None)
+                break
+            taken.append(one)
+        return taken
+
+    def _say_last_words(self) -> None:
+        """A command that ends right after its work has hinted at it too."""
+        self._hints.put(None)
+        if self._thread:
+            self._thread.join(_LAST_WORDS_SECONDS)
+
+
+def _send(hints: Sequence[_Hint]) -> None:
+    app = _producer()
+    with app.producer_or_acquire() as producer, producer.batch():
+        for task, args, queue in hints:
+            # Nobody reads how its arguments look, and long lists take long to be looked at.
+            app.send_task(
+                task,
+                args=args,
+                queue=queue,
+                producer=producer,
+                argsrepr="",
+                ignore_result=True,
+                retry=False,
+                expires=60,
+            )
+
+
 @cache
 def _producer() -> Celery:
-    # Consumers retry for ever; a producer must not: kombu would reconnect for six seconds inside the request.
+    # Consumers retry for ever; a producer must not: what it sends is worth nothing later.
     app = Celery("hints", set_as_current=False, fixups=[])
     app.conf.update(
         broker_url=broker_address(settings.REDIS_URL),
@@ -65,3 +132,6 @@ def _producer() -> Celery:
         task_ignore_result=True,
     )
     return app
+
+
+_sender = _Sender()

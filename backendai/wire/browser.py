@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from queue import SimpleQueue
 from uuid import UUID
 
@@ -71,7 +71,7 @@ class _Sender:
     def _run(self) -> None:
         resting_until = 0.0
         with asyncio.Runner() as runner:
-            while (batch := self._batches.get()) is not None:
+            while (batch := self._take()) is not None:
                 if time.monotonic() < resting_until:
                     continue
                 try:
@@ -79,6 +79,17 @@ class _Sender:
                 except Exception as error:  # the layer's client raises many kinds; none may end this thread
                     resting_until = time.monotonic() + _REST_SECONDS
                     logger.warning("browser events not sent: %s", error)
+
+    def _take(self) -> list[SessionEvent] | None:
+        """Return all that waits, None at the end: what came while the last was sent goes together."""
+        taken = self._batches.get()
+        while taken is not None and not self._batches.empty():
+            more = self._batches.get()
+            if more is None:
+                self._batches.put(None)
+                break
+            taken = taken + more
+        return taken
 
     def _say_last_words(self) -> None:
         """A command that ends right after its work has told of it too."""
@@ -91,10 +102,19 @@ async def _send(events: list[SessionEvent]) -> None:
     layer = get_channel_layer()
     if layer is None:
         return
+    by_group: dict[str, list[dict[str, object]]] = {}
     for event in events:
-        message = {"type": "session.changed", **asdict(event)}
-        await layer.group_send(group_of(event.owner_id), message)
-        await layer.group_send(EVERYTHING, message)
+        told: dict[str, object] = {
+            "id": event.id,
+            "owner_id": event.owner_id,
+            "status": event.status,
+            "version": event.version,
+        }
+        for group in (group_of(event.owner_id), EVERYTHING):
+            by_group.setdefault(group, []).append(told)
+    for group, some in by_group.items():  # a message costs much more than an event
+        one: dict[str, object] = {"type": "session.changed", **some[0]}
+        await layer.group_send(group, one if len(some) == 1 else {"type": "sessions.changed", "events": some})
 
 
 _sender = _Sender()

@@ -92,7 +92,8 @@ class KernelSpec(Message):
 
 
 class StopOrder(Message):
-    """End this kernel: ``grace`` seconds between the polite signal and the kill."""
+    """End this kernel: ``grace`` seconds between the polite signal and the kill; 0: kill it now and tell its end,
+    whatever becomes of its log."""
 
     kernel_id: UUID
     generation: int
@@ -202,3 +203,56 @@ class JoinDown(Message):
     broker_url: str = ""
     deployment: str
     public_key: str
+
+
+class KernelLogTail(Message):
+    """The end of the output of a kernel that has ended."""
+
+    kernel_id: UUID
+    generation: int
+    text: str = Field(max_length=64 * 2**10)
+    truncated: bool = False
+
+
+class FleetNode(Message):
+    """One node of a process that speaks for many: who it is, and what it has to say now.
+
+    ``up`` is left out when no sync is due. ``known``: kernels (id, generation) whose spec it has and that do not run
+    yet.
+    """
+
+    token: str = Field(max_length=128)
+    up: SyncUp | None = None
+    logs: list[KernelLogTail] = Field(default_factory=list)
+    reports: list[KernelReport] = Field(default_factory=list)
+    known: list[tuple[UUID, int]] = Field(default_factory=list)
+
+
+class FleetUp(Message):
+    """What many nodes say in one call. Each has its own token and reaches its own kernels only."""
+
+    protocol: int = PROTOCOL
+    nodes: list[FleetNode] = Field(min_length=1, max_length=2000)
+
+
+class FleetAnswer(Message):
+    """The answer to one node. ``status`` is what the HTTP status of a call of its own would be; only with 200 the rest
+    counts.
+
+    ``down`` answers a sync, ``applied`` the reports one by one (False: not wanted any more), ``start`` holds the specs
+    of kernels that it should start and did not name as known, ``stop`` what must end.
+    """
+
+    status: int = 200
+    code: str = ""
+    detail: str = ""
+    down: SyncDown | None = None
+    applied: list[bool] = Field(default_factory=list)
+    start: list[KernelSpec] = Field(default_factory=list)
+    stop: list[StopOrder] = Field(default_factory=list)
+
+
+class FleetDown(Message):
+    """The answers in the order of the nodes."""
+
+    nodes: list[FleetAnswer]

@@ -184,17 +184,9 @@ def test_it_lists_kernels_and_history(cast: Cast) -> None:
     session = make_running_session(cast.alice)
     alice = Caller(cast.alice)
     assert [row["status"] for row in alice.get(f"{SESSIONS}{session.pk}/kernels/").json()] == ["RUNNING"]
-    path = f"{SESSIONS}{session.pk}/history/"
-    rows = alice.get(path).json()["results"]
+    rows = alice.get(f"{SESSIONS}{session.pk}/history/").json()["results"]
     assert rows[-1]["to_status"] == "PENDING"
     assert "RUNNING" in {row["to_status"] for row in rows}
-    oldest_first = alice.get(path, ordering="created_at").json()["results"]
-    assert [row["id"] for row in oldest_first] == sorted(row["id"] for row in rows)
-    only = alice.get(path, to_status="RUNNING").json()["results"]
-    assert {row["to_status"] for row in only} == {"RUNNING"}
-    assert alice.get(path, id=rows[0]["id"]).json()["results"] == [rows[0]]
-    assert alice.get(path, id=10**30).json()["results"] == []
-    assert alice.get(path, result="FAILURE", phase="run", error_code="x", message="y").json()["results"] == []
 
 
 @pytest.mark.parametrize("path", ["", "{one}/", "{one}/history/", "{one}/kernels/"])

@@ -256,22 +256,6 @@ def test_an_administrator_may_give_up_on_a_silent_node_and_is_told_what_that_mea
     assert not Allocation.objects.exists()
 
 
-def test_a_node_that_does_not_start_a_kernel_in_time_is_not_waited_for(cast: Cast) -> None:
-    agent = make_agent()
-    session = make_session(cast.alice)
-    place(session, agent)
-    repair(timezone.now() + timedelta(minutes=2, seconds=30))
-    session.refresh_from_db()
-    assert session.status == Status.SCHEDULED
-    make_agent()
-    agent.last_seen_at = timezone.now() + timedelta(minutes=4)
-    agent.status = "ALIVE"
-    agent.save()
-    repair(timezone.now() + timedelta(minutes=4))
-    session.refresh_from_db()
-    assert (session.status, session.status_reason) == (Status.TERMINATING, "start-timeout")
-
-
 def test_the_node_is_told_what_to_start_to_stop_and_to_forget(cast: Cast) -> None:
     agent = make_agent()
     waiting, ending = make_session(cast.alice), make_running_session(cast.alice, agent)

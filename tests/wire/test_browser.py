@@ -62,13 +62,17 @@ def redis(address: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def listening(group: str) -> AsyncIterator[Callable[[], Any]]:
-    """Give a function that waits for the next message of the group."""
+    """Give a function that waits for the next event of the group, whether it comes alone or with others."""
     layer = get_channel_layer()
     channel = await layer.new_channel()
     await layer.group_add(group, channel)
+    waiting: list[dict[str, Any]] = []
 
     async def following() -> dict[str, Any]:
-        return await asyncio.wait_for(layer.receive(channel), PATIENCE)
+        if not waiting:
+            message = await asyncio.wait_for(layer.receive(channel), PATIENCE)
+            waiting.extend(message.get("events", [message]))
+        return waiting.pop(0)
 
     try:
         yield following
@@ -136,6 +140,19 @@ async def test_it_tells_the_owner_and_those_who_see_everything(address: Path, se
             sender.put([event(1, owner="somebody-else"), event(2), event(3)])
             assert [(await owner())["version"] for _ in range(2)] == [2, 3]
             assert [(await administrator())["version"] for _ in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.asyncio
+async def test_it_sends_many_events_in_one_message_for_each_reader(address: Path, sender: _Sender) -> None:
+    with redis(address):
+        layer = get_channel_layer()
+        channel = await layer.new_channel()
+        await layer.group_add(EVERYTHING, channel)
+        sender.put([event(version) for version in range(50)])
+        message = await asyncio.wait_for(layer.receive(channel), PATIENCE)
+        await layer.flush()
+    assert message["type"] == "sessions.changed"
+    assert [one["version"] for one in message["events"]] == list(range(50))
 
 
 @pytest.mark.asyncio

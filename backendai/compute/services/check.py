@@ -5,33 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db.models import F, Q
 from django.utils import timezone
 
 from backendai.accounts.models import Project, User
-from backendai.catalog.models import Image, ResourcePreset
-from backendai.cluster.models import Agent, ResourceGroup
+from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of, limited_holders
+from backendai.catalog.models import Image
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.services.check_amounts import check_minimum, check_reach, shm_of, slots_of
+from backendai.compute.services.check_wishes import (
+    agents_of,
+    check_batch_timeout,
+    check_kernels,
+    check_placement,
+    dependencies_of,
+    priority_of,
+)
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
 from backendai.core.names import check_session_name, check_variable_name
-from backendai.core.slots import MILLI, Slots, format_amount, format_size, parse_amount, parse_size
+from backendai.core.slots import Slots
 
 LARGEST_CLUSTER = 16
-_DEFAULTS = {"cpu": 1 * MILLI, "mem": 1024 * 2**20 * MILLI}
-_SMALLEST = {"cpu": MILLI // 10, "mem": 16 * 2**20 * MILLI}
 _LONGEST_VALUE = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A request that can be written: every name resolved, every amount exact."""
+    """A request that can be written: every name resolved, every amount exact. ``limited``: the policies that hold."""
 
     project: Project
     group: ResourceGroup
     image: Image
     slots: Slots
     shm_bytes: int
+    access_key: str
+    priority: int
+    depends_on: list[UUID]
+    agents: list[str]
+    limited: list[Limited]
 
 
 def check_spec(user: User, spec: SessionSpec) -> Checked:
@@ -42,14 +54,23 @@ def check_spec(user: User, spec: SessionSpec) -> Checked:
     _check_environ(spec)
     if not 1 <= spec.cluster_size <= LARGEST_CLUSTER:
         raise UserError(f"Choose 1 to {LARGEST_CLUSTER} kernels.", field="cluster_size", code="invalid-cluster-size")
+    check_batch_timeout(spec)
+    check_placement(spec)
     project = _project(user, spec)
     group = _group(project, spec)
+    _check_type_in(group, spec)
     image = _image(user, spec)
-    slots = _slots(user, spec, group, image)
-    _check_minimum(slots, image)
-    shm_bytes = _shm(spec, slots)
-    _check_reach(slots, group, spec.cluster_size)
-    return Checked(project, group, image, slots, shm_bytes)
+    slots = slots_of(user, spec, group, image)
+    check_minimum(slots, image)
+    shm_bytes = shm_of(spec, slots)
+    agents = agents_of(spec, group)
+    check_reach(slots, group, spec.cluster_size, agents)
+    depends_on = dependencies_of(user, spec)
+    access_key = _access_key(user)
+    limited = limited_holders(_holder_keys(user, project, access_key))
+    check_kernels(spec, limited)
+    priority = priority_of(spec, limited)
+    return Checked(project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
 
 
 def _check_type(spec: SessionSpec) -> None:
@@ -113,6 +134,17 @@ def _group(project: Project, spec: SessionSpec) -> ResourceGroup:
     )
 
 
+def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:
+    allowed = list(group.allowed_session_types)
+    if spec.session_type not in allowed:
+        raise UserError(
+            f"Resource group {group.name} takes no {spec.session_type} sessions; it takes: {', '.join(allowed)}.",
+            field="type",
+            code="session-type-not-allowed",
+            allowed=allowed,
+        )
+
+
 def _image(user: User, spec: SessionSpec) -> Image:
     images = Image.objects.usable_by(user)
     found: Image | None = images.filter(name=spec.image).first() or images.filter(reference=spec.image).first()
@@ -126,72 +158,11 @@ def _image(user: User, spec: SessionSpec) -> Image:
     return found
 
 
-def _slots(user: User, spec: SessionSpec, group: ResourceGroup, image: Image) -> Slots:
-    base: dict[str, int] = {name: max(amount, image.minimum_slots[name]) for name, amount in _DEFAULTS.items()}
-    if spec.preset:
-        base |= dict(_preset(user, spec.preset, group).amounts)
-    # Not Slots.parse: a zero that somebody typed must stand against the default.
-    asked = {name: parse_amount(name, value, field=f"resources.{name}") for name, value in spec.resources.items()}
-    return Slots(base | asked)
+def _access_key(user: User) -> str:
+    key_pair = user.key_pairs.filter(is_active=True).first()
+    return key_pair.access_key if key_pair else ""
 
 
-def _preset(user: User, name: str, group: ResourceGroup) -> ResourcePreset:
-    """Return the group's own preset of this name, or else the one for all groups."""
-    presets = ResourcePreset.objects.visible_to(user).filter(name=name)
-    own_or_all = presets.filter(Q(resource_group=group) | Q(resource_group=None))
-    found: ResourcePreset | None = own_or_all.order_by(F("resource_group").asc(nulls_last=True)).first()
-    if found is None:
-        raise UserError(f"There is no preset {name!r} for {group.name}.", field="preset", code="unknown-preset")
-    return found
-
-
-def _check_minimum(slots: Slots, image: Image) -> None:
-    for name in _SMALLEST.keys() | set(image.minimum_slots):
-        least = max(_SMALLEST.get(name, 0), image.minimum_slots[name])
-        if slots[name] < least:
-            wanted, limit = format_amount(name, slots[name]), format_amount(name, least)
-            raise UserError(
-                f"{name}: {wanted} asked, but {image.name} needs at least {limit}.",
-                field=f"resources.{name}",
-                code="below-minimum",
-                wanted=wanted,
-                limit=limit,
-            )
-
-
-def _shm(spec: SessionSpec, slots: Slots) -> int:
-    memory = slots["mem"] // MILLI
-    if not spec.shm:
-        return 2**30 if memory >= 4 * 2**30 else min(64 * 2**20, memory // 2)
-    shm = parse_size(spec.shm, field="shm")
-    if shm >= memory:
-        raise UserError(
-            f"Shared memory is part of the memory: {format_size(shm)} asked, memory is {format_size(memory)}.",
-            field="shm",
-            code="shm-too-large",
-        )
-    return shm
-
-
-def _check_reach(slots: Slots, group: ResourceGroup, cluster_size: int) -> None:
-    """Refuse what no registered agent could ever give, also a lost one; with no agent at all the session may wait."""
-    agents = [agent.slots for agent in Agent.objects.registered().filter(resource_group=group)]
-    total = slots * cluster_size
-    if not agents or any(total.fits(capacity) for capacity in agents):
-        return
-    for name, wanted in total.items():
-        most = max(capacity[name] for capacity in agents)
-        if wanted > most:
-            raise UserError(
-                f"{name}: {format_amount(name, wanted)} asked, but no agent of {group.name} has more than "
-                f"{format_amount(name, most)}.",
-                field=f"resources.{name}",
-                code="bigger-than-any-agent",
-                wanted=format_amount(name, wanted),
-                limit=format_amount(name, most),
-            )
-    raise UserError(
-        f"No single agent of {group.name} has all of {total.describe()}.",
-        field="resources",
-        code="bigger-than-any-agent",
-    )
+def _holder_keys(user: User, project: Project, access_key: str) -> list[str]:
+    keys = [key_of(USER, user.pk), key_of(PROJECT, project.pk), key_of(DOMAIN, project.domain_id)]
+    return [key_of(KEY_PAIR, access_key), *keys] if access_key else keys

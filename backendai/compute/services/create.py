@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import uuid
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 from uuid import UUID
@@ -15,6 +17,7 @@ from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, history_entry
 from backendai.compute.services.check import Checked, check_spec
+from backendai.compute.services.limits import check_pending
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.errors import Conflict
@@ -26,7 +29,8 @@ from backendai.wire.queues import CONTROL_QUEUE
 def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> ComputeSession:
     """Return a new PENDING session with its kernels, or the one made earlier under the same idempotency key.
 
-    Raises UserError (the field, the number and the limit) with nothing written; Conflict when the name is taken.
+    Raises UserError (the field, the number and the limit) with nothing written; Conflict when the name is taken or as
+    much waits already as a policy allows.
     """
     if idempotency_key and (earlier := _earlier(user, spec, idempotency_key)):
         return earlier
@@ -35,6 +39,7 @@ def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     try:
         with transaction.atomic():
             session = _write(user, checked, name, spec, idempotency_key)
+            check_pending(checked.limited, user.pk)  # last: its locks are held for the moment of the commit only
             hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
     except IntegrityError as error:
         if idempotency_key and (earlier := _earlier(user, spec, idempotency_key)):
@@ -55,7 +60,13 @@ def _earlier(user: User, spec: SessionSpec, key: str) -> ComputeSession | None:
 
 
 def _digest(spec: SessionSpec) -> str:
-    return hashlib.sha256(json.dumps(asdict(spec), sort_keys=True, default=str).encode()).hexdigest()
+    # A field that came later and was not used leaves the digests of earlier requests as they were.
+    values = {name: value for name, value in asdict(spec).items() if name not in _LATER or value not in _UNUSED}
+    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
+
+
+_LATER = frozenset({"priority", "batch_timeout", "depends_on", "agents", "placement", "launch_id"})
+_UNUSED: tuple[Any, ...] = (None, "", (), [])
 
 
 def _generated_name(image_name: str) -> str:
@@ -64,7 +75,6 @@ def _generated_name(image_name: str) -> str:
 
 
 def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempotency_key: str | None) -> ComputeSession:
-    key_pair = user.key_pairs.filter(is_active=True).first()
     slots = checked.slots.to_json()
     session: ComputeSession = ComputeSession.objects.create(
         name=name,
@@ -72,18 +82,24 @@ def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempoten
         project=checked.project,
         resource_group=checked.group,
         image=checked.image,
-        access_key=key_pair.access_key if key_pair else "",
+        access_key=checked.access_key,
         session_type=spec.session_type,
+        priority=checked.priority,
         slots=slots,
         shm_bytes=checked.shm_bytes,
         cluster_size=spec.cluster_size,
         environ=dict(spec.environ),
         startup_command=spec.startup_command,
         starts_at=spec.starts_at,
+        batch_timeout=spec.batch_timeout,
+        designated_agents=checked.agents,
+        placement=spec.placement,
+        launch_id=spec.launch_id or uuid.uuid4(),
         idempotency_key=(idempotency_key or "")[:128] or None,
         request_digest=_digest(spec) if idempotency_key else "",
     )
     Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
+    _write_dependencies(session.pk, checked.depends_on)
     SchedulingRecord.objects.bulk_create(
         [history_entry(session=session, phase=Phase.SCHEDULE, result=Outcome.SUCCESS, to_status=Status.PENDING)]
     )
@@ -95,6 +111,13 @@ def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempoten
 def _kernel(session_id: UUID, rank: int, slots: dict[str, str]) -> Kernel:
     role, index = ("main", 1) if rank == 0 else ("sub", rank)
     return Kernel(session_id=session_id, rank=rank, role=role, index=index, hostname=f"{role}{index}", slots=slots)
+
+
+def _write_dependencies(session_id: UUID, depends_on: Sequence[UUID]) -> None:
+    rows = ComputeSession.depends_on.through
+    rows.objects.bulk_create(
+        rows(from_computesession_id=session_id, to_computesession_id=other) for other in depends_on
+    )
 
 
 def _taken(user: User, name: str) -> Conflict:

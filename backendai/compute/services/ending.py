@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,12 +15,15 @@ from django.utils import timezone
 from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.moves import Why, move, move_kernels
-from backendai.compute.status import LIVE, PLACED, Phase, Status
+from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, Status
 from backendai.core.errors import Conflict
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE, node_queue
+
+_MOST_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +53,113 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
 def end_sessions(
     session_ids: Collection[UUID], why: Why, *, now: datetime, force: bool = False, **columns: Any
 ) -> Ended:
-    """End these sessions with this reason: pending ones at once, placed ones when their nodes confirm it."""
+    """End these sessions with this reason: pending ones at once, placed ones when their nodes confirm it. Pending
+    sessions that depend on one that is cancelled here end with it."""
     with transaction.atomic():
-        cancelled = move(session_ids, Status.CANCELLED, why, now=now, only_from=[Status.PENDING], **columns)
-        _cancel_kernels(cancelled, now)
-        rest = set(session_ids) - cancelled
-        terminating = move(rest, Status.TERMINATING, why, now=now, **columns)
-        kernels = Kernel.objects.filter(session__in=terminating, status__in=PLACED).values_list("pk", flat=True)
-        move_kernels(list(kernels), Status.TERMINATING, reason=why.code, message=why.message, now=now)
-        _hint_stops(rest if force else terminating)
-        groups = ComputeSession.objects.filter(pk__in=cancelled).values_list("resource_group_id", flat=True)
-        for group_id in set(groups):
-            hint_on_commit("controller.schedule_group", group_id, queue=CONTROL_QUEUE)
+        ended = _end(session_ids, why, now, force=force, **columns)
+        cancel_dependents(ended.cancelled, now=now)
+    return ended
+
+
+def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: datetime, **columns: Any) -> Ended:
+    """End sessions that share phase, code and outcome, each with its own sentence and numbers; a fixed number of
+    statements, however many they are. Those that are not in one of the statuses any more are left alone."""
+    if not whys:
+        return Ended(set(), set(), set())
+    with transaction.atomic():
+        ended = _end_each(whys, now, only_from, **columns)
+        cancel_dependents(ended.cancelled, now=now)
+    return ended
+
+
+def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datetime) -> set[UUID]:
+    """Cancel the pending sessions that depend on one of these (None: on any) that ended without success, and those that
+    depend on them, and so on; returns them. Two statements more for each step of a chain."""
+    cancelled: set[UUID] = set()
+    failed = session_ids
+    while failed is None or failed:
+        whys = _waiting_in_vain(failed)
+        ended = _end_each(whys, now, [Status.PENDING]).cancelled if whys else set()
+        cancelled |= ended
+        failed = ended
+    return cancelled
+
+
+def hint_stops(session_ids: Collection[UUID]) -> None:
+    """Wake the nodes of the kernels of these sessions that are to end, after commit."""
+    rows = Kernel.objects.filter(session__in=session_ids, status=Status.TERMINATING)
+    for kernel_id, generation, agent in rows.values_list("pk", "generation", "agent__name"):
+        hint_on_commit("node.stop_kernel", str(kernel_id), generation, queue=node_queue(agent))
+
+
+def _end(
+    session_ids: Collection[UUID],
+    why: Why,
+    now: datetime,
+    *,
+    only_from: Collection[Status] = LIVE,
+    force: bool = False,
+    **columns: Any,
+) -> Ended:
+    placed = [status for status in only_from if status != Status.PENDING]
+    waiting = session_ids if Status.PENDING in only_from else []
+    cancelled = move(waiting, Status.CANCELLED, why, now=now, only_from=[Status.PENDING], **columns)
+    _cancel_kernels(cancelled, now)
+    rest = set(session_ids) - cancelled if placed else set()
+    terminating = move(rest, Status.TERMINATING, why, now=now, only_from=placed, **columns)
+    kernels = Kernel.objects.filter(session__in=terminating, status__in=PLACED).values_list("pk", flat=True)
+    move_kernels(list(kernels), Status.TERMINATING, reason=why.code, message=why.message, now=now)
+    if force:
+        ending = Kernel.objects.filter(session__in=rest, status=Status.TERMINATING, forced_at=None)
+        ending.update(forced_at=now)
+    hint_stops(rest if force else terminating)
+    groups = ComputeSession.objects.filter(pk__in=cancelled).values_list("resource_group_id", flat=True)
+    for group_id in set(groups):
+        hint_on_commit("controller.schedule_group", group_id, queue=CONTROL_QUEUE)
     return Ended(cancelled, terminating, set())
+
+
+def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Status], **columns: Any) -> Ended:
+    shared = replace(next(iter(whys.values())), message="", data={})
+    ended = _end(whys.keys(), shared, now, only_from=only_from, **columns)
+    moved = list(ended.cancelled | ended.terminating)
+    update_rows(
+        ComputeSession._meta.db_table,
+        moved,
+        {
+            "status_message": ("text", [whys[pk].message[:500] for pk in moved]),
+            "status_data": ("jsonb", [json.dumps(dict(whys[pk].data)) for pk in moved]),
+        },
+    )
+    rows = SchedulingRecord.objects.filter(session__in=moved, created_at=now, error_code=shared.code)
+    records = list(rows.filter(phase=shared.phase, result=shared.outcome).values_list("uid", "session_id"))
+    texts = [whys[pk].message[:500] for _, pk in records]
+    update_rows(SchedulingRecord._meta.db_table, [uid for uid, _ in records], {"message": ("text", texts)}, key="uid")
+    return ended
+
+
+def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
+    """Return why pending sessions need not wait any longer for others, of ``failed`` ones only if they are given."""
+    links = ComputeSession.depends_on.through.objects.filter(
+        from_computesession__status=Status.PENDING, to_computesession__status__in=TERMINAL
+    ).exclude(to_computesession__status=Status.TERMINATED, to_computesession__result=Result.SUCCESS)
+    if failed is not None:
+        links = links.filter(to_computesession__in=failed)
+    whys: dict[UUID, Why] = {}
+    rows = links.values_list(
+        "from_computesession_id", "to_computesession_id", "to_computesession__name", "to_computesession__status_reason"
+    )
+    for pk, dependency, name, reason in rows.order_by("pk")[:_MOST_AT_ONCE]:
+        because = f" ({reason})" if reason else ""
+        message = f"Session {name}, on which it depends, ended without success{because}."
+        data = {"dependency": str(dependency), "dependency_name": name, "dependency_reason": reason}
+        whys.setdefault(pk, Why(Phase.SCHEDULE, "dependency-failed", message, data, outcome=Outcome.GIVE_UP))
+    return whys
 
 
 def _cancel_kernels(session_ids: Collection[UUID], now: datetime) -> None:
     kernels = Kernel.objects.filter(session__in=session_ids).values_list("pk", flat=True)
     move_kernels(list(kernels), Status.CANCELLED, now=now)
-
-
-def _hint_stops(session_ids: Collection[UUID]) -> None:
-    rows = Kernel.objects.filter(session__in=session_ids, status=Status.TERMINATING)
-    for kernel_id, generation, agent in rows.values_list("pk", "generation", "agent__name"):
-        hint_on_commit("node.stop_kernel", str(kernel_id), generation, queue=node_queue(agent))
 
 
 def _give_up_on_silent_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:

@@ -1,57 +1,157 @@
-"""A session follows its kernels: what their statuses together mean for it."""
+"""Sessions follow their kernels: what their statuses together mean for each, carried out for many at once."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.ending import end_sessions
+from backendai.compute.services.bulk import among, update_rows
+from backendai.compute.services.by_row import by_row
+from backendai.compute.services.ending import cancel_dependents, end_each
+from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.services.moves import Why, move
+from backendai.compute.services.retrying import may_start_again, phase_of, start_again
+from backendai.compute.services.steps import steps_of
 from backendai.compute.status import FAULTS, LIVE, STARTING, TERMINAL, Phase, Result, SessionType, Status
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
 _ORDER = [Status.SCHEDULED, Status.PREPARING, Status.PULLING, Status.CREATING, Status.RUNNING]
+_SESSION_COLUMNS = (
+    "status",
+    "status_reason",
+    "retries",
+    "avoid_agents",
+    "session_type",
+    "cluster_size",
+    "started_at",
+    "resource_group__max_retries",
+    "image__is_built_here",
+)
+_KERNEL_COLUMNS = (
+    "session_id",
+    "rank",
+    "hostname",
+    "agent_id",
+    "status",
+    "status_reason",
+    "status_message",
+    "exit_code",
+    "steps",
+    "started_at",
+    "ended_at",
+)
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A session with its kernels, the main one first."""
+
+    session: ComputeSession
+    kernels: Sequence[Kernel]
+
+    @property
+    def ended(self) -> list[Kernel]:
+        return [kernel for kernel in self.kernels if kernel.status in TERMINAL]
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.ended) == len(self.kernels)
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What the kernels mean for their sessions."""
+
+    again: list[_Followed] = field(default_factory=list)
+    ending: list[_Followed] = field(default_factory=list)
+    over: list[_Followed] = field(default_factory=list)
+    further: dict[Status, list[_Followed]] = field(default_factory=lambda: defaultdict(list))
 
 
 def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
-    """Bring these sessions to where their kernels are, in the caller's transaction."""
-    sessions = ComputeSession.objects.filter(pk__in=session_ids, status__in=LIVE - {Status.PENDING})
-    for session in sessions.prefetch_related("kernels"):
-        _follow_one(session, sorted(session.kernels.all(), key=lambda kernel: kernel.rank), now)
+    """Bring these sessions to where their kernels are, in the caller's transaction.
+
+    The number of statements does not grow with the sessions, except for those that start again.
+    """
+    changes = _look(session_ids)
+    for one in changes.again:
+        start_again(one.session, one.kernels, now=now)
+    for to, some in changes.further.items():
+        _advance(some, to, now)
+    ending = _end(changes.ending, now)
+    _finish([*changes.over, *(one for one in ending if one.is_over)], now)
 
 
-def _follow_one(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) -> None:
-    ended = [kernel for kernel in kernels if kernel.status in TERMINAL]
-    if session.status != Status.TERMINATING and ended:
-        _end_because_of(session, _first(ended), now)
-        session.refresh_from_db(fields=["status", "status_reason", "started_at"])
+def _look(session_ids: Collection[UUID]) -> _Changes:
+    live = LIVE - {Status.PENDING}
+    sessions = ComputeSession.objects.filter(pk__in=among(session_ids), status__in=live).order_by()
+    kernels: dict[UUID, list[Kernel]] = defaultdict(list)
+    rows = Kernel.objects.filter(session__in=among(session_ids)).order_by("session", "rank").only(*_KERNEL_COLUMNS)
+    found = list(sessions.select_related("image", "resource_group").only(*_SESSION_COLUMNS))
+    for kernel in rows if found else ():
+        kernels[kernel.session_id].append(kernel)
+    changes = _Changes()
+    for session in found:
+        _sort(_Followed(session, kernels[session.pk]), changes)
+    return changes
+
+
+def _sort(one: _Followed, changes: _Changes) -> None:
+    session = one.session
     if session.status == Status.TERMINATING:
-        if len(ended) == len(kernels):
-            _finish(session, now)
-        return
-    behind = min((kernel.status for kernel in kernels), key=_place_in_order)
-    if behind in _ORDER and behind != session.status:
-        move([session.pk], Status(behind), Why(Phase.START), now=now)
+        if one.is_over:
+            changes.over.append(one)
+    elif one.ended:
+        again = may_start_again(session, one.kernels)
+        (changes.again if again else changes.ending).append(one)
+    else:
+        behind = min((kernel.status for kernel in one.kernels), key=_place_in_order)
+        if behind in _ORDER and behind != session.status:
+            changes.further[Status(behind)].append(one)
 
 
 def _place_in_order(status: str) -> int:
     return _ORDER.index(Status(status)) if status in _ORDER else len(_ORDER)
 
 
+def _advance(some: Sequence[_Followed], to: Status, now: datetime) -> None:
+    ids = [one.session.pk for one in some]
+    if to != Status.RUNNING:
+        move(ids, to, Why(phase_of(to)), now=now)
+        return
+    why = Why(Phase.START, steps={one.session.pk: steps_of(one.kernels) for one in some})
+    ends = {pk: now + longest for pk, longest in longest_runs(ids).items()}
+    move([pk for pk in ids if pk not in ends], to, why, now=now)
+    if ends:
+        move(list(ends), to, why, now=now, ends_at=by_row(ComputeSession, ends, "timestamptz"))
+
+
+def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
+    """End sessions because of the first kernel that ended; returns those that are on their way out now."""
+    groups: dict[tuple[Phase, str, Result], dict[UUID, Why]] = defaultdict(dict)
+    steps = {one.session.pk: steps_of(one.kernels) for one in some if one.session.status in STARTING}
+    for one in some:
+        first = _first(one.ended)
+        data = {"exit_code": first.exit_code, "kernel": str(first.pk), "hostname": first.hostname}
+        message = f"{first.hostname}: {first.reason_text}" if len(one.kernels) > 1 else first.reason_text
+        why = Why(phase_of(one.session.status), first.status_reason, message, data, steps=steps)
+        groups[why.phase, why.code, _result(one.session, first)][one.session.pk] = why
+    reasons: dict[UUID, Why] = {}
+    for (_, _, result), whys in groups.items():
+        ended = end_each(whys, only_from=STARTING | {Status.RUNNING}, now=now, result=result)
+        reasons |= {pk: whys[pk] for pk in ended.terminating}
+    _tell_siblings(some, reasons)
+    return _on_their_way_out(some, reasons)
+
+
 def _first(ended: Sequence[Kernel]) -> Kernel:
     return min(ended, key=lambda kernel: (kernel.ended_at is None, kernel.ended_at, kernel.rank))
-
-
-def _end_because_of(session: ComputeSession, kernel: Kernel, now: datetime) -> None:
-    phase = Phase.START if session.status in STARTING else Phase.RUN
-    result = _result(session, kernel)
-    why = Why(
-        phase, kernel.status_reason, kernel.reason_text, {"exit_code": kernel.exit_code, "kernel": str(kernel.pk)}
-    )
-    end_sessions([session.pk], why, now=now, result=result)
 
 
 def _result(session: ComputeSession, kernel: Kernel) -> Result:
@@ -60,11 +160,52 @@ def _result(session: ComputeSession, kernel: Kernel) -> Result:
     return Result.SUCCESS if kernel.exit_code == 0 and kernel.rank == 0 else Result.FAILED
 
 
-def _finish(session: ComputeSession, now: datetime) -> None:
-    to = Status.TERMINATED
+def _tell_siblings(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> None:
+    """Give the kernels that end with their session the sentence about the one that began it."""
+    told = {
+        kernel.pk: reasons[one.session.pk].message[:500]
+        for one in some
+        if one.session.pk in reasons
+        for kernel in one.kernels
+        if kernel.status in STARTING | {Status.RUNNING}
+    }
+    columns: dict[str, tuple[str, Sequence[Any]]] = {"status_message": ("text", list(told.values()))}
+    update_rows(Kernel._meta.db_table, list(told), columns, only_if=("status", Status.TERMINATING))
+
+
+def _on_their_way_out(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> list[_Followed]:
+    others = [one.session.pk for one in some if one.session.pk not in reasons]
+    rows = ComputeSession.objects.filter(pk__in=others, status=Status.TERMINATING) if others else ()
+    ended_elsewhere = {session.pk: session for session in rows}
+    found = []
+    for one in some:
+        if one.session.pk in reasons:
+            one.session.status, one.session.status_reason = Status.TERMINATING, reasons[one.session.pk].code
+            found.append(one)
+        elif one.session.pk in ended_elsewhere:
+            found.append(_Followed(ended_elsewhere[one.session.pk], one.kernels))
+    return found
+
+
+def _finish(some: Sequence[_Followed], now: datetime) -> None:
+    if not some:
+        return
+    targets: dict[Status, list[UUID]] = defaultdict(list)
+    for one in some:
+        targets[_target(one.session)].append(one.session.pk)
+    for to, ids in targets.items():
+        move(ids, to, Why(Phase.TERMINATE), now=now)
+    ids = [one.session.pk for one in some]
+    cancel_dependents(ids, now=now)
+    waiting = ComputeSession.objects.filter(depends_on__in=ids, status=Status.PENDING).order_by()
+    groups = set(waiting.values_list("resource_group_id", flat=True))
+    for group_id in sorted(groups | {one.session.resource_group_id for one in some}):
+        hint_on_commit("controller.schedule_group", group_id, queue=CONTROL_QUEUE)
+
+
+def _target(session: ComputeSession) -> Status:
     if session.status_reason in FAULTS:
-        to = Status.ERROR
-    elif session.started_at is None and session.session_type != SessionType.BATCH:
-        to = Status.CANCELLED
-    move([session.pk], to, Why(Phase.TERMINATE), now=now)
-    hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
+        return Status.ERROR
+    if session.started_at is None and session.session_type != SessionType.BATCH:
+        return Status.CANCELLED
+    return Status.TERMINATED

@@ -2,45 +2,100 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Sum
+from django.db.models import Count, QuerySet, Sum
 
-from backendai.compute.models import Allocation
-from backendai.core.slots import Slots
+from backendai.compute.models import Allocation, Kernel
+from backendai.compute.services.bulk import among, insert_rows
+from backendai.compute.status import PLACED
+from backendai.core.slots import Slots, parse_amount
+
+Devices = dict[str, dict[str, int]]  # slot → device id → thousandths
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+Amounts = tuple[tuple[str, int], ...]  # slot, thousandths
+
+
+class Claim(NamedTuple):
     """A kernel takes these amounts on this agent."""
 
     kernel_id: UUID
     agent_id: UUID
-    slots: Slots
+    amounts: Amounts
+
+
+@lru_cache(maxsize=4096)
+def slots_of(text: str) -> Slots:
+    """Return the amounts that a column of slots holds as JSON text; thousands of kernels ask for the same few.
+
+    Raises UserError for an amount that is none, ValueError for what is no JSON object.
+    """
+    amounts = json.loads(text)
+    if not isinstance(amounts, dict):
+        raise ValueError(f"slots are {text[:40]!r}, not a JSON object")
+    return Slots.parse(amounts)
+
+
+@lru_cache(maxsize=4096)
+def amounts_of(text: str) -> Amounts:
+    """Return the same as pairs, which are quicker to go through."""
+    return tuple(slots_of(text).items())
 
 
 def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, Slots]:
     """Return what is taken on each agent (on all when none are named), in one query."""
-    rows = Allocation.objects.all() if agent_ids is None else Allocation.objects.filter(agent__in=agent_ids)
+    rows = Allocation.objects.all() if agent_ids is None else Allocation.objects.filter(agent__in=among(agent_ids))
     sums: dict[UUID, dict[str, int]] = defaultdict(dict)
     for agent_id, slot, total in rows.values_list("agent_id", "slot").annotate(total=Sum("amount")).order_by():
         sums[agent_id][slot] = total
     return {agent_id: Slots(amounts) for agent_id, amounts in sums.items()}
 
 
+def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
+    """Return how many placed kernels each of these agents has, in one query; agents without any are left out."""
+    rows = _placed_on(agent_ids).values_list("agent_id").annotate(number=Count("pk")).order_by()
+    return dict(rows)
+
+
+def devices_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, Devices]:
+    """Return what placed kernels hold of each device of these agents, in one query."""
+    taken: dict[UUID, Devices] = {}
+    rows = _placed_on(agent_ids).exclude(devices={})
+    for agent_id, shares in rows.values_list("agent_id", "devices").order_by():
+        of_agent = taken.setdefault(agent_id, {})
+        for slot, devices in shares.items():
+            of_slot = of_agent.setdefault(slot, {})
+            for device, amount in devices.items():
+                of_slot[device] = of_slot.get(device, 0) + parse_amount(slot, amount, field="devices")
+    return taken
+
+
 def allocate(claims: Iterable[Claim]) -> None:
     """Write the rows of these claims, in the caller's transaction."""
-    Allocation.objects.bulk_create(
-        Allocation(kernel_id=claim.kernel_id, agent_id=claim.agent_id, slot=slot, amount=amount)
-        for claim in claims
-        for slot, amount in claim.slots.items()
-    )
+    columns: dict[str, list[Any]] = {"kernel_id": [], "agent_id": [], "slot": [], "amount": []}
+    kernels, agents, slots, numbers = columns.values()
+    for kernel_id, agent_id, amounts in claims:
+        kernel, agent = kernel_id.hex, agent_id.hex
+        for slot, amount in amounts:
+            kernels.append(kernel)
+            agents.append(agent)
+            slots.append(slot)
+            numbers.append(amount)
+    insert_rows(Allocation._meta.db_table, columns)
 
 
 def free(kernel_ids: Collection[UUID]) -> None:
     """Remove the rows of these kernels, in the caller's transaction."""
     if kernel_ids:
-        Allocation.objects.filter(kernel__in=kernel_ids).delete()
+        Allocation.objects.filter(kernel__in=among(kernel_ids)).delete()
+
+
+def _placed_on(agent_ids: Collection[UUID]) -> QuerySet[Any]:
+    rows: QuerySet[Any] = Kernel.objects.filter(agent__in=among(agent_ids), status__in=PLACED)
+    return rows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,7 +12,9 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, history_entry
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.bulk import among, update_returning
+from backendai.compute.services.history import NO_STEPS, Entry, write_history
 from backendai.compute.services.ledger import free
 from backendai.compute.status import KERNEL_MOVES, PLACED, SESSION_MOVES, TERMINAL, Outcome, Phase, Status, sources_of
 from backendai.wire.browser import SessionEvent, publish_on_commit
@@ -21,16 +22,18 @@ from backendai.wire.browser import SessionEvent, publish_on_commit
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a status changes: the phase that does it, a kebab-case code, a sentence, numbers, and what was looked at."""
+    """Why a status changes: the phase that does it, a kebab-case code, a sentence, numbers, and what was looked at (by
+    session, as the text of a JSON list)."""
 
     phase: Phase
     code: str = ""
     message: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     outcome: Outcome = Outcome.SUCCESS
-    steps: Mapping[UUID, list[dict[str, Any]]] = field(default_factory=dict)
+    steps: Mapping[UUID, str] = field(default_factory=dict)
 
 
+_NO_LONGER_WAITING = {"wait_record": None, "wait_digest": "", "queue_position": None}
 _REASON_STAYS = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 _STAMPS = {
     Status.SCHEDULED: "scheduled_at",
@@ -59,21 +62,17 @@ def move(
     if not session_ids:
         return set()
     now = now or timezone.now()
-    mark = uuid.uuid4()
     changes: dict[str, Any] = {"status": to, "changed_at": now, "version": F("version") + 1} | columns
-    changes |= {"moved_from": F("status"), "move_id": mark}
+    changes |= {"moved_from": F("status")} | _NO_LONGER_WAITING
     if to in _STAMPS:
         changes[_STAMPS[to]] = now
     if to not in _REASON_STAYS or (to == Status.CANCELLED and why.code):
         changes |= {"status_reason": why.code, "status_message": why.message[:500], "status_data": dict(why.data)}
     with transaction.atomic():
         allowed = [source for source in sources_of(to, SESSION_MOVES) if only_from is None or source in only_from]
-        ComputeSession.objects.filter(pk__in=session_ids, status__in=allowed).update(**changes)
-        moved = list(
-            ComputeSession.objects.filter(pk__in=session_ids, move_id=mark).values_list(
-                "pk", "moved_from", "owner_id", "version"
-            )
-        )
+        rows = ComputeSession.objects.filter(pk__in=among(session_ids), status__in=allowed)
+        found = update_returning(rows, changes, ("id", "moved_from", "owner_id", "version"))
+        moved = [(_id(pk), source, _id(owner), version) for pk, source, owner, version in found]
         _write_history([(pk, source) for pk, source, _, _ in moved], to, why, now)
         publish_on_commit(SessionEvent(str(pk), str(owner), str(to), version) for pk, _, owner, version in moved)
     return {pk for pk, _, _, _ in moved}
@@ -92,17 +91,16 @@ def move_kernels(
     if not kernel_ids:
         return set()
     now = now or timezone.now()
-    mark = uuid.uuid4()
     changes: dict[str, Any] = {"status": to, "changed_at": now} | columns
-    changes |= {"moved_from": F("status"), "move_id": mark}
+    changes |= {"moved_from": F("status")}
     if reason:
         changes |= {"status_reason": reason, "status_message": message[:500]}
     if to in TERMINAL:
         changes |= {"ended_at": now, "progress": None}
     with transaction.atomic():
         allowed = sources_of(to, KERNEL_MOVES)
-        Kernel.objects.filter(pk__in=kernel_ids, status__in=allowed).update(**changes)
-        moved = set(Kernel.objects.filter(pk__in=kernel_ids, move_id=mark).values_list("pk", flat=True))
+        rows = Kernel.objects.filter(pk__in=among(kernel_ids), status__in=allowed)
+        moved = {_id(pk) for (pk,) in update_returning(rows, changes, ("id",))}
         if to not in PLACED:
             free(moved)
     return moved
@@ -113,25 +111,24 @@ def touch(session_ids: Collection[UUID]) -> None:
     if not session_ids:
         return
     with transaction.atomic():
-        ComputeSession.objects.filter(pk__in=session_ids).update(version=F("version") + 1)
-        rows = ComputeSession.objects.filter(pk__in=session_ids).values_list("pk", "owner_id", "status", "version")
+        ComputeSession.objects.filter(pk__in=among(session_ids)).update(version=F("version") + 1)
+        tell(session_ids)
+
+
+def tell(session_ids: Collection[UUID]) -> None:
+    """Tell browsers about sessions whose version has just grown."""
+    if session_ids:
+        sessions = ComputeSession.objects.filter(pk__in=among(session_ids)).order_by()
+        rows = sessions.values_list("pk", "owner_id", "status", "version")
         publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in rows)
 
 
 def _write_history(moved: Collection[tuple[UUID, str]], to: Status, why: Why, now: datetime) -> None:
     tells = why.outcome != Outcome.SUCCESS or to in TERMINAL or to == Status.TERMINATING
-    SchedulingRecord.objects.bulk_create(
-        history_entry(
-            session_id=pk,
-            phase=why.phase,
-            result=why.outcome,
-            from_status=source,
-            to_status=to,
-            error_code=why.code if tells else "",
-            message=why.message,
-            sub_steps=why.steps.get(pk, []),
-            created_at=now,
-            updated_at=now,
-        )
-        for pk, source in moved
-    )
+    code = why.code if tells else ""
+    entries = [Entry(pk, source, why.outcome, code, why.message, why.steps.get(pk, NO_STEPS)) for pk, source in moved]
+    write_history(entries, why.phase, to, now=now)
+
+
+def _id(value: UUID | str) -> UUID:
+    return value if isinstance(value, UUID) else UUID(value)  # SQLite has it as text

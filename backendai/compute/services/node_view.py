@@ -1,14 +1,22 @@
-"""What one node should do now: the answer to its sync, and the spec of one kernel."""
+"""What nodes should do now: the answer to a sync, and the specs of kernels; for one node, and for many at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Q
 
-from backendai.cluster.models import Agent
+from backendai.accounts.models import User
+from backendai.catalog.models import Image
+from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import Kernel
+from backendai.compute.services.bulk import among
 from backendai.compute.services.environ import environ_of
 from backendai.compute.status import PLACED, STARTING, SessionType, Status
 from backendai.core.errors import NotFound
@@ -16,28 +24,66 @@ from backendai.wire.messages import Desired, KernelSighting, KernelSpec, Peer, S
 from backendai.wire.tickets import public_key_of
 
 _PROCESS = "process"
+_GRACE = 5.0  # seconds between the polite signal and the kill
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A node among many. ``seen``: what it has, if it syncs now. ``known``: starts that it works on already."""
+
+    agent: Agent
+    seen: Sequence[KernelSighting] | None = None
+    want_images: bool = False
+    known: Collection[tuple[UUID, int]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one of them should do. ``down`` answers its sync."""
+
+    down: SyncDown | None = None
+    start: list[KernelSpec] = field(default_factory=list)
+    stop: list[StopOrder] = field(default_factory=list)
+
+
+class _Live(NamedTuple):
+    """A kernel that holds slots on a node."""
+
+    pk: UUID
+    agent_id: UUID
+    generation: int
+    status: str
+    is_forced: bool
 
 
 def work_for(agent: Agent, seen: Sequence[KernelSighting], *, want_images: bool) -> SyncDown:
     """Return what this node should run, stop and remove, given what it has; one query."""
-    live = list(Kernel.objects.filter(agent=agent, status__in=PLACED).only("pk", "generation", "status"))
-    keep = [kernel for kernel in live if kernel.status != Status.TERMINATING]
-    return SyncDown(
-        deployment=settings.DEPLOYMENT,
-        public_key=public_key_of(settings.TICKET_KEY),
-        interval=settings.SYNC_INTERVAL.total_seconds(),
-        want_images=want_images,
-        desired=[
-            Desired(kernel_id=kernel.pk, generation=kernel.generation, started=kernel.status == Status.RUNNING)
-            for kernel in keep
-        ],
-        stop=[
-            StopOrder(kernel_id=kernel.pk, generation=kernel.generation)
-            for kernel in live
-            if kernel.status == Status.TERMINATING
-        ],
-        unwanted=_unwanted(live, seen),
-    )
+    return _answer(_live(Q(agent=agent)), seen, want_images)
+
+
+def work_for_each(asking: Sequence[Asking]) -> list[Work]:
+    """Return the work of many nodes, in their order, with the specs of what they should start and do not know yet; a
+    fixed number of queries."""
+    syncing = [one.agent.pk for one in asking if one.seen is not None]
+    everything = Q(agent__in=among(syncing))
+    changing = Q(agent__in=among([one.agent.pk for one in asking]), status__in=STARTING | {Status.TERMINATING})
+    of_agent: dict[UUID, list[_Live]] = defaultdict(list)
+    for kernel in _live(everything | changing if syncing else changing):
+        of_agent[kernel.agent_id].append(kernel)
+    new = {
+        kernel.pk: one.agent
+        for one in asking
+        for kernel in of_agent[one.agent.pk]
+        if kernel.status in STARTING and (kernel.pk, kernel.generation) not in one.known
+    }
+    specs = _specs(new)
+    works = []
+    for one in asking:
+        live = of_agent[one.agent.pk]
+        down = None if one.seen is None else _answer(live, one.seen, one.want_images)
+        start = [specs[kernel.pk] for kernel in live if kernel.pk in specs]
+        works.append(Work(down, start, _stops(live)))
+    return works
 
 
 def has_work(agent_id: UUID) -> bool:
@@ -61,7 +107,68 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     return _spec(agent, kernel, hostnames)
 
 
-def _unwanted(live: Iterable[Kernel], seen: Sequence[KernelSighting]) -> list[KernelSighting]:
+def _live(which: Q) -> list[_Live]:
+    rows = Kernel.objects.filter(which, status__in=PLACED).order_by()
+    columns = rows.values_list("pk", "agent_id", "generation", "status", "forced_at")
+    return [_Live(pk, agent, generation, status, bool(forced)) for pk, agent, generation, status, forced in columns]
+
+
+def _answer(live: Sequence[_Live], seen: Sequence[KernelSighting], want_images: bool) -> SyncDown:
+    return SyncDown(
+        deployment=settings.DEPLOYMENT,
+        public_key=_public_key(settings.TICKET_KEY),
+        interval=settings.SYNC_INTERVAL.total_seconds(),
+        want_images=want_images,
+        desired=[
+            Desired(kernel_id=kernel.pk, generation=kernel.generation, started=kernel.status == Status.RUNNING)
+            for kernel in live
+            if kernel.status != Status.TERMINATING
+        ],
+        stop=_stops(live),
+        unwanted=_unwanted(live, seen),
+    )
+
+
+_public_key = lru_cache(maxsize=4)(public_key_of)  # reading a key is a good part of an answer
+
+
+def _stops(live: Iterable[_Live]) -> list[StopOrder]:
+    return [
+        StopOrder(kernel_id=kernel.pk, generation=kernel.generation, grace=0.0 if kernel.is_forced else _GRACE)
+        for kernel in live
+        if kernel.status == Status.TERMINATING
+    ]
+
+
+def _specs(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
+    """Return the specs of these kernels on these agents. What thousands of them share is read once."""
+    if not agents:
+        return {}
+    rows = Kernel.objects.filter(pk__in=among(list(agents)), status__in=STARTING).select_related("session")
+    kernels = [kernel for kernel in rows.order_by() if kernel.agent_id == agents[kernel.pk].pk]
+    sessions = [kernel.session for kernel in kernels]
+    images = Image.objects.in_bulk({session.image_id for session in sessions})
+    owners = User.objects.in_bulk({session.owner_id for session in sessions})
+    groups = ResourceGroup.objects.in_bulk({session.resource_group_id for session in sessions})
+    for session in sessions:
+        session.image, session.owner = images[session.image_id], owners[session.owner_id]
+        session.resource_group = groups[session.resource_group_id]
+    hostnames = _hostnames({session.pk for session in sessions if session.cluster_size > 1})
+    return {
+        kernel.pk: _spec(agents[kernel.pk], kernel, hostnames.get(kernel.session_id, [kernel.hostname]))
+        for kernel in kernels
+    }
+
+
+def _hostnames(session_ids: Collection[UUID]) -> dict[UUID, list[str]]:
+    names: dict[UUID, list[str]] = defaultdict(list)
+    rows = Kernel.objects.filter(session__in=among(list(session_ids))).order_by("session", "rank")
+    for session_id, hostname in rows.values_list("session_id", "hostname") if session_ids else ():
+        names[session_id].append(hostname)
+    return names
+
+
+def _unwanted(live: Iterable[_Live], seen: Sequence[KernelSighting]) -> list[KernelSighting]:
     wanted = {(kernel.pk, kernel.generation) for kernel in live}
     return [sighting for sighting in seen if (sighting.kernel_id, sighting.generation) not in wanted]
 

@@ -1,58 +1,79 @@
-"""Carrying out the scheduler's placements: status, agents and ledger in one transaction, hints after it."""
+"""Carrying out the scheduler's placements: status, agents, devices and ledger in one transaction, hints after it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import TextField
+from django.db.models.functions import Cast
 
-from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
-from backendai.compute.services.bulk import set_column_by_id
-from backendai.compute.services.ledger import Claim, allocate, occupied_by_agent
+from backendai.compute.services.bulk import among, update_rows
+from backendai.compute.services.door import Door, Seat, Shares
+from backendai.compute.services.history import NO_STEPS
+from backendai.compute.services.ledger import Amounts, Claim, allocate, amounts_of
+from backendai.compute.services.limits import recheck
 from backendai.compute.services.moves import Why, move
 from backendai.compute.status import Phase, Status
-from backendai.core.slots import Slots
+from backendai.core.slots import decimal_text
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import node_queue
+
+_NO_SHARES: Shares = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Start this session: an agent for every kernel, and what the scheduler looked at on the way."""
+    """Start this session: an agent for every kernel, the devices of those that get any, and what the scheduler looked
+    at on the way (the text of a JSON list)."""
 
     session_id: UUID
     kernels: Mapping[UUID, UUID]
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    steps: str = NO_STEPS
+    devices: Mapping[UUID, Shares] = field(default_factory=dict)
+
+
+class _Pending(NamedTuple):
+    """A kernel that may be placed."""
+
+    session_id: UUID
+    generation: int
+    amounts: Amounts
 
 
 def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: datetime) -> set[UUID]:
     """Move sessions to SCHEDULED with their allocations and return those that were placed.
 
-    Capacity is checked again here, under the group's lock: a plan made from an old picture cannot overfill an agent.
+    Capacity and devices are checked again here, under the group's lock, and limits under those of their holders: a
+    plan made from an old picture cannot overfill an agent, give a device twice, or exceed what a policy allows. The
+    number of statements does not grow with the sessions.
     """
     if not assignments:
         return set()
     with transaction.atomic():
         lock_group(group_id)
         kernels = _pending_kernels(assignments)
-        fitting = _still_fitting(assignments, kernels)
-        steps = {assignment.session_id: assignment.steps for assignment in fitting}
-        moved = move(steps.keys(), Status.SCHEDULED, Why(Phase.SCHEDULE, steps=steps), now=now)
-        agent_of = {
-            kernel_id: agent_id
-            for assignment in fitting
-            if assignment.session_id in moved
-            for kernel_id, agent_id in assignment.kernels.items()
+        agent_ids = {agent_id for assignment in assignments for agent_id in assignment.kernels.values()}
+        door = Door(group_id, agent_ids, with_devices=any(assignment.devices for assignment in assignments))
+        seats = _seats(door, assignments, kernels)
+        for session_id in recheck(list(seats)):
+            del seats[session_id]
+        steps = {
+            assignment.session_id: assignment.steps for assignment in assignments if assignment.session_id in seats
         }
-        _assign(agent_of, now)
-        allocate(Claim(kernel_id, agent_id, kernels[kernel_id]) for kernel_id, agent_id in agent_of.items())
-        hint_starts(agent_of.keys())
+        why = Why(Phase.SCHEDULE, steps=steps)
+        moved = move(steps.keys(), Status.SCHEDULED, why, now=now, overtaken_since=None)
+        taken = [seat for session_id, of_session in seats.items() if session_id in moved for seat in of_session]
+        _assign(taken, now)
+        allocate(Claim(seat.kernel_id, seat.agent_id, seat.amounts) for seat in taken)
+        _hint_starts(taken, door.names)
     return moved
 
 
@@ -66,45 +87,70 @@ def lock_group(group_id: int) -> None:
 _PLACEMENT_LOCK = 0x62616931  # any number that nobody else uses in this database
 
 
-def hint_starts(kernel_ids: Any) -> None:
-    """Tell the nodes of these kernels to start them, after commit."""
-    rows = Kernel.objects.filter(pk__in=list(kernel_ids)).values_list("pk", "generation", "agent__name")
-    for kernel_id, generation, agent in rows:
-        hint_on_commit("node.start_kernel", str(kernel_id), generation, queue=node_queue(agent))
-
-
-def _pending_kernels(assignments: Sequence[Assignment]) -> dict[UUID, Slots]:
+def _pending_kernels(assignments: Sequence[Assignment]) -> dict[UUID, _Pending]:
     sessions = [assignment.session_id for assignment in assignments]
-    rows = Kernel.objects.filter(session__in=sessions, status=Status.PENDING).values_list("pk", "slots")
-    return {kernel_id: Slots.parse(slots) for kernel_id, slots in rows}
+    rows = Kernel.objects.filter(session__in=among(sessions), status=Status.PENDING).order_by()
+    return {
+        kernel_id: _Pending(session_id, generation, amounts_of(text))
+        for kernel_id, session_id, generation, text in rows.values_list(
+            "pk", "session_id", "generation", Cast("slots", TextField())
+        )
+    }
 
 
-def _still_fitting(assignments: Sequence[Assignment], kernels: Mapping[UUID, Slots]) -> list[Assignment]:
-    agent_ids = {agent_id for assignment in assignments for agent_id in assignment.kernels.values()}
-    agents = Agent.objects.filter(pk__in=agent_ids, status=Agent.Status.ALIVE, schedulable=True)
-    occupied = occupied_by_agent(agent_ids)
-    free = {agent.pk: agent.slots - occupied.get(agent.pk, Slots()) for agent in agents}
-    fitting = []
+def _seats(door: Door, assignments: Sequence[Assignment], kernels: Mapping[UUID, _Pending]) -> dict[UUID, list[Seat]]:
+    """Return the seats of the sessions that are let in, by session: each has all of them."""
+    found = {}
     for assignment in assignments:
-        wanted: dict[UUID, Slots] = {}
+        seats = []
         for kernel_id, agent_id in assignment.kernels.items():
-            wanted[agent_id] = wanted.get(agent_id, Slots()) + kernels.get(kernel_id, Slots())
-        known = all(kernel_id in kernels for kernel_id in assignment.kernels)
-        if known and all(slots.fits(free.get(agent_id, Slots())) for agent_id, slots in wanted.items()):
-            fitting.append(assignment)
-            free |= {agent_id: free[agent_id] - slots for agent_id, slots in wanted.items()}
-    return fitting
+            kernel = kernels.get(kernel_id)
+            if kernel is None or kernel.session_id != assignment.session_id:
+                break
+            shares = assignment.devices.get(kernel_id, _NO_SHARES) if assignment.devices else _NO_SHARES
+            seats.append(Seat(kernel_id, agent_id, kernel.amounts, shares, kernel.generation))
+        else:
+            if door.let_in(seats):
+                found[assignment.session_id] = seats
+    return found
 
 
-def _assign(agent_of: Mapping[UUID, UUID], now: datetime) -> None:
+def _assign(seats: Sequence[Seat], now: datetime) -> None:
     # The sessions were just moved by this transaction, so their kernels are ours to change.
-    set_column_by_id("compute_kernel", "agent_id", "uuid", list(agent_of.items()), id_cast="uuid")
-    Kernel.objects.filter(pk__in=agent_of.keys()).update(
-        status=Status.SCHEDULED,
-        generation=F("generation") + 1,
-        status_reason="",
-        status_message="",
-        exit_code=None,
-        container_id="",
-        changed_at=now,
+    columns: dict[str, tuple[str, Sequence[Any]]] = {"agent_id": ("uuid", [seat.agent_id for seat in seats])}
+    always = {
+        "status": str(Status.SCHEDULED),
+        "status_reason": "",
+        "status_message": "",
+        "exit_code": None,
+        "container_id": "",
+        "changed_at": now,
+    }
+    if any(seat.shares for seat in seats):
+        columns["devices"] = ("jsonb", [_shares_text(seat.shares) for seat in seats])
+    else:
+        always["devices"] = "{}"
+    ids = [seat.kernel_id for seat in seats]
+    update_rows(Kernel._meta.db_table, ids, columns, always=always, counting=["generation"])
+
+
+def _shares_text(shares: Shares) -> str:
+    if not shares:
+        return "{}"
+    return json.dumps(
+        {slot: {device: decimal_text(amount) for device, amount in of.items()} for slot, of in shares.items()}
     )
+
+
+def _hint_starts(seats: Iterable[Seat], names: Mapping[UUID, str]) -> None:
+    """Tell each node after commit what to start, in one message for all of its kernels."""
+    starts: dict[UUID, list[list[str | int]]] = defaultdict(list)
+    for seat in seats:
+        starts[seat.agent_id].append([str(seat.kernel_id), seat.generation + 1])
+    for agent_id, many in starts.items():
+        queue = node_queue(names[agent_id])
+        if len(many) == 1:
+            kernel, generation = many[0]
+            hint_on_commit("node.start_kernel", kernel, generation, queue=queue)
+        else:
+            hint_on_commit("node.start_kernels", many, queue=queue)

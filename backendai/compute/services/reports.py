@@ -1,24 +1,66 @@
-"""What nodes say about kernels, carried into the database. Stale words (an older generation) change nothing."""
+"""What nodes say about kernels, carried into the database, many words at once. Stale words change nothing."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
 from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.models import Kernel
+from backendai.compute.services.bulk import among
+from backendai.compute.services.by_row import Kind, by_row
 from backendai.compute.services.follow import follow
-from backendai.compute.services.moves import Why, move, move_kernels, touch
-from backendai.compute.status import NO_IMAGE, RETRIABLE, STARTING, TERMINAL, Outcome, Phase, SessionType, Status
+from backendai.compute.services.moves import move_kernels, touch
+from backendai.compute.services.steps import step_failed, steps_taken
+from backendai.compute.status import KERNEL_MOVES, STARTING, TERMINAL, SessionType, Status, sources_of
 from backendai.core.errors import NotFound
-from backendai.wire.broker import hint_on_commit
 from backendai.wire.messages import KernelReport, KernelState
-from backendai.wire.queues import CONTROL_QUEUE
 
 _RAN_OUT = "exited"  # the node's word for "the main process ended by itself"
+_ALIVE = STARTING | {Status.RUNNING}
+_COLUMNS = (
+    "session_id",
+    "session__session_type",
+    "agent_id",
+    "generation",
+    "hostname",
+    "status",
+    "status_message",
+    "progress",
+    "steps",
+    "changed_at",
+)
+
+
+class Word(NamedTuple):
+    """A report and the node that gave it."""
+
+    agent: Agent
+    report: KernelReport
+
+
+class Verdict(Enum):
+    """What a report came to: it counts, the kernel is not wanted any more, or it is not this node's."""
+
+    APPLIED = "applied"
+    STALE = "stale"
+    FOREIGN = "foreign"
+
+
+class _Told(NamedTuple):
+    """A word about a kernel, and its place in the call."""
+
+    place: int
+    kernel: Kernel
+    agent: Agent
+    report: KernelReport
 
 
 def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None = None) -> bool:
@@ -26,106 +68,171 @@ def kernel_reported(agent: Agent, report: KernelReport, *, now: datetime | None 
 
     Raises NotFound for a kernel that is not this node's: a node may speak of its own kernels only.
     """
-    now = now or timezone.now()
+    (verdict,) = kernels_reported([Word(agent, report)], now=now or timezone.now())
+    if verdict is Verdict.FOREIGN:
+        raise NotFound("This kernel is not on this agent.")
+    return verdict is Verdict.APPLIED
+
+
+def kernels_reported(words: Sequence[Word], *, now: datetime) -> list[Verdict]:
+    """Apply the reports of many nodes in one transaction; returns a verdict for each.
+
+    The outcome is that of one after the other. Statements: a fixed number for each kind of change, times the most words
+    in a row about one session that do not go together.
+    """
+    verdicts = [Verdict.FOREIGN] * len(words)
+    places = list(range(len(words)))
     with transaction.atomic():
-        kernel = (
-            Kernel.objects.select_related("session", "session__resource_group", "session__image")
-            .filter(pk=report.kernel_id)
-            .first()
-        )
+        while places:
+            round_, places = _next_round(places, words, verdicts)
+            for told, verdict in _apply(round_, now):
+                verdicts[told.place] = verdict
+    return verdicts
+
+
+def _next_round(
+    places: Collection[int], words: Sequence[Word], verdicts: list[Verdict]
+) -> tuple[list[_Told], list[int]]:
+    """Return what can be done at once, and the places of what must wait for it. Foreign and stale words are out."""
+    kernels = _read({words[place].report.kernel_id for place in places})
+    together: dict[UUID, list[_Told]] = defaultdict(list)
+    closed: set[UUID] = set()
+    later = []
+    for place in places:
+        agent, report = words[place]
+        kernel = kernels.get(report.kernel_id)
         if kernel is None or kernel.agent_id != agent.pk:
-            raise NotFound("This kernel is not on this agent.")
+            continue
         if report.generation != kernel.generation:
-            return False
-        if report.state == KernelState.TERMINATED:
-            return _ended(kernel, report, now)
-        return _advanced(kernel, report, now)
+            verdicts[place] = Verdict.STALE
+            continue
+        told, some = _Told(place, kernel, agent, report), together[kernel.session_id]
+        if kernel.session_id in closed or not _go_together(some, told):
+            closed.add(kernel.session_id)
+            later.append(place)
+        else:
+            some.append(told)
+    return [told for some in together.values() for told in some], later
 
 
-def _advanced(kernel: Kernel, report: KernelReport, now: datetime) -> bool:
-    to = Status(report.state.value)
-    if kernel.status not in STARTING | {Status.RUNNING}:
-        return False
-    if kernel.status == to:
-        _note_progress(kernel, report)
+def _read(kernel_ids: Collection[UUID]) -> dict[UUID, Kernel]:
+    """Return the kernels, held still with their sessions until the transaction ends, always in the same order."""
+    rows = Kernel.objects.select_for_update(of=("self", "session"), no_key=True).select_related("session")
+    found = rows.filter(pk__in=among(kernel_ids)).order_by("session", "rank").only(*_COLUMNS)
+    return {kernel.pk: kernel for kernel in found}
+
+
+def _go_together(some: Sequence[_Told], told: _Told) -> bool:
+    """Return whether the session ends up the same when it follows only after all of these words, not after each."""
+    if not some:
         return True
-    columns: dict[str, Any] = {"progress": report.progress, "status_message": report.message}
-    if to == Status.RUNNING:
-        columns |= {"container_id": report.container_id, "started_at": now}
-    moved = move_kernels([kernel.pk], to, now=now, **columns)
-    if not moved:
-        # A late word of an earlier step is no reason to remove the container.
-        return Kernel.objects.filter(pk=kernel.pk, status__in=STARTING | {Status.RUNNING}).exists()
-    follow([kernel.session_id], now=now)
-    return True
+    first, state = some[0], told.report.state
+    same = state == first.report.state and told.kernel.status == first.kernel.status
+    # The first kernel that ends changes what becomes of the others, unless they are told to end already.
+    changes_others = state == KernelState.TERMINATED and told.kernel.status != Status.TERMINATING
+    return same and not changes_others and all(told.kernel.pk != one.kernel.pk for one in some)
 
 
-def _note_progress(kernel: Kernel, report: KernelReport) -> None:
-    if report.progress != kernel.progress or report.message != kernel.status_message:
-        Kernel.objects.filter(pk=kernel.pk, status=kernel.status).update(
-            progress=report.progress, status_message=report.message[:500]
-        )
-        touch([kernel.session_id])
+def _apply(round_: Sequence[_Told], now: datetime) -> list[tuple[_Told, Verdict]]:
+    verdicts, further = [], defaultdict[Status, list[_Told]](list)
+    same, ended = [], []
+    for told in round_:
+        verdict = Verdict.APPLIED
+        status = told.kernel.status
+        if told.report.state == KernelState.TERMINATED:
+            if status not in TERMINAL:
+                ended.append(told)
+        elif status not in _ALIVE:
+            verdict = Verdict.STALE
+        elif status == told.report.state.value:
+            same.append(told)
+        elif status in sources_of(to := Status(told.report.state.value), KERNEL_MOVES):
+            further[to].append(told)  # else it is a late word of an earlier step: no reason to remove the container
+        verdicts.append((told, verdict))
+    _note_progress(same)
+    moved = [pk for to, some in further.items() for pk in _advance(some, to, now)] + _end(ended, now)
+    if moved:
+        follow(moved, now=now)
+    return verdicts
 
 
-def _ended(kernel: Kernel, report: KernelReport, now: datetime) -> bool:
-    if kernel.status in TERMINAL:
-        return True
-    session: ComputeSession = kernel.session
-    if _may_retry(kernel, session, report):
-        _retry(kernel, session, report, now)
-        return True
-    reason, message = _reason(kernel, session, report)
-    # A kernel that was told to end keeps the reason it was told.
-    told = kernel.status == Status.TERMINATING
-    move_kernels(
-        [kernel.pk],
-        Status.TERMINATED,
-        reason="" if told else reason,
-        message=message,
-        now=now,
-        exit_code=report.exit_code,
-        is_unconfirmed=False,
+def _note_progress(some: Sequence[_Told]) -> None:
+    news = [
+        told
+        for told in some
+        if told.report.progress != told.kernel.progress or told.report.message != told.kernel.status_message
+    ]
+    if not news:
+        return
+    Kernel.objects.filter(pk__in=among([told.kernel.pk for told in news]), status__in=_ALIVE).update(
+        progress=_each({told.kernel.pk: told.report.progress for told in news}, "double precision"),
+        status_message=_each({told.kernel.pk: told.report.message for told in news}),
     )
-    follow([session.pk], now=now)
-    return True
+    touch({told.kernel.session_id for told in news})
 
 
-def _reason(kernel: Kernel, session: ComputeSession, report: KernelReport) -> tuple[str, str]:
+def _advance(some: Sequence[_Told], to: Status, now: datetime) -> list[UUID]:
+    """Move these kernels; returns the sessions that have to follow."""
+    columns: dict[str, Any] = {
+        "progress": _each({told.kernel.pk: told.report.progress for told in some}, "double precision"),
+        "status_message": _each({told.kernel.pk: told.report.message for told in some}),
+    }
+    steps = {
+        told.kernel.pk: steps_taken(told.kernel, told.agent.name, to, told.report.timings, now=now) for told in some
+    }
+    columns["steps"] = _each(steps, "jsonb")
+    if to == Status.RUNNING:
+        columns["container_id"] = _each({told.kernel.pk: told.report.container_id for told in some})
+        columns["started_at"] = now
+    move_kernels([told.kernel.pk for told in some], to, now=now, **columns)
+    return [told.kernel.session_id for told in some]
+
+
+def _end(some: Sequence[_Told], now: datetime) -> list[UUID]:
+    """End these kernels; returns the sessions that have to follow."""
+    # A kernel that was told to end keeps the reason it was told.
+    told_to = [told for told in some if told.kernel.status == Status.TERMINATING]
+    by_itself = [told for told in some if told.kernel.status != Status.TERMINATING]
+    if told_to:
+        move_kernels([told.kernel.pk for told in told_to], Status.TERMINATED, now=now, **_end_columns(told_to))
+    if by_itself:
+        reasons = {told.kernel.pk: _reason(told) for told in by_itself}
+        columns = _end_columns(by_itself) | {
+            "status_reason": _each({pk: reason for pk, (reason, _) in reasons.items()}),
+            "status_message": _each({pk: message[:500] for pk, (_, message) in reasons.items()}),
+        }
+        if any(told.kernel.status in STARTING for told in by_itself):
+            columns["steps"] = _each(
+                {told.kernel.pk: _steps(told, *reasons[told.kernel.pk], now) for told in by_itself}, "jsonb"
+            )
+        move_kernels([told.kernel.pk for told in by_itself], Status.TERMINATED, now=now, **columns)
+    return [told.kernel.session_id for told in some]
+
+
+def _end_columns(some: Sequence[_Told]) -> dict[str, Any]:
+    exit_codes = {told.kernel.pk: told.report.exit_code for told in some}
+    return {"exit_code": _each(exit_codes, "integer"), "is_unconfirmed": False}
+
+
+def _steps(told: _Told, reason: str, message: str, now: datetime) -> list[dict[str, Any]]:
+    if told.kernel.status not in STARTING:
+        return list(told.kernel.steps)
+    return step_failed(told.kernel, told.agent.name, reason, message, now=now)
+
+
+def _reason(told: _Told) -> tuple[str, str]:
+    report = told.report
     if report.reason != _RAN_OUT:
         return report.reason or "self-terminated", report.message
-    if session.session_type != SessionType.BATCH:
-        return "self-terminated", f"The main program of {kernel.hostname} ended with exit code {report.exit_code}."
+    if told.kernel.session.session_type != SessionType.BATCH:
+        message = f"The main program of {told.kernel.hostname} ended with exit code {report.exit_code}."
+        return "self-terminated", message
     if report.exit_code == 0:
         return "task-finished", ""
     return "task-failed", f"The batch program ended with exit code {report.exit_code}."
 
 
-def _may_retry(kernel: Kernel, session: ComputeSession, report: KernelReport) -> bool:
-    """Another try is safe when nothing of the session can run any more: this was its only kernel."""
-    return (
-        kernel.status in STARTING
-        and session.status in STARTING
-        and (report.reason in RETRIABLE or _may_be_elsewhere(session, report))
-        and session.cluster_size == 1
-        and session.retries < session.resource_group.max_retries
-    )
-
-
-def _may_be_elsewhere(session: ComputeSession, report: KernelReport) -> bool:
-    """An image that is made on the nodes may be missing on one and there on the next."""
-    return session.image.is_built_here and report.reason in NO_IMAGE
-
-
-def _retry(kernel: Kernel, session: ComputeSession, report: KernelReport, now: datetime) -> None:
-    move_kernels([kernel.pk], Status.PENDING, reason=report.reason, message=report.message, now=now)
-    tries = f"try {session.retries + 1} of {session.resource_group.max_retries + 1}"
-    why = Why(
-        Phase.START,
-        report.reason,
-        f"{report.message} ({tries})".strip(),
-        outcome=Outcome.NEED_RETRY,
-    )
-    avoid = [*session.avoid_agents, str(kernel.agent_id)]
-    move([session.pk], Status.PENDING, why, now=now, retries=session.retries + 1, attempts=0, avoid_agents=avoid)
-    hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
+def _each(values: Mapping[UUID, Any], kind: Kind = "text") -> Any:
+    """Return the value that all share, else one for each row."""
+    first = next(iter(values.values()))
+    return first if all(value == first for value in values.values()) else by_row(Kernel, values, kind)

@@ -1,118 +1,181 @@
-"""Writing why sessions wait: on the session for the screen, and in the history, one row per unchanged reason."""
+"""Writing why sessions wait: on the session for the screen, and in the history, one row per unchanged reason.
+
+A session carries the digest of the reason that it shows and the uid of the history row that holds it. So a pass in
+which nothing has changed reads these and counts up; it rewrites no text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Max
+from django.db.models import F
 
-from backendai.compute.models import ComputeSession, SchedulingRecord, history_entry
-from backendai.compute.services.bulk import set_column_by_id
-from backendai.compute.services.moves import touch
+from backendai.compute.models import ComputeSession, SchedulingRecord
+from backendai.compute.services.bulk import among, update_rows
+from backendai.compute.services.history import LONGEST_MESSAGE, NO_STEPS, Entry, Steps, steps_text, write_history
+from backendai.compute.services.moves import tell
 from backendai.compute.status import Outcome, Phase, Status
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A pending session stays pending: the code, one sentence, its numbers, and its place in the queue."""
+    """A pending session stays pending: the code, one sentence, its numbers, its place in the queue, what was looked at.
+
+    ``skipped``: it was not its turn, or waiting for room would not have helped. ``overtaken``: others may pass it.
+    """
 
     session_id: UUID
     code: str
     message: str
     data: Mapping[str, Any] = field(default_factory=dict)
     skipped: bool = False
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    steps: Steps = NO_STEPS
+    position: int | None = None
+    overtaken: bool = False
+
+
+class _Seen(NamedTuple):
+    """What a pending session shows now."""
+
+    digest: str
+    record: UUID | None
+    position: int | None
+    overtaken_since: datetime | None
+
+
+class _Note(NamedTuple):
+    """A wait and what it changes. The first characters of the digest stand for what keeps a history row the same."""
+
+    wait: Waiting
+    digest: str
+    seen: _Seen
+
+    @property
+    def is_unchanged(self) -> bool:
+        return self.seen.record is not None and self.digest == self.seen.digest
+
+    @property
+    def continues(self) -> bool:
+        return self.seen.record is not None and self.digest[:_SAME_ROW] == self.seen.digest[:_SAME_ROW]
+
+
+_SAME_ROW, _DIGEST = 8, 32
+_SESSIONS, _RECORDS = ComputeSession._meta.db_table, SchedulingRecord._meta.db_table
 
 
 def note_waits(waits: Sequence[Waiting], *, now: datetime) -> None:
-    """Write the reasons: unchanged ones only count up; changed ones are shown at once."""
+    """Write the reasons of those that are still pending: unchanged ones only count up; changed ones are shown at once.
+
+    The number of statements does not grow with the sessions.
+    """
     if not waits:
         return
     with transaction.atomic():
-        pending = _pending([wait.session_id for wait in waits])
-        waits = [wait for wait in waits if wait.session_id in pending]
-        changed = [
-            wait for wait in waits if pending[wait.session_id] != (wait.code, wait.message[:500], dict(wait.data))
-        ]
-        _write_reasons(changed)
-        tried = [wait.session_id for wait in waits if not wait.skipped]
-        ComputeSession.objects.filter(pk__in=tried).update(attempts=F("attempts") + 1)
-        _write_history(waits, now)
-        touch([wait.session_id for wait in changed])
+        notes = _notes(waits)
+        same = [note for note in notes if note.is_unchanged]
+        reworded = [note for note in notes if note.continues and not note.is_unchanged]
+        fresh = [note for note in notes if not note.continues]
+        _write_reasons(reworded, [note.seen.record for note in reworded])
+        _write_reasons(fresh, _write_rows(fresh, now))
+        _reword_rows(reworded)
+        _count_rows([*same, *reworded], now)
+        _write_positions([note for note in same if note.wait.position != note.seen.position])
+        _count_tries([note.wait.session_id for note in notes if not note.wait.skipped])
+        _mark_overtaken(notes, now)
+        tell([note.wait.session_id for note in (*reworded, *fresh)])
 
 
-def _pending(session_ids: list[UUID]) -> dict[UUID, tuple[str, str, dict[str, Any]]]:
-    rows = ComputeSession.objects.filter(pk__in=session_ids, status=Status.PENDING)
-    return {
-        pk: (code, message, data)
-        for pk, code, message, data in rows.values_list("pk", "status_reason", "status_message", "status_data")
-    }
-
-
-def _write_reasons(changed: Sequence[Waiting]) -> None:
-    by_text: dict[tuple[str, str], list[Waiting]] = {}
-    for wait in changed:
-        by_text.setdefault((wait.code, wait.message[:500]), []).append(wait)
-    for (code, message), group in by_text.items():
-        for data, members in _by_data(group):
-            ComputeSession.objects.filter(pk__in=members, status=Status.PENDING).update(
-                status_reason=code, status_message=message, status_data=data
-            )
-
-
-def _by_data(waits: Sequence[Waiting]) -> list[tuple[dict[str, Any], list[UUID]]]:
-    groups: list[tuple[dict[str, Any], list[UUID]]] = []
+def _notes(waits: Sequence[Waiting]) -> list[_Note]:
+    """Pair each wait with what its session shows; those that are not pending any more are left out."""
+    rows = ComputeSession.objects.filter(pk__in=among([wait.session_id for wait in waits]), status=Status.PENDING)
+    columns = rows.order_by().values_list("pk", "wait_digest", "wait_record", "queue_position", "overtaken_since")
+    seen = {pk: _Seen(digest, record, position, since) for pk, digest, record, position, since in columns}
+    digests: dict[tuple[int, str, str, bool], str] = {}
+    notes = []
     for wait in waits:
-        data = dict(wait.data)
-        for known, members in groups[-1:]:
-            if known == data:
-                members.append(wait.session_id)
-                break
-        else:
-            groups.append((data, [wait.session_id]))
-    return groups
+        if wait.session_id in seen:
+            key = id(wait.data), wait.code, wait.message, wait.skipped
+            if key not in digests:
+                digests[key] = _digest(wait)
+            notes.append(_Note(wait, digests[key], seen[wait.session_id]))
+    return notes
 
 
-def _write_history(waits: Sequence[Waiting], now: datetime) -> None:
-    newest = _newest_records([wait.session_id for wait in waits])
-    same: list[tuple[int, str]] = []
-    fresh: list[SchedulingRecord] = []
-    for wait in waits:
-        outcome = Outcome.SKIPPED if wait.skipped else Outcome.NEED_RETRY
-        last = newest.get(wait.session_id)
-        if last and (last[1], last[2], last[3]) == (Phase.SCHEDULE, outcome, wait.code):
-            same.append((last[0], wait.message[:500]))
-        else:
-            fresh.append(_record(wait, outcome, now))
-    SchedulingRecord.objects.filter(pk__in=[pk for pk, _ in same]).update(attempts=F("attempts") + 1, updated_at=now)
-    set_column_by_id("compute_schedulingrecord", "message", "text", same, id_cast="bigint")
-    SchedulingRecord.objects.bulk_create(fresh)
+def _digest(wait: Waiting) -> str:
+    row = hashlib.sha256(f"{wait.code} {wait.skipped}".encode()).hexdigest()[:_SAME_ROW]
+    text = f"{wait.message}\n{_text_of(wait.data)}"
+    return row + hashlib.sha256(text.encode()).hexdigest()[: _DIGEST - _SAME_ROW]
 
 
-def _newest_records(session_ids: list[UUID]) -> dict[UUID, tuple[int, str, str, str]]:
-    newest = SchedulingRecord.objects.filter(session__in=session_ids).values("session").annotate(newest=Max("id"))
-    rows = SchedulingRecord.objects.filter(pk__in=newest.order_by().values("newest"))
-    return {
-        session_id: (pk, phase, result, code)
-        for session_id, pk, phase, result, code in rows.values_list("session_id", "pk", "phase", "result", "error_code")
+def _text_of(data: Mapping[str, Any]) -> str:
+    return json.dumps(dict(data), sort_keys=True, default=str)
+
+
+def _write_reasons(notes: Sequence[_Note], records: Sequence[Any]) -> None:
+    texts: dict[int, str] = {}
+    for note in notes:
+        if id(note.wait.data) not in texts:
+            texts[id(note.wait.data)] = _text_of(note.wait.data)
+    columns: dict[str, tuple[str, Sequence[Any]]] = {
+        "status_reason": ("text", [note.wait.code for note in notes]),
+        "status_message": ("text", [note.wait.message[:LONGEST_MESSAGE] for note in notes]),
+        "status_data": ("jsonb", [texts[id(note.wait.data)] for note in notes]),
+        "wait_digest": ("text", [note.digest for note in notes]),
+        "wait_record": ("uuid", records),
+        "queue_position": ("integer", [note.wait.position for note in notes]),
     }
+    ids = [note.wait.session_id for note in notes]
+    update_rows(_SESSIONS, ids, columns, counting=["version"], only_if=("status", Status.PENDING))
 
 
-def _record(wait: Waiting, outcome: Outcome, now: datetime) -> SchedulingRecord:
-    return history_entry(
-        session_id=wait.session_id,
-        phase=Phase.SCHEDULE,
-        result=outcome,
-        from_status=Status.PENDING,
-        to_status=Status.PENDING,
-        error_code=wait.code,
-        message=wait.message,
-        sub_steps=wait.steps,
-        created_at=now,
-        updated_at=now,
-    )
+def _write_rows(notes: Sequence[_Note], now: datetime) -> list[str]:
+    entries = [
+        Entry(
+            note.wait.session_id,
+            Status.PENDING,
+            Outcome.SKIPPED if note.wait.skipped else Outcome.NEED_RETRY,
+            note.wait.code,
+            note.wait.message,
+            steps_text(note.wait.steps),
+        )
+        for note in notes
+    ]
+    return write_history(entries, Phase.SCHEDULE, Status.PENDING, now=now)
+
+
+def _reword_rows(notes: Sequence[_Note]) -> None:
+    columns: dict[str, tuple[str, Sequence[Any]]] = {
+        "message": ("text", [note.wait.message[:LONGEST_MESSAGE] for note in notes]),
+        "sub_steps": ("jsonb", [steps_text(note.wait.steps) for note in notes]),
+    }
+    update_rows(_RECORDS, [note.seen.record for note in notes], columns, key="uid")
+
+
+def _count_rows(notes: Sequence[_Note], now: datetime) -> None:
+    records = [note.seen.record for note in notes if note.seen.record]
+    if records:
+        SchedulingRecord.objects.filter(uid__in=among(records)).update(attempts=F("attempts") + 1, updated_at=now)
+
+
+def _write_positions(notes: Sequence[_Note]) -> None:
+    columns = {"queue_position": ("integer", [note.wait.position for note in notes])}
+    ids = [note.wait.session_id for note in notes]
+    update_rows(_SESSIONS, ids, columns, only_if=("status", Status.PENDING))
+
+
+def _count_tries(session_ids: Sequence[UUID]) -> None:
+    if session_ids:
+        ComputeSession.objects.filter(pk__in=among(session_ids)).update(attempts=F("attempts") + 1)
+
+
+def _mark_overtaken(notes: Iterable[_Note], now: datetime) -> None:
+    new = [note.wait.session_id for note in notes if note.wait.overtaken and note.seen.overtaken_since is None]
+    if new:
+        ComputeSession.objects.filter(pk__in=among(new), overtaken_since=None).update(overtaken_since=now)

@@ -1,0 +1,61 @@
+"""A form field for slots with amounts, written as people write them: ``cpu=8, mem=64g``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from backendai.accounts.policy_rules import clean_amounts
+from backendai.core.errors import UserError
+from backendai.core.slots import is_size
+
+_UNITS = (("p", 2**50), ("t", 2**40), ("g", 2**30), ("m", 2**20), ("k", 2**10))
+
+
+class AmountsField(forms.CharField):
+    """Slots with their amounts in one line; its value is a map of exact decimal strings."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("widget", forms.TextInput(attrs={"size": 60, "placeholder": "cpu=8, mem=64g"}))
+        super().__init__(required=False, **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return what the input shows: sizes in the largest unit that keeps them exact."""
+        if not isinstance(value, Mapping):
+            return value
+        return ", ".join(f"{name}={_short(name, str(amount))}" for name, amount in sorted(value.items()))
+
+    def to_python(self, value: Any) -> dict[str, str]:  # type: ignore[override]
+        """Return the amounts; raises a ValidationError that quotes the part that is wrong."""
+        amounts: dict[str, str] = {}
+        for part in str(value or "").replace("\n", ",").split(","):
+            name, sign, amount = (piece.strip() for piece in part.partition("="))
+            if not name and not amount:
+                continue
+            if not sign:
+                raise ValidationError(f"{part.strip()!r}: write a slot and its amount, such as cpu=8.")
+            if name in amounts:
+                raise ValidationError(f"{name} stands there twice.")
+            amounts[name] = amount
+        try:
+            return clean_amounts(amounts, field="amounts")
+        except UserError as error:
+            raise ValidationError(error.message) from error
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Return whether the typed amounts differ from those that were there, however they are written."""
+        try:
+            return self.to_python(data) != (initial or {})
+        except ValidationError:
+            return True
+
+
+def _short(name: str, amount: str) -> str:
+    if is_size(name) and amount.isdigit():
+        for unit, size in _UNITS:
+            if int(amount) and int(amount) % size == 0:
+                return f"{int(amount) // size}{unit}"
+    return amount

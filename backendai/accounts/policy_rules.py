@@ -1,0 +1,35 @@
+"""What a resource policy may say: amounts that parse, and limits under which something can still run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from backendai.core.errors import UserError
+from backendai.core.slots import decimal_text, parse_amount
+
+LONGEST = timedelta(days=3650)
+
+
+def clean_amounts(amounts: Any, *, field: str) -> dict[str, str]:
+    """Return the amounts as exact decimal strings, zeros included; raises a UserError that names the wrong one."""
+    if not isinstance(amounts, Mapping):
+        raise UserError("Write slots with their amounts, such as cpu=8, mem=64g.", field=field, code="invalid-amounts")
+    return {name: decimal_text(parse_amount(name, value, field=field)) for name, value in sorted(amounts.items())}
+
+
+def thousandths(amounts: Mapping[str, str], *, field: str) -> dict[str, int]:
+    """Return stored amounts as thousandths. Unlike ``Slots`` it keeps a zero, which here means "none of it"."""
+    return {name: parse_amount(name, value, field=field) for name, value in amounts.items()}
+
+
+def wrong_limits(max_kernels: int | None, max_lifetime: timedelta | None) -> dict[str, str]:
+    """Return by field what is wrong with limits under which nothing could ever run."""
+    wrong = {}
+    if max_kernels == 0:
+        wrong["max_kernels_per_session"] = "A session has at least 1 kernel: write 1 or more, or leave it empty."
+    if max_lifetime is not None and not timedelta(0) < max_lifetime <= LONGEST:
+        text = f"Write a time longer than 0 and of at most {LONGEST.days} days, or leave it empty."
+        wrong["max_session_lifetime"] = text
+    return wrong

@@ -1,0 +1,73 @@
+"""What an explanation looks like: why a session waits, who is ahead, and what would start it now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from backendai.planning.explain import Explanation, Verdict
+from backendai.scheduler.plan import Reason, Step
+from backendai.scheduler.suggest import Suggestion
+
+_Amounts = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
+
+
+class ReasonBody(serializers.Serializer[Reason]):
+    """A stable code, one plain sentence and its numbers."""
+
+    code = serializers.CharField()
+    message = serializers.CharField()
+    details = serializers.DictField()
+    never = serializers.BooleanField(help_text="Waiting cannot help as things stand.")
+    until = serializers.DateTimeField(allow_null=True)
+
+
+class ConsideredBody(serializers.Serializer[Step]):
+    """One thing that the scheduler looked at, in its order."""
+
+    step = serializers.CharField()
+    passed = serializers.BooleanField()
+    error_code = serializers.CharField(source="code")
+    message = serializers.CharField()
+
+
+class AheadBody(serializers.Serializer[Any]):
+    """A session that gets its turn first."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    priority = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+
+
+class SuggestionBody(serializers.Serializer[Suggestion]):
+    """A change with which the session starts now."""
+
+    resource_group = serializers.CharField(source="group")
+    resources = serializers.SerializerMethodField(help_text="Of each kernel; null: as they are.")
+    agents = serializers.ListField(child=serializers.CharField())
+    message = serializers.CharField()
+
+    @extend_schema_field(_Amounts)
+    def get_resources(self, suggestion: Suggestion) -> dict[str, str] | None:
+        """Return the amounts as decimal strings."""
+        return None if suggestion.resources is None else suggestion.resources.to_json()
+
+
+class ExplanationBody(serializers.Serializer[Explanation]):
+    """What the next pass does with a session, and why."""
+
+    as_of = serializers.DateTimeField(source="now")
+    resource_group = serializers.CharField(source="group")
+    verdict = serializers.ChoiceField(choices=[(verdict.value, verdict.value) for verdict in Verdict])
+    message = serializers.CharField()
+    reason = ReasonBody(allow_null=True)
+    position = serializers.IntegerField(allow_null=True, help_text="From 1, among those that wait in the group.")
+    waiting = serializers.IntegerField()
+    ahead = AheadBody(many=True, help_text="Of the first twenty in front, those that one may see.")
+    ahead_total = serializers.IntegerField()
+    agents = serializers.ListField(child=serializers.CharField(), help_text="Where it starts.")
+    steps = ConsideredBody(many=True)
+    suggestions = SuggestionBody(many=True)

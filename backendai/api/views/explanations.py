@@ -1,0 +1,49 @@
+"""Why a session waits, and what would become of one that is not launched yet."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.api.authentication import asker
+from backendai.api.explanation_bodies import ExplanationBody
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.session_bodies import LaunchRequest
+from backendai.compute.models import ComputeSession
+from backendai.planning.explain import explain
+from backendai.planning.preview import preview
+
+
+class SessionExplanation(GenericAPIView[Any]):
+    """Why a session does not start."""
+
+    serializer_class = ExplanationBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=ExplanationBody)
+    def get(self, request: Request, session_id: UUID) -> Response:
+        """Return what the next pass does with the session; nothing is changed."""
+        visible = ComputeSession.objects.visible_to(asker(request)).select_related("resource_group", "image", "project")
+        session = get_object_or_404(visible, pk=session_id)
+        return Response(self.get_serializer(explain(session, asker(request), now=timezone.now())).data)
+
+
+class SessionPreview(GenericAPIView[Any]):
+    """A launch, tried without its effects."""
+
+    serializer_class = ExplanationBody
+    parser_classes = [StrictJSONParser]
+
+    @extend_schema(request=LaunchRequest, responses=ExplanationBody)
+    def post(self, request: Request) -> Response:
+        """Return whether such a session would start now and where, would wait and why, or could never start."""
+        body = LaunchRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(self.get_serializer(preview(asker(request), body.spec(), now=timezone.now())).data)

@@ -1,0 +1,20 @@
+"""System check: the strategy that new resource groups get must exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, register
+
+from backendai.cluster.rules import SEQUENCE, strategies
+
+
+@register()
+def check_default_sequence(**kwargs: Any) -> list[CheckMessage]:
+    """BACKENDAI_DEFAULT_SEQUENCE names a sequence."""
+    known = strategies(SEQUENCE)
+    if settings.DEFAULT_SEQUENCE in known:
+        return []
+    text = f"BACKENDAI_DEFAULT_SEQUENCE: there is no sequence {settings.DEFAULT_SEQUENCE!r}."
+    return [Error(text, f"Use one of {', '.join(known)}, or leave it unset.", id="cluster.E001")]

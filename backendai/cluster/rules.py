@@ -1,0 +1,113 @@
+"""What the rules of a resource group may say. What is wrong is refused by field when it is saved, never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from backendai.core.errors import UserError
+from backendai.core.slots import parse_amount
+from backendai.scheduler.strategies import StrategyView, check_rules, describe_strategies
+
+if TYPE_CHECKING:
+    from backendai.cluster.models import ResourceGroup
+
+SESSION_TYPES = ("interactive", "batch")
+SEQUENCE, SELECTION = "sequence", "selection"
+LONGEST = timedelta(days=3650)
+SHORTEST_HALF_LIFE = timedelta(days=1)
+# field → whether zero has a meaning
+_DURATIONS = {
+    "overtaking_limit": True,
+    "pending_timeout": True,
+    "pull_timeout": False,
+    "create_timeout": False,
+    "terminate_timeout": False,
+    "agent_lost_grace": True,
+}
+
+
+def strategies(level: str) -> dict[str, StrategyView]:
+    """Return the strategies of a level (``sequence`` or ``selection``) by name."""
+    return {view.name: view for view in describe_strategies() if view.level == level}
+
+
+def wrong_rules(group: ResourceGroup) -> dict[str, str]:
+    """Return what is wrong with the group's rules, by field; empty when they can be carried out."""
+    return {field: text for check in _CHECKS for field, text in check(group)}
+
+
+def _strategies(group: ResourceGroup) -> Iterator[tuple[str, str]]:
+    unknown = False
+    for level, name in ((SEQUENCE, group.sequence), (SELECTION, group.selection)):
+        known = strategies(level)
+        if name not in known:
+            unknown = True
+            yield level, f"There is no {level} {name!r}; there are: {', '.join(known)}."
+    if not isinstance(group.strategy_options, dict):
+        yield "strategy_options", 'Write options with their values, such as {"name": 1}.'
+    elif not unknown:
+        try:
+            check_rules(group.sequence, group.selection, group.strategy_options)
+        except ValueError as error:
+            yield "strategy_options", _sentence(str(error))
+
+
+def _session_types(group: ResourceGroup) -> Iterator[tuple[str, str]]:
+    types: Any = group.allowed_session_types
+    if not _is_list_of_text(types) or not types:
+        yield "allowed_session_types", f"Choose one or more of {', '.join(SESSION_TYPES)}."
+        return
+    for name in types:
+        if name not in SESSION_TYPES:
+            yield "allowed_session_types", f"There is no session type {name!r}; there are: {', '.join(SESSION_TYPES)}."
+
+
+def _slot_order(group: ResourceGroup) -> Iterator[tuple[str, str]]:
+    slots: Any = group.slot_order
+    if not _is_list_of_text(slots):
+        yield "slot_order", 'Write a list of slots, such as ["cuda.device", "cpu", "mem"].'
+        return
+    for name in slots:
+        try:
+            parse_amount(name, 0, field="slot_order")
+        except UserError as error:
+            yield "slot_order", error.message
+        if slots.count(name) > 1:
+            yield "slot_order", f"{name} stands there twice."
+
+
+def _durations(group: ResourceGroup) -> Iterator[tuple[str, str]]:
+    for field, may_be_zero in _DURATIONS.items():
+        value: Any = getattr(group, field)
+        if not isinstance(value, timedelta):
+            yield field, f"{value!r} is no length of time."
+        elif value < timedelta(0) or (not value and not may_be_zero):
+            least = "0 or more" if may_be_zero else "more than 0"
+            yield field, f"It is {value.total_seconds():g} s; {least} is needed."
+        elif value > LONGEST:
+            yield field, f"It is {value.days} days; the most is {LONGEST.days}."
+
+
+def _half_life(group: ResourceGroup) -> Iterator[tuple[str, str]]:
+    value: Any = group.usage_half_life
+    if not isinstance(value, timedelta) or not SHORTEST_HALF_LIFE <= value <= timedelta(days=365):
+        yield "usage_half_life", f"It is {value}; use is counted by the day: choose 1 to 365 days."
+
+
+_CHECKS: tuple[Callable[[ResourceGroup], Iterator[tuple[str, str]]], ...] = (
+    _strategies,
+    _session_types,
+    _slot_order,
+    _durations,
+    _half_life,
+)
+
+
+def _is_list_of_text(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

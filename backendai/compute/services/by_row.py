@@ -1,0 +1,40 @@
+"""A value of its own for each row within one ``UPDATE`` of many rows, as an expression that any ORM update takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from django.db import connection, models
+from django.db.models.expressions import RawSQL
+
+Kind = Literal["text", "integer", "double precision", "jsonb", "timestamptz"]
+
+
+def by_row(model: type[models.Model], values: Mapping[UUID, Any], kind: Kind = "text") -> RawSQL:
+    """Return what each row of the model's table gets by its id; rows that are not named get NULL.
+
+    A ``jsonb`` value is data; times are aware.
+    """
+    postgres = connection.vendor == "postgresql"
+    quote = connection.ops.quote_name
+    key = f"{quote(model._meta.db_table)}.{quote('id')}"
+    if postgres:
+        known: dict[str, Any] = {str(pk): _plain(value) for pk, value in values.items()}
+        taken = f"(%s::jsonb {'->' if kind == 'jsonb' else '->>'} {key}::text)::{kind}"
+    else:
+        # Ids stand there as 32 hexadecimal digits. Columns of JSON are text.
+        known = {pk.hex: json.dumps(value) if kind == "jsonb" else _plain(value) for pk, value in values.items()}
+        taken = f"json_extract(%s, '$.\"' || {key} || '\"')"
+    return RawSQL(taken, [json.dumps(known)])  # noqa: S611  (names come from the model)
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, datetime):
+        return value
+    if connection.vendor == "postgresql":
+        return value.isoformat()
+    return str(connection.ops.adapt_datetimefield_value(value))

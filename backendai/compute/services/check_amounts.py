@@ -1,0 +1,94 @@
+"""The amounts of a launch request: what is asked, what the image needs at least, what the agents have at most."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.db.models import F, Q
+
+from backendai.accounts.models import User
+from backendai.catalog.models import Image, ResourcePreset
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.spec import SessionSpec
+from backendai.core.errors import UserError
+from backendai.core.slots import MILLI, Slots, format_amount, format_size, parse_amount, parse_size
+
+_DEFAULTS = {"cpu": 1 * MILLI, "mem": 1024 * 2**20 * MILLI}
+_SMALLEST = {"cpu": MILLI // 10, "mem": 16 * 2**20 * MILLI}
+
+
+def slots_of(user: User, spec: SessionSpec, group: ResourceGroup, image: Image) -> Slots:
+    """Return the amounts of each kernel: those asked for over the preset's over the defaults."""
+    base: dict[str, int] = {name: max(amount, image.minimum_slots[name]) for name, amount in _DEFAULTS.items()}
+    if spec.preset:
+        base |= dict(_preset(user, spec.preset, group).amounts)
+    # Not Slots.parse: a zero that somebody typed must stand against the default.
+    asked = {name: parse_amount(name, value, field=f"resources.{name}") for name, value in spec.resources.items()}
+    return Slots(base | asked)
+
+
+def check_minimum(slots: Slots, image: Image) -> None:
+    """Refuse less than the image, or anything, can run with."""
+    for name in _SMALLEST.keys() | set(image.minimum_slots):
+        least = max(_SMALLEST.get(name, 0), image.minimum_slots[name])
+        if slots[name] < least:
+            wanted, limit = format_amount(name, slots[name]), format_amount(name, least)
+            raise UserError(
+                f"{name}: {wanted} asked, but {image.name} needs at least {limit}.",
+                field=f"resources.{name}",
+                code="below-minimum",
+                wanted=wanted,
+                limit=limit,
+            )
+
+
+def shm_of(spec: SessionSpec, slots: Slots) -> int:
+    """Return the bytes of shared memory of each kernel; they are part of its memory."""
+    memory = slots["mem"] // MILLI
+    if not spec.shm:
+        return 2**30 if memory >= 4 * 2**30 else min(64 * 2**20, memory // 2)
+    shm = parse_size(spec.shm, field="shm")
+    if shm >= memory:
+        raise UserError(
+            f"Shared memory is part of the memory: {format_size(shm)} asked, memory is {format_size(memory)}.",
+            field="shm",
+            code="shm-too-large",
+        )
+    return shm
+
+
+def check_reach(slots: Slots, group: ResourceGroup, cluster_size: int, designated: Collection[str] = ()) -> None:
+    """Refuse what no registered agent could ever give, also a lost one; with no agent at all the session may wait.
+    When agents are ``designated`` (ids), only they count."""
+    agents = Agent.objects.registered().filter(resource_group=group)
+    if designated:
+        agents = agents.filter(pk__in=designated)
+    capacities = [agent.slots for agent in agents]
+    total = slots * cluster_size
+    if not capacities or any(total.fits(capacity) for capacity in capacities):
+        return
+    where = f"designated agent of {group.name}" if designated else f"agent of {group.name}"
+    for name, wanted in total.items():
+        most = max(capacity[name] for capacity in capacities)
+        if wanted > most:
+            raise UserError(
+                f"{name}: {format_amount(name, wanted)} asked, but no {where} has more than "
+                f"{format_amount(name, most)}.",
+                field=f"resources.{name}",
+                code="bigger-than-any-agent",
+                wanted=format_amount(name, wanted),
+                limit=format_amount(name, most),
+            )
+    raise UserError(
+        f"No single {where} has all of {total.describe()}.", field="resources", code="bigger-than-any-agent"
+    )
+
+
+def _preset(user: User, name: str, group: ResourceGroup) -> ResourcePreset:
+    """Return the group's own preset of this name, or else the one for all groups."""
+    presets = ResourcePreset.objects.visible_to(user).filter(name=name)
+    own_or_all = presets.filter(Q(resource_group=group) | Q(resource_group=None))
+    found: ResourcePreset | None = own_or_all.order_by(F("resource_group").asc(nulls_last=True)).first()
+    if found is None:
+        raise UserError(f"There is no preset {name!r} for {group.name}.", field="preset", code="unknown-preset")
+    return found

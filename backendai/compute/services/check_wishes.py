@@ -1,0 +1,138 @@
+"""Wishes about when and where a session starts: its turn, its time, what it waits for, the agents it may run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from django.db.models import Q
+
+from backendai.accounts.models import User
+from backendai.accounts.policies import Limited, strictest
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.models import ComputeSession
+from backendai.compute.spec import SessionSpec
+from backendai.compute.status import LIVE, Placement, SessionType
+from backendai.core.errors import UserError
+
+USUAL_PRIORITY, HIGHEST_PRIORITY = 10, 100
+LONGEST_RUN = timedelta(days=3650)
+MOST_DEPENDENCIES = MOST_AGENTS = 100
+
+
+def check_batch_timeout(spec: SessionSpec) -> None:
+    """Refuse a time that is no time, and one for a session that runs until somebody ends it."""
+    if spec.batch_timeout is None:
+        return
+    if spec.session_type != SessionType.BATCH:
+        raise UserError("Only batch sessions have a batch timeout.", field="batch_timeout", code="batch-only")
+    if not timedelta(0) < spec.batch_timeout <= LONGEST_RUN:
+        raise UserError(
+            f"The batch timeout is {spec.batch_timeout.total_seconds():g} s; it must be longer than 0 and at most "
+            f"{LONGEST_RUN.days} days.",
+            field="batch_timeout",
+            code="invalid-batch-timeout",
+            limit=LONGEST_RUN.total_seconds(),
+        )
+
+
+def check_placement(spec: SessionSpec) -> None:
+    """Refuse a word that says nothing about how sessions lie on agents."""
+    if spec.placement and spec.placement not in Placement.values:
+        raise UserError(
+            f"{spec.placement!r} is no placement: use {' or '.join(Placement.values)}, or leave it empty.",
+            field="placement",
+            code="invalid-placement",
+        )
+
+
+def check_kernels(spec: SessionSpec, limited: Sequence[Limited]) -> None:
+    """Refuse more kernels than the strictest policy allows in one session."""
+    found = strictest(limited, "max_kernels_per_session")
+    if found and spec.cluster_size > found[0]:
+        limit, holder = found
+        raise UserError(
+            f"{spec.cluster_size} kernels asked, but one session of {holder.label} may have at most {limit}.",
+            field="cluster_size",
+            code="too-many-kernels",
+            wanted=spec.cluster_size,
+            limit=limit,
+            scope=holder.scope,
+        )
+
+
+def priority_of(spec: SessionSpec, limited: Sequence[Limited]) -> int:
+    """Return the priority: the one asked for, else the usual one or the highest that is allowed, if that is lower."""
+    found = strictest(limited, "max_priority")
+    if spec.priority is None:
+        return min(USUAL_PRIORITY, found[0]) if found else USUAL_PRIORITY
+    if not 0 <= spec.priority <= HIGHEST_PRIORITY:
+        raise UserError(
+            f"Priority {spec.priority} is not between 0 and {HIGHEST_PRIORITY}.",
+            field="priority",
+            code="invalid-priority",
+            wanted=spec.priority,
+            limit=HIGHEST_PRIORITY,
+        )
+    if found and spec.priority > found[0]:
+        limit, holder = found
+        raise UserError(
+            f"Priority {spec.priority} asked, but {holder.label} may have at most {limit}.",
+            field="priority",
+            code="priority-too-high",
+            wanted=spec.priority,
+            limit=limit,
+            scope=holder.scope,
+        )
+    return spec.priority
+
+
+def dependencies_of(user: User, spec: SessionSpec) -> list[UUID]:
+    """Return the ids of the sessions that must have ended well first. A name means the live session of that name, else
+    the newest."""
+    if not spec.depends_on:
+        return []
+    if spec.session_type != SessionType.BATCH:
+        raise UserError("Only batch sessions wait for other sessions.", field="depends_on", code="batch-only")
+    _check_number(len(spec.depends_on), MOST_DEPENDENCIES, "sessions to wait for", "depends_on")
+    if spec.name and spec.name in spec.depends_on:
+        raise UserError("A session cannot wait for itself.", field="depends_on", code="depends-on-itself")
+    wanted = Q(name__in=spec.depends_on) | Q(pk__in=[pk for text in spec.depends_on if (pk := _uuid(text))])
+    rows = ComputeSession.objects.filter(wanted, owner=user).order_by("created_at", "pk")
+    found: dict[str, UUID] = {}
+    for pk, name, _ in sorted(rows.values_list("pk", "name", "status"), key=lambda row: row[2] in LIVE):
+        found[name] = found[str(pk)] = pk
+    return list(dict.fromkeys(_found(text, found, "You have no session", "depends_on") for text in spec.depends_on))
+
+
+def agents_of(spec: SessionSpec, group: ResourceGroup) -> list[str]:
+    """Return the ids of the only agents that the session may run on; empty: any agent of the group."""
+    if not spec.agents:
+        return []
+    _check_number(len(spec.agents), MOST_AGENTS, "agents", "agents")
+    wanted = Q(name__in=spec.agents) | Q(pk__in=[pk for text in spec.agents if (pk := _uuid(text))])
+    rows = Agent.objects.registered().filter(wanted, resource_group=group).values_list("pk", "name")
+    found = {text: pk for pk, name in rows for text in (str(pk), name)}
+    missing = f"Resource group {group.name} has no agent"
+    return list(dict.fromkeys(str(_found(text, found, missing, "agents")) for text in spec.agents))
+
+
+def _check_number(number: int, limit: int, what: str, field: str) -> None:
+    if number > limit:
+        raise UserError(f"{number} {what} named; the most is {limit}.", field=field, code="too-many", limit=limit)
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _found(text: str, found: dict[str, UUID], missing: str, field: str) -> UUID:
+    pk = _uuid(text)
+    hit = found.get(text) or (found.get(str(pk)) if pk else None)
+    if hit is None:
+        raise UserError(f"{missing} {text!r}.", field=field, code=f"unknown-{field.replace('_', '-')}", wanted=text)
+    return hit

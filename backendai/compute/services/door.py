@@ -1,0 +1,94 @@
+"""The last look before a placement: what the agents of a group have left, by the ledger and by their devices."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
+
+from backendai.cluster.models import Agent
+from backendai.compute.services.bulk import among
+from backendai.compute.services.ledger import Amounts, devices_by_agent, kernels_by_agent, occupied_by_agent, slots_of
+from backendai.core.slots import MILLI, Slots
+
+Shares = Mapping[str, Mapping[str, int]]  # slot → device id → thousandths
+
+_ONE_DEVICE = MILLI  # each counts one, or one whole share
+
+
+class Seat(NamedTuple):
+    """Where one kernel is to go, and what it takes there."""
+
+    kernel_id: UUID
+    agent_id: UUID
+    amounts: Amounts
+    shares: Shares
+    generation: int
+
+
+class Door:
+    """Those of the agents that may take kernels of this group now; what is let in is taken from what is left."""
+
+    def __init__(self, group_id: int, agent_ids: Collection[UUID], *, with_devices: bool) -> None:
+        rows = Agent.objects.filter(
+            pk__in=among(agent_ids), resource_group=group_id, status=Agent.Status.ALIVE, schedulable=True
+        ).values_list(
+            "pk",
+            "name",
+            Cast("capacity", TextField()),
+            "devices",
+            "max_kernels",
+            "resource_group__max_kernels_per_agent",
+        )
+        agents = list(rows.order_by())
+        open_ids = [row[0] for row in agents]
+        occupied = occupied_by_agent(open_ids)
+        self.names = {row[0]: row[1] for row in agents}
+        self._free = {row[0]: dict(slots_of(row[2]) - occupied.get(row[0], Slots())) for row in agents}
+        self._devices = {row[0]: row[3] for row in agents}
+        self._taken = devices_by_agent(open_ids) if with_devices else {}
+        limits = {pk: of_group if own is None else own for pk, _, _, _, own, of_group in agents}
+        most = {pk: limit for pk, limit in limits.items() if limit is not None}
+        counts = kernels_by_agent(most.keys()) if most else {}
+        self._seats = {pk: number - counts.get(pk, 0) for pk, number in most.items()}
+
+    def let_in(self, seats: Sequence[Seat]) -> bool:
+        """Return whether all of them are to be had, and take them then; else nothing is taken."""
+        for done, seat in enumerate(seats):
+            if not self._has_room(seat):
+                for earlier in seats[:done]:
+                    self._take(earlier, sign=-1)
+                return False
+            self._take(seat)
+        return True
+
+    def _has_room(self, seat: Seat) -> bool:
+        free = self._free.get(seat.agent_id)
+        if free is None or (self._seats and self._seats.get(seat.agent_id, 1) < 1):
+            return False
+        for slot, amount in seat.amounts:
+            if amount > free.get(slot, 0):
+                return False
+        return not seat.shares or self._has_devices(seat)
+
+    def _has_devices(self, seat: Seat) -> bool:
+        taken, devices = self._taken.get(seat.agent_id, {}), self._devices[seat.agent_id]
+        return all(
+            device in devices.get(slot, ()) and taken.get(slot, {}).get(device, 0) + amount <= _ONE_DEVICE
+            for slot, of in seat.shares.items()
+            for device, amount in of.items()
+        )
+
+    def _take(self, seat: Seat, sign: int = 1) -> None:
+        free = self._free[seat.agent_id]
+        for slot, amount in seat.amounts:
+            free[slot] -= sign * amount
+        if self._seats and seat.agent_id in self._seats:
+            self._seats[seat.agent_id] -= sign
+        for slot, of in seat.shares.items():
+            of_slot = self._taken.setdefault(seat.agent_id, {}).setdefault(slot, {})
+            for device, amount in of.items():
+                of_slot[device] = of_slot.get(device, 0) + sign * amount

@@ -1,0 +1,31 @@
+"""How long a session may run at most: its own limit, if it is a batch session, and those of everybody it counts on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from uuid import UUID
+
+from django.db.models import OuterRef, Subquery
+
+from backendai.accounts.models import KeyPair
+from backendai.compute.models import ComputeSession
+
+_LIFETIMES = (
+    "owner__policy__max_session_lifetime",
+    "project__policy__max_session_lifetime",
+    "project__domain__policy__max_session_lifetime",
+    "key_pair_lifetime",
+)
+
+
+def longest_runs(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
+    """Return how long each of these sessions may run; those without any limit are left out. One query."""
+    lifetime = KeyPair.objects.filter(access_key=OuterRef("access_key")).values("policy__max_session_lifetime")
+    rows = (
+        ComputeSession.objects.filter(pk__in=session_ids)
+        .annotate(key_pair_lifetime=Subquery(lifetime[:1]))
+        .values_list("pk", "batch_timeout", *_LIFETIMES)
+    )
+    limits = {pk: [limit for limit in row if limit is not None] for pk, *row in rows}
+    return {pk: min(found) for pk, found in limits.items() if found}

@@ -1,0 +1,199 @@
+"""Limits of policies: what their holders hold now, and the two doors at which a limit is checked under a lock.
+
+A holder is locked by whoever could make it exceed a limit: a launch (what waits) and a placement (what is held).
+Releasing needs no lock. Holders share a fixed number of locks, so that one transaction never takes many.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import Count, Q, Sum, TextField
+from django.db.models.functions import Cast
+
+from backendai.accounts.models import ResourcePolicy
+from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of, limited_holders
+from backendai.accounts.policy_rules import thousandths
+from backendai.compute.models import Allocation, ComputeSession
+from backendai.compute.services.bulk import among
+from backendai.compute.services.ledger import slots_of
+from backendai.compute.status import PLACED
+from backendai.core.errors import Conflict
+from backendai.core.slots import Slots, format_amount
+from backendai.scheduler.limits import Limits
+from backendai.scheduler.snapshot import Holder, LimitView
+
+_COLUMNS = {KEY_PAIR: "access_key", USER: "owner_id", PROJECT: "project_id", DOMAIN: "project__domain_id"}
+_HOLDER_LOCK = 0x62616932  # any number that nobody else uses in this database
+_LOCKS = 1024
+_PATIENCE = "8s"
+_MANY = 30
+
+
+def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
+    """Return the limits of these holders with what their placed sessions hold in all groups, in two queries."""
+    if not limited:
+        return {}
+    keys = [holder.key for holder in limited]
+    slots, sessions = _slots_held(keys), _sessions_held(keys)
+    return {holder.key: _view(holder, slots[holder.key], sessions[holder.key]) for holder in limited}
+
+
+def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
+    """Refuse (Conflict) when more waits than a policy allows. Called at the end of the transaction that writes the
+    session, which counts itself; until its end no other launch of these holders is counted."""
+    limited = [holder for holder in limited if _limits_pending(holder.policy)]
+    if not limited:
+        return
+    lock_holders(holder.key for holder in limited)
+    for holder in limited:
+        _check_pending_of(holder, owner_id)
+
+
+def recheck(session_ids: Sequence[UUID]) -> set[UUID]:
+    """Return which of these pending sessions must be left out because a limit would be exceeded, the last ones first.
+
+    Called in the transaction that places them: until its end their limited holders are placed by nobody else, in
+    whatever group. Two queries when no policy holds; four more and two for the locks when one does.
+    """
+    pending = ComputeSession.objects.pending().filter(pk__in=among(session_ids)).order_by()
+    holders = {_holder_of(*row) for row in pending.values_list(*_COLUMNS.values()).distinct()}
+    limited = limited_holders({key for holder in holders for key in holder.keys})
+    limited = [holder for holder in limited if _limits_held(holder.policy)]
+    if not limited:
+        return set()
+    lock_holders(holder.key for holder in limited)
+    columns, theirs = _columns_and_condition([holder.key for holder in limited], "")
+    asking = {
+        pk: (_holder_of(*identities), _total(slots, size))
+        for pk, slots, size, *identities in pending.filter(theirs).values_list(
+            "pk", Cast("slots", TextField()), "cluster_size", *columns
+        )
+    }
+    limits, left_out = Limits(limit_views(limited)), set()
+    for session_id in filter(asking.__contains__, session_ids):
+        holder, asked = asking[session_id]
+        if limits.sessions_reason(holder) or limits.slots_reason(holder, asked):
+            left_out.add(session_id)
+        else:
+            limits.count(holder, asked)
+    return left_out
+
+
+def lock_holders(keys: Iterable[str]) -> None:
+    """Hold these holders' limits still until the transaction ends (SQLite: the write transaction itself does)."""
+    if connection.vendor != "postgresql":
+        return
+    # One order for everybody: two transactions never wait for each other.
+    numbers = sorted({zlib.crc32(key.encode()) % _LOCKS for key in keys})
+    with connection.cursor() as cursor:
+        # A queue of launches under one limit is no reason to fail.
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(%s, number) FROM unnest(%s::int[]) AS number", [_HOLDER_LOCK, numbers]
+        )
+
+
+def _view(limited: Limited, held: Mapping[str, int], sessions: int) -> LimitView:
+    amounts = thousandths(limited.policy.slots, field="slots")
+    return LimitView(
+        scope=limited.scope,
+        name=limited.name,
+        slots=Slots(amounts),
+        unnamed_limited=limited.policy.unnamed_slots == ResourcePolicy.Unnamed.LIMITED,
+        max_sessions=limited.policy.max_sessions,
+        used=Slots(held),
+        sessions=sessions,
+        forbidden=frozenset(name for name, amount in amounts.items() if not amount),
+    )
+
+
+def _slots_held(keys: Collection[str]) -> dict[str, dict[str, int]]:
+    columns, condition = _columns_and_condition(keys, "kernel__session__")
+    rows = Allocation.objects.filter(condition).order_by().values_list(*columns, "slot").annotate(sum=Sum("amount"))
+    held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for *identities, slot, amount in rows:
+        for key in _keys(identities):
+            held[key][slot] += amount
+    return held
+
+
+def _sessions_held(keys: Collection[str]) -> dict[str, int]:
+    columns, condition = _columns_and_condition(keys, "")
+    sessions = ComputeSession.objects.filter(condition, status__in=PLACED).order_by()
+    held: dict[str, int] = defaultdict(int)
+    for *identities, number in sessions.values_list(*columns).annotate(number=Count("pk")):
+        for key in _keys(identities):
+            held[key] += number
+    return held
+
+
+def _columns_and_condition(keys: Collection[str], prefix: str) -> tuple[list[str], Q]:
+    """Return what names the holders of a session, and which sessions are theirs. Of many holders all sessions are
+    taken: what is placed is bounded by the machines, and long lists cost more than they save."""
+    columns = [f"{prefix}{column}" for column in _COLUMNS.values()]
+    if len(keys) > _MANY:
+        return columns, Q()
+    condition = Q(pk__in=[])
+    for scope, column in _COLUMNS.items():
+        identities = [identity for kind, _, identity in (key.partition(":") for key in keys) if kind == scope]
+        if identities:
+            condition |= Q(**{f"{prefix}{column}__in": identities})
+    return columns, condition
+
+
+def _keys(identities: Sequence[Any]) -> tuple[str, ...]:
+    return _holder_of(*identities).keys
+
+
+@lru_cache(maxsize=4096)
+def _holder_of(access_key: str, owner_id: UUID, project_id: UUID, domain_id: int) -> Holder:
+    """Return whom a session counts against, by the values of ``_COLUMNS``; one may have been launched without a key."""
+    return Holder(
+        key_pair=key_of(KEY_PAIR, access_key) if access_key else "",
+        user=key_of(USER, owner_id),
+        project=key_of(PROJECT, project_id),
+        domain=key_of(DOMAIN, domain_id),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _total(slots: str, kernels: int) -> tuple[tuple[str, int], ...]:
+    return tuple((slots_of(slots) * kernels).items())
+
+
+def _limits_pending(policy: ResourcePolicy) -> bool:
+    return policy.max_pending_sessions is not None or bool(policy.max_pending_slots)
+
+
+def _limits_held(policy: ResourcePolicy) -> bool:
+    limited = policy.unnamed_slots == ResourcePolicy.Unnamed.LIMITED
+    return limited or policy.max_sessions is not None or bool(policy.slots)
+
+
+def _check_pending_of(holder: Limited, owner_id: UUID) -> None:
+    pending = ComputeSession.objects.pending().filter(**{_COLUMNS[holder.scope]: holder.key.partition(":")[2]})
+    if holder.scope == KEY_PAIR:  # its sessions are its owner's, and those are found by an index
+        pending = pending.filter(owner=owner_id)
+    # Many sessions ask for the same: one row for each kind of request.
+    rows = list(pending.order_by().values_list("slots", "cluster_size").annotate(number=Count("pk")))
+    number, limit = sum(row[2] for row in rows), holder.policy.max_pending_sessions
+    if limit is not None and number > limit:
+        text = f"{number - 1} sessions of {holder.label} wait already, and at most {limit} may."
+        raise _too_much(holder, text, what="sessions", number=number - 1, limit=limit)
+    waiting = sum((Slots.parse(slots) * (size * count) for slots, size, count in rows), Slots())
+    for name, most in thousandths(holder.policy.max_pending_slots, field="max_pending_slots").items():
+        if waiting[name] > most:
+            total, allowed = format_amount(name, waiting[name]), format_amount(name, most)
+            text = f"With this session {name} {total} would wait for {holder.label}, and at most {allowed} may."
+            raise _too_much(holder, text, what=name, number=total, limit=allowed)
+
+
+def _too_much(holder: Limited, text: str, **details: Any) -> Conflict:
+    return Conflict(text, code="pending-limit", scope=holder.scope, name=holder.name, **details)

@@ -1,0 +1,137 @@
+"""Starting again after a start that failed: only when no kernel of the session can run any more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.ending import hint_stops
+from backendai.compute.services.history import Entry, write_history
+from backendai.compute.services.moves import Why, move, move_kernels, touch
+from backendai.compute.services.steps import steps_of
+from backendai.compute.status import NO_IMAGE, RETRIABLE, STARTING, TERMINAL, Outcome, Phase, SessionType, Status
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
+
+SIBLING = "sibling-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A kernel whose start took too long: which phase it was in, what to call it, and one sentence with numbers."""
+
+    kernel_id: UUID
+    session_id: UUID
+    phase: Phase
+    code: str
+    message: str
+
+
+def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
+    """Return whether what has ended so far leaves another try: the session never ran, every reason may pass on another
+    agent, and retries are left. A batch program that has begun is not run twice."""
+    ended = [kernel for kernel in kernels if kernel.status in TERMINAL]
+    return (
+        session.status in STARTING
+        and session.retries < session.resource_group.max_retries
+        and all(_may_pass(session, kernel) for kernel in ended)
+        and not (session.session_type == SessionType.BATCH and any(kernel.started_at for kernel in kernels))
+    )
+
+
+def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: datetime) -> None:
+    """Put the session back into the queue once all its kernels have ended; until then end those that have not. In the
+    caller's transaction."""
+    alive = [kernel.pk for kernel in kernels if kernel.status not in TERMINAL]
+    if alive:
+        if _stop_siblings([session.pk], now):
+            hint_stops([session.pk])
+        return
+    guilty = [kernel for kernel in kernels if kernel.status_reason != SIBLING] or list(kernels)
+    first = min(guilty, key=lambda kernel: (kernel.ended_at or now, kernel.rank))
+    tries = f"try {session.retries + 1} of {session.resource_group.max_retries + 1}"
+    why = Why(
+        phase_of(session.status),
+        first.status_reason,
+        f"{_named(session, first)} ({tries})".strip(),
+        outcome=Outcome.NEED_RETRY,
+        steps={session.pk: steps_of(kernels)},
+    )
+    avoid = list(dict.fromkeys([*session.avoid_agents, *(str(kernel.agent_id) for kernel in guilty)]))
+    moved = move(
+        [session.pk], Status.PENDING, why, now=now, retries=session.retries + 1, attempts=0, avoid_agents=avoid
+    )
+    if moved:
+        fresh: dict[str, Any] = {
+            "ended_at": None,
+            "started_at": None,
+            "exit_code": None,
+            "forced_at": None,
+            "steps": [],
+        }
+        move_kernels([kernel.pk for kernel in kernels], Status.PENDING, now=now, **fresh)
+        hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
+
+
+def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
+    """Tell the nodes of these sessions to end every kernel; when all have confirmed it, the session starts again.
+
+    Writes one EXPIRED row for each session and returns how many there were. Kernels that got on meanwhile are left
+    alone; a second caller finds nothing left to do.
+    """
+    with transaction.atomic():
+        late = Kernel.objects.select_for_update(of=("self",)).filter(
+            pk__in=[one.kernel_id for one in expired], status__in=STARTING
+        )
+        still = set(late.values_list("pk", flat=True))
+        by_code: dict[str, list[Expired]] = {}
+        for one in expired:
+            if one.kernel_id in still:
+                by_code.setdefault(one.code, []).append(one)
+        for code, some in by_code.items():
+            move_kernels([one.kernel_id for one in some], Status.TERMINATING, reason=code, now=now)
+        sessions = {one.session_id: one for one in expired if one.kernel_id in still}
+        touch(list(sessions))  # holds the sessions still, so that their rows chain
+        _stop_siblings(list(sessions), now)
+        _write_expired(sessions, now)
+        hint_stops(sessions)
+    return len(sessions)
+
+
+def phase_of(status: str) -> Phase:
+    """Return the phase that a session of this status is in."""
+    if status in (Status.PREPARING, Status.PULLING):
+        return Phase.PRECONDITION
+    return Phase.START if status in STARTING else Phase.RUN
+
+
+def _may_pass(session: ComputeSession, kernel: Kernel) -> bool:
+    # An image that is made on the nodes may be missing on one and there on the next.
+    elsewhere = session.image.is_built_here and kernel.status_reason in NO_IMAGE
+    return kernel.status_reason in RETRIABLE or elsewhere
+
+
+def _named(session: ComputeSession, kernel: Kernel) -> str:
+    return f"{kernel.hostname}: {kernel.reason_text}" if session.cluster_size > 1 else kernel.reason_text
+
+
+def _stop_siblings(session_ids: Collection[UUID], now: datetime) -> set[UUID]:
+    siblings = Kernel.objects.filter(session__in=session_ids, status__in=STARTING | {Status.RUNNING})
+    return move_kernels(list(siblings.values_list("pk", flat=True)), Status.TERMINATING, reason=SIBLING, now=now)
+
+
+def _write_expired(sessions: Mapping[UUID, Expired], now: datetime) -> None:
+    statuses = dict(ComputeSession.objects.filter(pk__in=sessions).values_list("pk", "status"))
+    rows: dict[tuple[Phase, str], list[Entry]] = {}
+    for pk, one in sessions.items():
+        status = statuses[pk]
+        entry = Entry(pk, status, Outcome.EXPIRED, one.code, one.message)
+        rows.setdefault((one.phase, status), []).append(entry)
+    for (phase, status), entries in rows.items():
+        write_history(entries, phase, status, now=now)

@@ -1,0 +1,79 @@
+"""The steps of a history row: those of a start, with their times, and those of any row in the form that is shown."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from backendai.compute.models import Kernel, SchedulingRecord
+from backendai.compute.status import Outcome, Status
+
+Step = dict[str, Any]
+
+_STAGES = {
+    Status.SCHEDULED: "hand-over",
+    Status.PREPARING: "prepare",
+    Status.PULLING: "pull",
+    Status.CREATING: "create",
+}
+_LONGEST_SECONDS = 10**6  # a node's word is not trusted to be a time
+
+
+def steps_taken(kernel: Kernel, agent: str, to: Status, timings: Mapping[str, float], *, now: datetime) -> list[Step]:
+    """Return the kernel's steps with those that its move to ``to`` ends. ``timings``: the node's own, in seconds."""
+    stage, since = _STAGES.get(Status(kernel.status), ""), kernel.changed_at
+    if not stage:
+        return list(kernel.steps)
+    steps = list(kernel.steps)
+    if to == Status.RUNNING and kernel.status != Status.CREATING:
+        # The whole way in one report: the node says how much of it was the making itself.
+        begun = max(since, now - _duration(timings.get("start")))
+        steps.append(_step(kernel, agent, stage, since, begun))
+        stage, since = _STAGES[Status.CREATING], begun
+    return [*steps, _step(kernel, agent, stage, since, now)]
+
+
+def step_failed(kernel: Kernel, agent: str, code: str, message: str, *, now: datetime) -> list[Step]:
+    """Return the kernel's steps with the one that has just failed."""
+    stage = _STAGES.get(Status(kernel.status), "run")
+    failed = _step(kernel, agent, stage, kernel.changed_at, now)
+    failed |= {"result": str(Outcome.FAILURE), "error_code": code, "message": f"{failed['message']}. {message}".strip()}
+    return [*kernel.steps, failed]
+
+
+def steps_of(kernels: Iterable[Kernel]) -> str:
+    """Return what the kernels did, the main one first, as the text that a history row keeps."""
+    return json.dumps([step for kernel in kernels for step in kernel.steps])
+
+
+def full_steps(record: SchedulingRecord) -> list[Step]:
+    """Return a row's steps, each with all of its fields: a step without times has the row's own."""
+    usual = {
+        "step": "",
+        "result": str(Outcome.SUCCESS),
+        "message": "",
+        "error_code": "",
+        "started_at": record.created_at.isoformat(),
+        "ended_at": record.updated_at.isoformat(),
+    }
+    return [usual | step for step in record.sub_steps if isinstance(step, dict)]
+
+
+def _step(kernel: Kernel, agent: str, stage: str, start: datetime, end: datetime) -> Step:
+    return {
+        "step": stage,
+        "result": str(Outcome.SUCCESS),
+        "error_code": "",
+        "message": f"{kernel.hostname} on {agent}: {max(0.0, (end - start).total_seconds()):.1f} s",
+        "started_at": start.isoformat(),
+        "ended_at": end.isoformat(),
+    }
+
+
+def _duration(seconds: float | None) -> timedelta:
+    if seconds is None or not math.isfinite(seconds):
+        return timedelta(0)
+    return timedelta(seconds=min(max(seconds, 0.0), _LONGEST_SECONDS))

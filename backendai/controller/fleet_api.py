@@ -1,0 +1,140 @@
+"""The node API for a process that speaks for many nodes: one call, a fixed number of statements.
+
+Each node has its own token and reaches its own kernels only; what is wrong with one is answered to that one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db import DataError, transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods
+from pydantic import ValidationError
+
+from backendai.catalog.services import record_images_of
+from backendai.cluster.models import Agent
+from backendai.cluster.services import agent_of_token, agents_of_tokens, record_syncs
+from backendai.compute.services.logs import save_logs
+from backendai.compute.services.node_view import Asking, work_for_each
+from backendai.compute.services.reports import Verdict, Word, kernels_reported
+from backendai.controller import loops
+from backendai.core.errors import UserError
+from backendai.wire.messages import FleetAnswer, FleetDown, FleetNode, FleetUp, SyncUp
+
+logger = logging.getLogger(__name__)
+
+_UNKNOWN = FleetAnswer(status=401, code="unknown-node", detail="The node's token is not known here.")
+
+
+class _Heard(NamedTuple):
+    """A node that is known here, and its place in the call."""
+
+    place: int
+    agent: Agent
+    node: FleetNode
+
+
+_Applied = dict[int, list[bool]]  # by place
+_Refused = dict[int, str]
+
+
+@csrf_exempt
+@require_http_methods(["POST"])
+def fleet(request: HttpRequest) -> HttpResponse:
+    """Take what many nodes say and answer each. The header bears the token of one of them: who has none is not read."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    if scheme != "Node" or not token or agent_of_token(token) is None:
+        return JsonResponse({"code": _UNKNOWN.code, "detail": _UNKNOWN.detail}, status=401)
+    try:
+        message = FleetUp.model_validate_json(request.body)
+    except ValidationError as error:
+        return JsonResponse({"code": "invalid-message", "detail": str(error)[:500]}, status=400)
+    answer = answer_fleet(message, now=timezone.now())
+    return HttpResponse(answer.model_dump_json(), content_type="application/json")
+
+
+def answer_fleet(message: FleetUp, *, now: datetime) -> FleetDown:
+    """Return the answers to many nodes after taking in what they say, in the order in which a node alone would say it:
+    logs, reports, sync."""
+    agents = agents_of_tokens({node.token for node in message.nodes})
+    known = [
+        _Heard(place, agents[node.token], node) for place, node in enumerate(message.nodes) if node.token in agents
+    ]
+    applied, refused = _take_words(known, now)
+    refused |= _take_syncs([one for one in known if one.place not in refused], now)
+    served = [one for one in known if one.place not in refused]
+    answers = [_UNKNOWN] * len(message.nodes)
+    for place, detail in refused.items():
+        logger.warning("node %s sent what cannot be used: %s", agents[message.nodes[place].token].name, detail)
+        answers[place] = FleetAnswer(status=400, code="invalid-message", detail=detail[:500])
+    for one, work in zip(served, work_for_each([_asking(one) for one in served]), strict=True):
+        verdicts = applied.get(one.place, [])
+        answers[one.place] = FleetAnswer(down=work.down, applied=verdicts, start=work.start, stop=work.stop)
+    return FleetDown(nodes=answers)
+
+
+def _take_words(some: Sequence[_Heard], now: datetime) -> tuple[_Applied, _Refused]:
+    """Keep logs and apply reports. What the database cannot hold falls on the node that said it."""
+    try:
+        return _write_words(some, now), {}
+    except DataError:
+        applied, refused = _Applied(), _Refused()
+        for one in some:
+            try:
+                applied |= _write_words([one], now)
+            except DataError as error:
+                refused[one.place] = str(error)
+        return applied, refused
+
+
+def _write_words(some: Sequence[_Heard], now: datetime) -> _Applied:
+    said = [(one.place, Word(one.agent, report)) for one in some for report in one.node.reports]
+    applied = defaultdict[int, list[bool]](list)
+    with transaction.atomic():
+        save_logs([(one.agent, tail) for one in some for tail in one.node.logs], now=now)
+        for (place, _), verdict in zip(said, kernels_reported([word for _, word in said], now=now), strict=True):
+            applied[place].append(verdict is Verdict.APPLIED)
+    return applied
+
+
+def _take_syncs(some: Sequence[_Heard], now: datetime) -> _Refused:
+    """Write what nodes say about themselves; a pass follows where they have something new to offer."""
+    syncs = [(one, one.node.up) for one in some if one.node.up is not None]
+    news, wrong = record_syncs([(one.agent, up) for one, up in syncs], now=now)
+    refused = {one.place: wrong[one.agent.pk] for one, _ in syncs if one.agent.pk in wrong}
+    alike = defaultdict[str, list[tuple[_Heard, SyncUp]]](list)
+    for one, up in syncs:
+        if up.images is not None and one.place not in refused:
+            alike[up.model_dump_json(include={"images", "images_digest"})].append((one, up))
+    for told in alike.values():
+        refused |= _take_images(told)
+        news |= {one.agent.pk for one, _ in told if one.place not in refused}
+    for group_id in sorted({one.agent.resource_group_id for one, _ in syncs if one.agent.pk in news}):
+        loops.schedule_group(group_id, now)
+    return refused
+
+
+def _take_images(told: Sequence[tuple[_Heard, SyncUp]]) -> _Refused:
+    """Write the images of nodes that have the same ones."""
+    up = told[0][1]
+    try:
+        record_images_of([one.agent for one, _ in told], up.images or [], up.images_digest)
+    except (UserError, DataError) as error:
+        return {one.place: str(error) for one, _ in told}
+    return {}
+
+
+def _asking(one: _Heard) -> Asking:
+    up = one.node.up
+    known = frozenset(one.node.known)
+    if up is None:
+        return Asking(one.agent, known=known)
+    want_images = up.images is None and up.images_digest != one.agent.images_digest
+    return Asking(one.agent, up.kernels, want_images, known)

@@ -1,0 +1,144 @@
+"""One pass over one resource group: look, decide, act; and what is said when a part of it fails.
+
+What is wrong with one session, or with the rules of one group, is written on the sessions that wait for it, with an id
+under which the log has the rest. The others go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError
+
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.bulk import among
+from backendai.compute.services.waits import Waiting, note_waits
+from backendai.planning.apply import apply_plan
+from backendai.planning.queue import MOST_PER_PASS
+from backendai.planning.snapshot import read_picture
+from backendai.scheduler.decide import decide
+from backendai.scheduler.plan import Plan
+from backendai.scheduler.snapshot import SessionView, Snapshot
+
+logger = logging.getLogger(__name__)
+
+_BEYOND = "beyond-this-pass"
+_told: set[str] = set()  # errors that this process has logged whole
+
+
+def schedule(group: ResourceGroup, now: datetime) -> int:
+    """Run one pass over the group and return how many sessions were placed. Never raises for what one session or the
+    group's rules do wrong: it is written on the sessions that wait."""
+    try:
+        picture = read_picture(group, now)
+        _note_broken(picture.broken, now)
+        snapshot = picture.snapshot
+        if not snapshot.pending:
+            return 0
+        placed = apply_plan(group, _decide(snapshot, now), now=now)
+        if len(snapshot.pending) + len(picture.broken) >= MOST_PER_PASS:
+            _note_beyond(group, [session.id for session in snapshot.pending], now)
+        return len(placed)
+    except _WrongRules as error:
+        _note_wrong_rules(group, error, now)
+    except (OperationalError, InterfaceError) as error:
+        # The database is away, or another scheduler holds the group for longer than we wait: no news for people, and
+        # the next pass comes in seconds.
+        logger.warning("the pass over resource group %s is put off: %s", group.name, error)
+    except Exception as error:
+        _note_failed_pass(group, error, now)
+    return 0
+
+
+class _WrongRules(Exception):
+    """The group's strategies or their options cannot be followed, whatever its sessions are."""
+
+
+def _decide(snapshot: Snapshot, now: datetime) -> Plan:
+    """Decide; sessions on which the decision fails are left out of it and told so."""
+    try:
+        return decide(snapshot)
+    except Exception:
+        try:
+            decide(replace(snapshot, pending=()))
+        except ValueError as wrong:
+            raise _WrongRules(str(wrong)) from wrong
+        culprits = _culprits(snapshot, snapshot.pending)
+        if not culprits:
+            raise
+    _note_broken([(session.id, fault) for session, fault in culprits], now)
+    bad = {session.id for session, _ in culprits}
+    return decide(replace(snapshot, pending=tuple(one for one in snapshot.pending if one.id not in bad)))
+
+
+def _culprits(snapshot: Snapshot, sessions: Sequence[SessionView]) -> list[tuple[SessionView, Exception]]:
+    """Return the sessions that make a decision fail all by themselves, found by halving."""
+    try:
+        decide(replace(snapshot, pending=tuple(sessions)))
+    except Exception as error:
+        if len(sessions) == 1:
+            return [(sessions[0], error)]
+        half = len(sessions) // 2
+        return _culprits(snapshot, sessions[:half]) + _culprits(snapshot, sessions[half:])
+    return []
+
+
+def _note_broken(broken: Sequence[tuple[UUID, Exception]], now: datetime) -> None:
+    waits = []
+    for session_id, error in broken:
+        name = _log(error, f"the scheduler fails on session {session_id}")
+        message = f"The scheduler fails on this session; an administrator finds error {name} in the log."
+        waits.append(Waiting(session_id, "scheduler-error", message, {"error": name, "never": True}, skipped=True))
+    note_waits(waits, now=now)
+
+
+def _note_wrong_rules(group: ResourceGroup, error: Exception, now: datetime) -> None:
+    _log(error, f"the rules of resource group {group.name} cannot be followed")
+    message = f"The rules of resource group {group.name} cannot be followed: {error}. An administrator must mend them."
+    data = {"sequence": group.sequence, "selection": group.selection, "never": False}
+    _note_all(group, "wrong-group-rules", message, data, now)
+
+
+def _note_failed_pass(group: ResourceGroup, error: Exception, now: datetime) -> None:
+    name = _log(error, f"the pass over resource group {group.name} failed")
+    message = f"The scheduler fails in resource group {group.name}; an administrator finds error {name} in the log."
+    _note_all(group, "scheduler-error", message, {"error": name, "never": False}, now)
+
+
+def _note_all(group: ResourceGroup, code: str, message: str, data: dict[str, object], now: datetime) -> None:
+    pending = ComputeSession.objects.pending().filter(resource_group=group).order_by("-priority", "created_at", "pk")
+    ids = pending.values_list("pk", flat=True)[:MOST_PER_PASS]
+    try:
+        note_waits([Waiting(pk, code, message, data, skipped=True) for pk in ids], now=now)
+    except Exception:  # most likely what made the pass fail: no database
+        logger.exception("why the sessions of resource group %s wait could not be written", group.name)
+
+
+def _note_beyond(group: ResourceGroup, looked_at: Collection[UUID], now: datetime) -> None:
+    """Say to sessions that no pass looks at yet that they are not forgotten."""
+    rest = ComputeSession.objects.pending().filter(resource_group=group).exclude(status_reason=_BEYOND)
+    ids = list(rest.exclude(pk__in=among(looked_at)).order_by("pk").values_list("pk", flat=True)[:MOST_PER_PASS])
+    message = f"More than {MOST_PER_PASS:,} sessions wait in this group; a pass looks at the first {MOST_PER_PASS:,}."
+    data = {"looked_at": MOST_PER_PASS, "never": False}
+    note_waits([Waiting(pk, _BEYOND, message, data, skipped=True) for pk in ids], now=now)
+
+
+def _log(error: Exception, what: str) -> str:
+    """Log the error and return its id: the same for the same error, so that an unchanged reason stays unchanged."""
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    place = f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}" if trace else ""
+    name = hashlib.sha256(f"{type(error).__name__} {error} {place}".encode()).hexdigest()[:8]
+    if name in _told:
+        logger.warning("error %s again: %s", name, what)
+    else:
+        _told.add(name)
+        logger.error("error %s: %s", name, what, exc_info=error)
+    return name

@@ -1,0 +1,49 @@
+"""Agents that fall silent, and the sessions on them."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import F
+
+from backendai.cluster.models import Agent
+from backendai.cluster.services import mark_lost
+from backendai.compute.models import Kernel
+from backendai.compute.services.ending import end_each
+from backendai.compute.services.moves import Why
+from backendai.compute.status import PLACED, STARTING, Outcome, Phase, Status
+
+logger = logging.getLogger(__name__)
+
+_MOST_AT_ONCE = 1000
+
+
+def mark_silent_agents(now: datetime) -> int:
+    """Call agents that have not been heard of for a while lost; returns how many."""
+    lost = mark_lost(now=now, silent_for=settings.AGENT_LOST_AFTER)
+    for agent in lost:
+        logger.warning("agent %s is lost: last heard of at %s", agent.name, agent.last_seen_at)
+    return len(lost)
+
+
+def end_what_is_lost(now: datetime) -> int:
+    """End sessions whose agent stays silent beyond the group's grace. What may still run keeps its allocations."""
+    gone = Agent.objects.filter(status=Agent.Status.LOST, lost_at__lt=now - F("resource_group__agent_lost_grace"))
+    kernels = Kernel.objects.filter(
+        agent__in=gone, status__in=PLACED, session__status__in=STARTING | {Status.RUNNING}
+    ).order_by("pk")
+    whys: dict[UUID, Why] = {}
+    for session_id, name in kernels.values_list("session_id", "agent__name")[:_MOST_AT_ONCE]:
+        message = (
+            f"Node {name} has not answered for too long. Nobody can confirm the end there, so its resources stay taken "
+            "until the node is back or an administrator ends it by force."
+        )
+        why = Why(Phase.REPAIR, "agent-lost", message, {"agent": name}, outcome=Outcome.EXPIRED)
+        whys.setdefault(session_id, why)
+    ended = end_each(whys, only_from=STARTING | {Status.RUNNING}, now=now).terminating
+    silent = Kernel.objects.filter(session__in=ended, agent__in=gone, status=Status.TERMINATING)
+    silent.update(is_unconfirmed=True)
+    return len(ended)

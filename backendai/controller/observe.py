@@ -1,0 +1,27 @@
+"""The pass that counts what sessions hold, for fair shares and for reports."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from backendai.cluster.services import release_lease, take_lease
+from backendai.usage.services import observe
+
+OBSERVE_LEASE = "observe"
+_LEASE = timedelta(seconds=60)
+
+
+def run_observe(now: datetime) -> int:
+    """Count what kernels held since the last time; returns how many were counted, 0 when it is done elsewhere."""
+    owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
+    if not take_lease(OBSERVE_LEASE, owner, now=now, duration=_LEASE):
+        return 0
+    try:
+        return observe(now)
+    finally:
+        release_lease(OBSERVE_LEASE, owner, now=timezone.now())

@@ -1,0 +1,38 @@
+"""Running sessions whose time is up: the batch program's own limit, or the lifetime that a policy allows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.ending import end_each
+from backendai.compute.services.moves import Why
+from backendai.compute.status import Outcome, Phase, Result, SessionType, Status
+from backendai.core.durations import describe_duration
+
+_MOST_AT_ONCE = 1000
+
+
+def end_runs(now: datetime) -> int:
+    """End sessions that have run until their ``ends_at``, which they were told at their start; returns how many."""
+    over = ComputeSession.objects.running().filter(ends_at__lte=now, started_at__isnull=False).order_by("ends_at", "pk")
+    tasks: dict[UUID, Why] = {}
+    programs: dict[UUID, Why] = {}
+    lifetimes: dict[UUID, Why] = {}
+    rows = over.values_list("pk", "session_type", "started_at", "ends_at", "batch_timeout")
+    for pk, session_type, started_at, ends_at, batch_timeout in rows[:_MOST_AT_ONCE]:
+        allowed = describe_duration(ends_at - started_at)
+        data = {"allowed_seconds": round((ends_at - started_at).total_seconds()), "ends_at": ends_at.isoformat()}
+        if batch_timeout is not None and started_at + batch_timeout <= ends_at:
+            message = f"The batch program did not end within {allowed}, its time limit."
+            tasks[pk] = Why(Phase.RUN, "task-timeout", message, data, outcome=Outcome.EXPIRED)
+            continue
+        message = f"It has run for {allowed}, the longest that its policy allows."
+        group = programs if session_type == SessionType.BATCH else lifetimes
+        group[pk] = Why(Phase.RUN, "session-lifetime", message, data, outcome=Outcome.EXPIRED)
+    failed = [(whys, {"result": Result.FAILED}) for whys in (tasks, programs)]
+    return sum(
+        len(end_each(whys, only_from=[Status.RUNNING], now=now, **columns).terminating)
+        for whys, columns in [*failed, (lifetimes, {})]
+    )

@@ -1,0 +1,80 @@
+"""Starts that take too long on a node that answers: the image (precondition) and the making (start)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Exists, F, OuterRef, Q
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import Kernel
+from backendai.compute.services.ending import end_each
+from backendai.compute.services.moves import Why
+from backendai.compute.services.retrying import Expired, expire_starts, phase_of
+from backendai.compute.status import STARTING, Outcome, SessionType, Status
+from backendai.core.durations import describe_duration
+
+SLACK = timedelta(seconds=60)  # the node gives up first, so that the two never disagree about one kernel
+_MOST_AT_ONCE = 1000
+_COLUMNS = (
+    "pk",
+    "session_id",
+    "status",
+    "hostname",
+    "changed_at",
+    "agent__name",
+    "session__resource_group__pull_timeout",
+    "session__resource_group__create_timeout",
+    "may_retry",
+)
+
+
+def end_starts(now: datetime) -> int:
+    """Have overdue starts ended by their nodes: with retries left the session starts again once the nodes confirm it,
+    else it ends with that reason. Returns how many sessions that concerns."""
+    again: dict[UUID, Expired] = {}
+    over: dict[UUID, Expired] = {}
+    for one, may_retry in _overdue(now):
+        (again if may_retry else over).setdefault(one.session_id, one)
+    return expire_starts(again.values(), now=now) + _end(over, now)
+
+
+def _overdue(now: datetime) -> Iterator[tuple[Expired, bool]]:
+    group = "session__resource_group"
+    late = Q(status=Status.PULLING, changed_at__lt=now - SLACK - F(f"{group}__pull_timeout")) | Q(
+        status__in=STARTING - {Status.PULLING}, changed_at__lt=now - SLACK - F(f"{group}__create_timeout")
+    )
+    begun = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)
+    left = Q(session__retries__lt=F(f"{group}__max_retries")) & ~Q(
+        Exists(begun), session__session_type=SessionType.BATCH
+    )
+    kernels = Kernel.objects.filter(late, agent__in=Agent.objects.answering(), session__status__in=STARTING)
+    for row in kernels.annotate(may_retry=left).order_by("changed_at", "pk").values(*_COLUMNS)[:_MOST_AT_ONCE]:
+        yield _expired(row, now), row["may_retry"]
+
+
+def _expired(row: dict[str, Any], now: datetime) -> Expired:
+    pulls = row["status"] == Status.PULLING
+    limit = row[f"session__resource_group__{'pull' if pulls else 'create'}_timeout"]
+    waited = describe_duration(now - row["changed_at"])
+    message = (
+        f"Node {row['agent__name']} left {row['hostname']} {Status(row['status']).label} for {waited}; "
+        f"the limit is {describe_duration(limit)}."
+    )
+    code = "pull-timeout" if pulls else "start-timeout"
+    return Expired(row["pk"], row["session_id"], phase_of(row["status"]), code, message)
+
+
+def _end(over: dict[UUID, Expired], now: datetime) -> int:
+    ended = 0
+    for phase, code in dict.fromkeys((one.phase, one.code) for one in over.values()):
+        whys = {
+            pk: Why(phase, code, one.message, outcome=Outcome.EXPIRED)
+            for pk, one in over.items()
+            if (one.phase, one.code) == (phase, code)
+        }
+        ended += len(end_each(whys, only_from=STARTING, now=now).terminating)
+    return ended

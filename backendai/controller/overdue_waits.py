@@ -1,0 +1,149 @@
+"""Pending sessions that have waited long enough: for anything at all, for others that failed, or in too many tries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce, Greatest
+
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession, SchedulingRecord
+from backendai.compute.services.bulk import update_returning
+from backendai.compute.services.ending import cancel_dependents, end_each
+from backendai.compute.services.history import Entry, write_history
+from backendai.compute.services.moves import Why, touch
+from backendai.compute.status import Outcome, Phase, Status
+from backendai.core.durations import describe_duration
+
+GIVEN_UP, LOWERED = "gave-up-scheduling", "priority-lowered"
+PRIORITY_STEP = 10
+_MOST_AT_ONCE = 1000
+_GROUP = "resource_group__"
+
+
+def cancel_in_vain(now: datetime) -> int:
+    """Cancel sessions that depend on one that ended without success, and those that depend on them."""
+    return len(cancel_dependents(now=now))
+
+
+def sweep_pending(now: datetime) -> int:
+    """Cancel sessions that could have started for longer than their group lets them wait; returns how many."""
+    start = now - F("resource_group__pending_timeout")
+    waited = ComputeSession.objects.pending().filter(
+        Q(starts_at=None) | Q(starts_at__lt=start),
+        created_at__lt=start,
+        resource_group__pending_timeout__gt=timedelta(0),
+    )
+    rows = waited.order_by("created_at", "pk").values_list(
+        "pk", "created_at", "starts_at", f"{_GROUP}name", f"{_GROUP}pending_timeout", "attempts", "status_message"
+    )
+    whys = {}
+    for pk, created_at, starts_at, group, limit, attempts, reason in rows[:_MOST_AT_ONCE]:
+        since = max(created_at, starts_at or created_at)
+        message = (
+            f"It waited for {describe_duration(now - since)}; resource group {group} lets sessions wait for "
+            f"{describe_duration(limit)}. It was tried {attempts} times. {reason}"
+        ).strip()
+        data = {
+            "waited_seconds": round((now - since).total_seconds()),
+            "limit_seconds": round(limit.total_seconds()),
+            "attempts": attempts,
+        }
+        whys[pk] = Why(Phase.SWEEP, "pending-timeout", message, data, outcome=Outcome.EXPIRED)
+    return len(end_each(whys, only_from=[Status.PENDING], now=now).cancelled)
+
+
+def give_up_scheduling(now: datetime) -> int:
+    """Do what the group asks for with sessions that were tried often enough: say so, lower their priority, or cancel
+    them. Returns how many sessions that concerned."""
+    tired = ComputeSession.objects.pending().filter(
+        resource_group__give_up_after__gt=0, attempts__gte=F("resource_group__give_up_after")
+    )
+    keep, lower, cancel = ResourceGroup.GiveUp.KEEP, ResourceGroup.GiveUp.LOWER, ResourceGroup.GiveUp.CANCEL
+    lowered = _lower(tired.filter(resource_group__on_give_up=lower, priority__gt=0), now)
+    kept = _say(tired.filter(Q(resource_group__on_give_up=keep) | Q(resource_group__on_give_up=lower, priority=0)), now)
+    return lowered + kept + _cancel(tired.filter(resource_group__on_give_up=cancel), now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tired:
+    id: UUID
+    priority: int
+    attempts: int
+    reason: str
+    group: str
+    limit: int
+
+    @property
+    def tries(self) -> str:
+        """How often it was tried, and how often it may be."""
+        return f"tried {self.attempts} times (resource group {self.group} gives up after {self.limit})"
+
+
+def _tired(sessions: QuerySet[Any]) -> list[_Tired]:
+    columns = ("pk", "priority", "attempts", "status_message", f"{_GROUP}name", f"{_GROUP}give_up_after")
+    return [_Tired(*row) for row in sessions.order_by("created_at", "pk").values_list(*columns)[:_MOST_AT_ONCE]]
+
+
+def _lower(sessions: QuerySet[Any], now: datetime) -> int:
+    tired = {one.id: one for one in _tired(sessions)}
+    if not tired:
+        return 0
+    changes = {"priority": Greatest(F("priority") - PRIORITY_STEP, Value(0)), "attempts": 0}
+    with transaction.atomic():
+        # The count starts again, so a second pass finds nothing to lower.
+        limit = ResourceGroup.objects.filter(pk=OuterRef("resource_group_id")).values("give_up_after")
+        still = ComputeSession.objects.pending().filter(pk__in=tired, priority__gt=0, attempts__gte=Subquery(limit))
+        rows = update_returning(still, changes, ("id", "priority"))
+        lowered = {UUID(str(pk)): priority for pk, priority in rows}
+        texts = {
+            pk: f"It was {one.tries}; its priority goes from {one.priority} to {lowered[pk]}. {one.reason}"
+            for pk, one in tired.items()
+            if pk in lowered
+        }
+        _write(texts, LOWERED, now)
+        touch(list(lowered))
+    return len(lowered)
+
+
+def _say(sessions: QuerySet[Any], now: datetime) -> int:
+    told = SchedulingRecord.objects.filter(
+        session=OuterRef("pk"),
+        result=Outcome.GIVE_UP,
+        error_code=GIVEN_UP,
+        created_at__gte=Coalesce(OuterRef("scheduled_at"), OuterRef("created_at")),
+    )
+    untold = sessions.filter(~Exists(told))
+    candidates = [one.id for one in _tired(untold)]
+    if not candidates:
+        return 0
+    with transaction.atomic():
+        touch(candidates)  # holds them still: a second pass waits here, and then sees what this one has told
+        texts = {
+            one.id: f"It was {one.tries}. It is tried again all the same, with priority {one.priority}. {one.reason}"
+            for one in _tired(untold.filter(pk__in=candidates))
+        }
+        _write(texts, GIVEN_UP, now)
+    return len(texts)
+
+
+def _cancel(sessions: QuerySet[Any], now: datetime) -> int:
+    whys = {}
+    for one in _tired(sessions):
+        data = {"attempts": one.attempts, "limit": one.limit}
+        message = f"It was {one.tries} without a place. {one.reason}".strip()
+        whys[one.id] = Why(Phase.SCHEDULE, GIVEN_UP, message, data, outcome=Outcome.GIVE_UP)
+    return len(end_each(whys, only_from=[Status.PENDING], now=now).cancelled)
+
+
+def _write(texts: Mapping[UUID, str], code: str, now: datetime) -> None:
+    entries: Sequence[Entry] = [
+        Entry(pk, Status.PENDING, Outcome.GIVE_UP, code, text.strip()) for pk, text in texts.items()
+    ]
+    write_history(entries, Phase.SCHEDULE, Status.PENDING, now=now)

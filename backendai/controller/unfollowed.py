@@ -1,0 +1,23 @@
+"""Sessions that are not where their kernels are: two last words came at once, and neither saw the other."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import F
+
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.follow import follow
+from backendai.compute.status import LIVE, Status
+
+_MOST_AT_ONCE = 1000
+
+
+def follow_kernels(now: datetime) -> int:
+    """Bring such sessions to where their kernels are; returns 0, for most of them are only on their way."""
+    apart = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING}).exclude(kernels__status=F("status"))
+    sessions = list(apart.values_list("pk", flat=True)[:_MOST_AT_ONCE])
+    with transaction.atomic():
+        follow(sessions, now=now)
+    return 0

@@ -1,0 +1,127 @@
+"""The agents of one resource group, as the scheduler sees them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db.models import Count, TextField
+from django.db.models.functions import Cast
+
+from backendai.activity.models import BackgroundJob
+from backendai.activity.services import newest_jobs
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.catalog.services import BUILD_JOB
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.models import Kernel
+from backendai.compute.services.bulk import among
+from backendai.compute.services.ledger import devices_by_agent, kernels_by_agent, occupied_by_agent, slots_of
+from backendai.compute.status import PLACED
+from backendai.core.slots import MILLI, Slots
+from backendai.scheduler.snapshot import AgentView, DeviceView, ImageBuild
+
+_CONTAINERS = "docker"
+
+
+class AgentRow(NamedTuple):
+    """What is read of one agent; ``capacity`` is JSON text."""
+
+    id: UUID
+    name: str
+    architecture: str
+    backend: str
+    status: str
+    schedulable: bool
+    max_kernels: int | None
+    devices: dict[str, list[str]]
+    capacity: str
+
+
+def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
+    """Return the group's registered agents, in one query."""
+    rows = Agent.objects.registered().filter(resource_group=group).order_by("name")
+    return [AgentRow(*row) for row in rows.values_list(*AgentRow._fields[:-1], Cast("capacity", TextField()))]
+
+
+def images_there(agents: Sequence[AgentRow], references: Collection[str]) -> Mapping[UUID, frozenset[str]]:
+    """Return which of these references each agent has; agents that run no containers need none and have all."""
+    there: dict[UUID, set[str]] = defaultdict(set)
+    if references:
+        with_engine = [agent.id for agent in agents if agent.backend == _CONTAINERS]
+        rows = ImageOnAgent.objects.filter(agent__in=among(with_engine), reference__in=references)
+        for agent_id, reference in rows.values_list("agent_id", "reference"):
+            there[agent_id].add(reference)
+    everything = frozenset(references)
+    return {agent.id: frozenset(there[agent.id]) if agent.backend == _CONTAINERS else everything for agent in agents}
+
+
+def read_agents(
+    group: ResourceGroup, rows: Sequence[AgentRow], images: Mapping[UUID, frozenset[str]], launches: Collection[UUID]
+) -> tuple[AgentView, ...]:
+    """Return the agents with what the ledger says is taken, in two to four queries. ``launches``: those whose kernels
+    count as companions."""
+    ids = [row.id for row in rows]
+    occupied, kernels = occupied_by_agent(ids), kernels_by_agent(ids)
+    taken = devices_by_agent(ids) if any(row.devices for row in rows) else {}
+    companions = _companions(ids, launches)
+    return tuple(
+        AgentView(
+            id=row.id,
+            name=row.name,
+            architecture=row.architecture,
+            capacity=slots_of(row.capacity),
+            occupied=occupied.get(row.id, _NOTHING),
+            alive=row.status == Agent.Status.ALIVE,
+            schedulable=row.schedulable,
+            kernels=kernels.get(row.id, 0),
+            max_kernels=group.max_kernels_per_agent if row.max_kernels is None else row.max_kernels,
+            devices=_devices(row, taken.get(row.id, {})),
+            images=images.get(row.id, frozenset()),
+            companions=companions.get(row.id, {}),
+        )
+        for row in rows
+    )
+
+
+def builds_of(
+    images: Mapping[str, Image], agents: Sequence[AgentRow], there: Mapping[UUID, frozenset[str]]
+) -> dict[UUID, ImageBuild]:
+    """Return how far the images are, of those that nodes make themselves, that no agent of the group has yet."""
+    if not agents or any(agent.backend != _CONTAINERS for agent in agents):
+        return {}
+    missing = images.keys() - frozenset().union(*there.values())
+    jobs = newest_jobs(BUILD_JOB, missing) if missing else {}
+    return {images[reference].pk: _build(images[reference], jobs.get(reference)) for reference in missing}
+
+
+def _devices(row: AgentRow, taken: Mapping[str, Mapping[str, int]]) -> tuple[DeviceView, ...]:
+    return tuple(
+        DeviceView(device, slot, MILLI, taken.get(slot, {}).get(device, 0))
+        for slot, devices in row.devices.items()
+        for device in devices
+    )
+
+
+def _companions(agent_ids: Collection[UUID], launches: Collection[UUID]) -> dict[UUID, dict[str, int]]:
+    found: dict[UUID, dict[str, int]] = defaultdict(dict)
+    if launches:
+        rows = Kernel.objects.filter(
+            session__launch_id__in=among(launches), agent__in=among(agent_ids), status__in=PLACED
+        )
+        counted = rows.values_list("agent_id", "session__launch_id").annotate(number=Count("pk")).order_by()
+        for agent_id, launch, number in counted:
+            found[agent_id][str(launch)] = number
+    return found
+
+
+def _build(image: Image, job: BackgroundJob | None) -> ImageBuild:
+    if job is None:
+        return ImageBuild(None, f"No node has {image.name} yet: bin/build-images makes it there.")
+    if job.status == BackgroundJob.Status.DONE:
+        return ImageBuild(None, "It is built; the nodes are about to see it.")
+    return ImageBuild(job.progress, job.message, job.status == BackgroundJob.Status.FAILED, job.fix)
+
+
+_NOTHING = Slots()

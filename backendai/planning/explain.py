@@ -1,0 +1,141 @@
+"""Why a session waits, what is ahead of it and what would start it now: the next pass, run without its effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from backendai.accounts.models import User
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession
+from backendai.compute.status import TERMINAL, Status
+from backendai.core.slots import Slots
+from backendai.planning.snapshot import read_snapshot
+from backendai.scheduler.decide import decide
+from backendai.scheduler.plan import Placement, Reason, Step, Wait
+from backendai.scheduler.snapshot import SessionView, Snapshot
+from backendai.scheduler.suggest import Suggestion, suggest
+
+_MOST_NAMED = 20
+_MOST_GROUPS = 5
+
+
+class Verdict(StrEnum):
+    """What the next pass does with a session."""
+
+    STARTS_NOW = "starts-now"
+    WAITS = "waits"
+    NEVER = "never"  # waiting cannot help as things stand
+    PLACED = "placed"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A session that gets its turn first, if the reader may see it."""
+
+    id: UUID
+    name: str
+    priority: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a session does not start, or where it would, as of ``now``.
+
+    ``position`` counts from 1 among the ``waiting`` of the group. ``ahead`` names those of the first twenty in front
+    that the reader may see; ``ahead_total`` counts all. ``agents``: where it starts.
+    """
+
+    now: datetime
+    group: str
+    verdict: Verdict
+    message: str
+    reason: Reason | None = None
+    position: int | None = None
+    waiting: int = 0
+    ahead: tuple[Ahead, ...] = ()
+    ahead_total: int = 0
+    agents: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+
+
+def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanation:
+    """Return what the next pass does with a session that the user may see; nothing is changed."""
+    group = session.resource_group
+    if session.status != Status.PENDING:
+        verdict = Verdict.ENDED if session.status in TERMINAL else Verdict.PLACED
+        message = session.reason_text or f"The session is {session.get_status_display()}."
+        return Explanation(now, group.name, verdict, message, _stored(session))
+    snapshot = read_snapshot(group, now, even_if_idle=True)
+    view = next((each for each in snapshot.pending if each.id == session.pk), None)
+    if view is None:  # beyond what one pass looks at, or nothing can be made of it
+        message = session.reason_text or "No pass has looked at it yet."
+        return Explanation(now, group.name, Verdict.WAITS, message, _stored(session))
+    return foresee(snapshot, view, user, least=session.image.minimum_slots, others=other_groups(session.project, group))
+
+
+def foresee(
+    snapshot: Snapshot, session: SessionView, user: User, *, least: Slots, others: Sequence[ResourceGroup]
+) -> Explanation:
+    """Return what a pass over this snapshot does with one of its sessions, as far as the user may know."""
+    plan = decide(snapshot)
+    placement = next((each for each in plan.placements if each.session_id == session.id), None)
+    if placement:
+        return _starts(snapshot, placement)
+    wait = next(each for each in plan.waits if each.session_id == session.id)
+    ahead = [each.session_id for each in plan.waits if each.position < wait.position]
+    elsewhere = [read_snapshot(group, snapshot.now, even_if_idle=True) for group in others]
+    return Explanation(
+        now=snapshot.now,
+        group=snapshot.group,
+        verdict=Verdict.NEVER if wait.reason.never else Verdict.WAITS,
+        message=wait.reason.message,
+        reason=_seen_by(user, wait),
+        position=wait.position,
+        waiting=len(plan.waits),
+        ahead=_named(ahead, user),
+        ahead_total=len(ahead),
+        steps=wait.steps,
+        suggestions=tuple(suggest(snapshot, session, elsewhere, least=least, plan=plan)),
+    )
+
+
+def other_groups(project: Any, group: ResourceGroup) -> list[ResourceGroup]:
+    """Return further groups that the project may use, a few at most."""
+    usable = ResourceGroup.objects.usable_for(project).exclude(pk=group.pk)
+    return list(usable.order_by("created_at")[:_MOST_GROUPS])
+
+
+def _stored(session: ComputeSession) -> Reason | None:
+    if not session.status_reason:
+        return None
+    return Reason(session.status_reason, session.reason_text, dict(session.status_data))
+
+
+def _starts(snapshot: Snapshot, placement: Placement) -> Explanation:
+    chosen = set(placement.kernels.values())
+    agents = tuple(sorted(agent.name for agent in snapshot.agents if agent.id in chosen))
+    message = f"It starts now on {', '.join(agents)}."
+    return Explanation(snapshot.now, snapshot.group, Verdict.STARTS_NOW, message, agents=agents, steps=placement.steps)
+
+
+def _seen_by(user: User, wait: Wait) -> Reason:
+    """Return the reason; whose session is in the way is that person's affair."""
+    blocker = wait.reason.details.get("blocker")
+    if not blocker or ComputeSession.objects.visible_to(user).filter(pk=blocker).exists():
+        return wait.reason
+    details = {name: value for name, value in wait.reason.details.items() if name != "blocker"}
+    return Reason(wait.reason.code, wait.reason.message, details, wait.reason.never, wait.reason.until)
+
+
+def _named(ahead: Sequence[UUID], user: User) -> tuple[Ahead, ...]:
+    visible = ComputeSession.objects.visible_to(user).filter(pk__in=ahead[:_MOST_NAMED])
+    rows = {row[0]: Ahead(*row) for row in visible.values_list("pk", "name", "priority", "created_at")}
+    return tuple(rows[pk] for pk in ahead[:_MOST_NAMED] if pk in rows)

@@ -1,0 +1,49 @@
+"""Who holds what in one resource group, from the ledger."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Count, Sum
+
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import Allocation, ComputeSession, Kernel
+from backendai.compute.status import PLACED
+from backendai.core.slots import Slots
+from backendai.scheduler.snapshot import RunningView
+
+
+def read_held(group: ResourceGroup) -> dict[str, Slots]:
+    """Return what each user's sessions hold in this group, by ``user:<id>``, in one query."""
+    held: dict[str, dict[str, int]] = defaultdict(dict)
+    rows = Allocation.objects.filter(kernel__session__resource_group=group)
+    columns = rows.values_list("kernel__session__owner_id", "slot").annotate(total=Sum("amount")).order_by()
+    for owner, slot, total in columns:
+        held[f"user:{owner}"][slot] = total
+    return {key: Slots(amounts) for key, amounts in held.items()}
+
+
+def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
+    """Return the placed sessions of this group, what they hold where, and when they end at the latest; in three
+    queries."""
+    placed = ComputeSession.objects.filter(resource_group=group, status__in=PLACED).order_by("pk")
+    amounts: dict[tuple[UUID, UUID], dict[str, int]] = defaultdict(dict)
+    held = Allocation.objects.filter(kernel__session__in=placed.values("pk").order_by())
+    by_seat = held.values_list("kernel__session_id", "agent_id", "slot").annotate(total=Sum("amount")).order_by()
+    for session_id, agent_id, slot, total in by_seat:
+        amounts[session_id, agent_id][slot] = total
+    kernels = Kernel.objects.filter(session__resource_group=group, status__in=PLACED)
+    counts = kernels.values_list("session_id", "agent_id").annotate(number=Count("pk")).order_by("session_id")
+    seats: dict[UUID, list[tuple[UUID, Slots, int]]] = defaultdict(list)
+    for session_id, agent_id, number in counts:
+        seats[session_id].append((agent_id, Slots(amounts.get((session_id, agent_id), {})), number))
+    return tuple(
+        RunningView(pk, tuple(seats[pk]), ends_at or _ends_at(started_at, batch_timeout))
+        for pk, ends_at, started_at, batch_timeout in placed.values_list("pk", "ends_at", "started_at", "batch_timeout")
+    )
+
+
+def _ends_at(started_at: datetime | None, longest: timedelta | None) -> datetime | None:
+    return started_at + longest if started_at and longest else None

@@ -1,0 +1,14 @@
+"""Database → limits: what each holder's policy allows, and what its sessions hold now, in all resource groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from backendai.accounts.policies import limited_holders
+from backendai.compute.services.limits import limit_views
+from backendai.scheduler.snapshot import Holder, LimitView
+
+
+def read_limits(holders: Collection[Holder]) -> dict[str, LimitView]:
+    """Return by key the limits of those of these holders that have a policy. One query when none has one, else four."""
+    return limit_views(limited_holders({key for holder in set(holders) for key in holder.keys}))

@@ -1,0 +1,64 @@
+"""What would become of a session that is not launched yet: it joins the picture of its group, and a pass is tried."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import datetime
+
+from backendai.accounts.models import User
+from backendai.compute.services.check import Checked, check_spec
+from backendai.compute.spec import SessionSpec
+from backendai.core.errors import UserError
+from backendai.planning.explain import Explanation, Verdict, foresee, other_groups
+from backendai.planning.queue import Newcomer, Row
+from backendai.planning.snapshot import read_snapshot
+from backendai.scheduler.plan import Reason
+
+_IMPOSSIBLE = frozenset({"bigger-than-any-agent"})
+
+
+def preview(user: User, spec: SessionSpec, *, now: datetime) -> Explanation:
+    """Return what the next pass would do with such a session: start it, where; let it wait, why; or never start it.
+
+    Nothing is written. Raises the UserError that a launch would raise, but for what no agent could ever hold: that is
+    an answer. How much may wait at once (a policy's pending limits) is counted at the launch alone.
+    """
+    try:
+        checked = check_spec(user, spec)
+    except UserError as error:
+        if error.code not in _IMPOSSIBLE:
+            raise
+        return Explanation(
+            now, spec.resource_group, Verdict.NEVER, error.message, Reason(error.code, error.message, never=True)
+        )
+    newcomer = _newcomer(user, spec, checked, now)
+    snapshot = read_snapshot(checked.group, now, newcomer=newcomer)
+    view = next(each for each in snapshot.pending if each.id == newcomer.row.id)
+    others = other_groups(checked.project, checked.group)
+    return foresee(snapshot, view, user, least=checked.image.minimum_slots, others=others)
+
+
+def _newcomer(user: User, spec: SessionSpec, checked: Checked, now: datetime) -> Newcomer:
+    row = Row(
+        id=uuid.uuid4(),
+        name=spec.name,
+        created_at=now,
+        priority=checked.priority,
+        starts_at=spec.starts_at,
+        image_id=checked.image.pk,
+        attempts=0,
+        avoid_agents=[],
+        session_type=spec.session_type,
+        access_key=checked.access_key,
+        owner_id=user.pk,
+        project_id=checked.project.pk,
+        designated_agents=checked.agents,
+        placement=spec.placement,
+        launch_id=spec.launch_id,
+        batch_timeout=spec.batch_timeout,
+        overtaken_since=None,
+        project__domain_id=checked.project.domain_id,
+    )
+    slots = json.dumps(checked.slots.to_json())
+    return Newcomer(row, tuple((uuid.uuid4(), slots) for _ in range(spec.cluster_size)), tuple(checked.depends_on))

@@ -1,0 +1,184 @@
+"""The pending sessions of one resource group, as the scheduler sees them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
+
+from backendai.catalog.models import Image
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.bulk import among
+from backendai.compute.services.ledger import slots_of
+from backendai.compute.services.lifetimes import longest_runs
+from backendai.compute.status import TERMINAL, Result, Status
+from backendai.scheduler.snapshot import Dependency, DependencyState, Holder, ImageBuild, KernelView, SessionView
+
+MOST_PER_PASS = 10_000
+_ORDERS = {"lifo": ("-priority", "-created_at", "-pk")}
+_USUAL_ORDER = ("-priority", "created_at", "pk")
+Broken = tuple[UUID, Exception]
+
+
+class Row(NamedTuple):
+    """What is read of one pending session."""
+
+    id: UUID
+    name: str
+    created_at: datetime
+    priority: int
+    starts_at: datetime | None
+    image_id: UUID
+    attempts: int
+    avoid_agents: list[str]
+    session_type: str
+    access_key: str
+    owner_id: UUID
+    project_id: UUID
+    designated_agents: list[str]
+    placement: str
+    launch_id: UUID | None
+    batch_timeout: timedelta | None
+    overtaken_since: datetime | None
+    project__domain_id: int
+
+
+class Newcomer(NamedTuple):
+    """A session that is not launched yet: its kernels with their amounts as JSON text, and the ids of the sessions that
+    it waits for."""
+
+    row: Row
+    kernels: tuple[tuple[UUID, str], ...]
+    depends_on: tuple[UUID, ...] = ()
+
+
+class Queue:
+    """The sessions that a pass looks at: the first ``MOST_PER_PASS`` in the group's order, and a newcomer."""
+
+    def __init__(self, rows: Sequence[Row], newcomer: Newcomer | None, *, with_ends: bool) -> None:
+        ids = [row.id for row in rows]
+        self.rows = [*rows, newcomer.row] if newcomer else rows
+        self.images = Image.objects.in_bulk({row.image_id for row in self.rows})
+        self._kernels = _kernels_of(ids)
+        self._dependencies = _dependencies_of(ids)
+        self._longest: dict[UUID, timedelta | None] = {row.id: row.batch_timeout for row in rows}
+        if with_ends:
+            self._longest.update(longest_runs(ids))
+        if newcomer:
+            self._kernels[newcomer.row.id] = list(newcomer.kernels)
+            self._dependencies[newcomer.row.id] = _dependencies_on(newcomer.depends_on)
+            self._longest[newcomer.row.id] = newcomer.row.batch_timeout
+
+    @property
+    def launches(self) -> set[UUID]:
+        """The launches whose sessions wish to lie apart or together."""
+        return {row.launch_id for row in self.rows if row.launch_id and row.placement}
+
+    @property
+    def built_here(self) -> dict[str, Image]:
+        """The images that no registry has, by reference."""
+        return {image.reference: image for image in self.images.values() if image.is_built_here}
+
+    def views(self, builds: Mapping[UUID, ImageBuild]) -> tuple[tuple[SessionView, ...], tuple[Broken, ...]]:
+        """Return the sessions as the scheduler sees them, and those that nothing can be made of, with the error.
+
+        ``builds``: by image, how far those are that are being made.
+        """
+        holders: dict[tuple[str, UUID], Holder] = {}
+        views: list[SessionView] = []
+        broken: list[Broken] = []
+        for row in self.rows:
+            holder = holders.get((row.access_key, row.project_id))
+            if holder is None or holder.user != f"user:{row.owner_id}":
+                holder = holders[row.access_key, row.project_id] = _holder(row)
+            try:
+                if kernels := self._kernels.get(row.id):
+                    views.append(self._view(row, kernels, holder, builds))
+            except Exception as error:  # whatever is wrong with one session must not stop the others
+                broken.append((row.id, error))
+        return tuple(views), tuple(broken)
+
+    def _view(
+        self, row: Row, kernels: Iterable[tuple[UUID, str]], holder: Holder, builds: Mapping[UUID, ImageBuild]
+    ) -> SessionView:
+        image = self.images[row.image_id]
+        return SessionView(
+            id=row.id,
+            name=row.name,
+            created_at=row.created_at,
+            priority=row.priority,
+            kernels=tuple([KernelView(pk, slots_of(slots), image.architecture) for pk, slots in kernels]),
+            starts_at=row.starts_at,
+            image=image.name,
+            image_build=builds.get(row.image_id),
+            attempts=row.attempts,
+            avoid_agents=_ids(row.avoid_agents),
+            session_type=row.session_type,
+            holder=holder,
+            dependencies=tuple(self._dependencies.get(row.id, ())),
+            designated=_ids(row.designated_agents),
+            placement=row.placement,
+            launch=str(row.launch_id) if row.launch_id else "",
+            longest_run=self._longest.get(row.id),
+            overtaken_since=row.overtaken_since,
+            node_image=image.reference if image.is_built_here else "",
+        )
+
+
+def read_queue(group: ResourceGroup, newcomer: Newcomer | None = None) -> Queue | None:
+    """Return the group's pending sessions, in four to six queries; None, after one, when there are none."""
+    sessions = ComputeSession.objects.pending().filter(resource_group=group)
+    order = _ORDERS.get(group.sequence, _USUAL_ORDER)
+    rows = [Row(*row) for row in sessions.order_by(*order).values_list(*Row._fields)[:MOST_PER_PASS]]
+    return Queue(rows, newcomer, with_ends=group.backfill) if rows or newcomer else None
+
+
+def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[tuple[UUID, str]]]:
+    kernels: dict[UUID, list[tuple[UUID, str]]] = defaultdict(list)
+    rows = Kernel.objects.filter(session__in=among(session_ids), status=Status.PENDING).order_by("rank")
+    for kernel_id, session_id, slots in rows.values_list("pk", "session_id", Cast("slots", TextField())):
+        kernels[session_id].append((kernel_id, slots))
+    return kernels
+
+
+def _dependencies_of(session_ids: Sequence[UUID]) -> dict[UUID, list[Dependency]]:
+    through = ComputeSession.depends_on.through.objects.filter(from_computesession__in=among(session_ids))
+    columns = [f"to_computesession__{name}" for name in ("pk", "name", "status", "result")]
+    found: dict[UUID, list[Dependency]] = defaultdict(list)
+    for session_id, pk, name, status, result in through.order_by("pk").values_list("from_computesession", *columns):
+        found[session_id].append(Dependency(pk, name, _state(status, result)))
+    return found
+
+
+def _dependencies_on(ids: Sequence[UUID]) -> list[Dependency]:
+    rows = ComputeSession.objects.filter(pk__in=ids).order_by("pk").values_list("pk", "name", "status", "result")
+    return [Dependency(pk, name, _state(status, result)) for pk, name, status, result in rows] if ids else []
+
+
+def _state(status: str, result: str) -> DependencyState:
+    if status not in TERMINAL:
+        return DependencyState.LIVE
+    well = status == Status.TERMINATED and result == Result.SUCCESS
+    return DependencyState.SUCCEEDED if well else DependencyState.FAILED
+
+
+def _holder(row: Row) -> Holder:
+    return Holder(
+        user=f"user:{row.owner_id}",
+        key_pair=f"key-pair:{row.access_key}" if row.access_key else "",
+        project=f"project:{row.project_id}",
+        domain=f"domain:{row.project__domain_id}",
+    )
+
+
+def _ids(texts: Sequence[str]) -> frozenset[UUID]:
+    return frozenset(map(UUID, texts)) if texts else _NONE
+
+
+_NONE: frozenset[UUID] = frozenset()

@@ -1,0 +1,66 @@
+"""Adding to many rows at once, made where they are not there: one statement each, on both databases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+
+def add_to_buckets(amounts: Mapping[tuple[int, str, str, int, str, str], float]) -> None:
+    """Add each amount to the bucket of its (group, user, project, domain, day, slot)."""
+    rows = [
+        [group, _id(user), _id(project), domain, day, slot, amount]
+        for (group, user, project, domain, day, slot), amount in amounts.items()
+    ]
+    _insert(
+        "usage_usagebucket",
+        {
+            "resource_group_id": "bigint", "user_id": "uuid", "project_id": "uuid", "domain_id": "bigint",
+            "day": "date", "slot": "text", "amount_seconds": "float8",
+        },
+        rows,
+        "(resource_group_id, day, user_id, project_id, domain_id, slot) "
+        "DO UPDATE SET amount_seconds = usage_usagebucket.amount_seconds + excluded.amount_seconds",
+    )  # fmt: skip
+
+
+def write_marks(marks: Iterable[tuple[UUID, int, datetime, bool]]) -> None:
+    """Write how far each kernel's placement is counted: (kernel, generation, until, closed)."""
+    rows = [[_id(str(pk)), generation, _moment(until), closed] for pk, generation, until, closed in marks]
+    _insert(
+        "usage_observedkernel",
+        {"kernel_id": "uuid", "generation": "int", "until": "timestamptz", "is_closed": "boolean"},
+        rows,
+        "(kernel_id) DO UPDATE SET generation = excluded.generation, until = excluded.until, "
+        "is_closed = excluded.is_closed",
+    )
+
+
+def _insert(table: str, columns: Mapping[str, str], rows: list[list[Any]], on_conflict: str) -> None:
+    """Table, columns and the rest come from code; the rows travel as one JSON parameter."""
+    if not rows:
+        return
+    if connection.vendor == "postgresql":
+        values = ", ".join(f"(row ->> {index})::{kind}" for index, kind in enumerate(columns.values()))
+        source = f"SELECT {values} FROM jsonb_array_elements(%s::jsonb) AS row"  # noqa: S608
+    else:
+        values = ", ".join(f"value ->> {index}" for index in range(len(columns)))
+        source = f"SELECT {values} FROM json_each(%s) WHERE true"  # noqa: S608  (WHERE: else ON reads as a join's)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) {source} ON CONFLICT {on_conflict}",
+            [json.dumps(rows)],
+        )
+
+
+def _id(text: str) -> str:
+    return text if connection.vendor == "postgresql" else text.replace("-", "")
+
+
+def _moment(at: datetime) -> Any:
+    return at.isoformat() if connection.vendor == "postgresql" else connection.ops.adapt_datetimefield_value(at)

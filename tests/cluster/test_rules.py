@@ -1,0 +1,122 @@
+"""The rules of a resource group: what cannot be carried out is refused when it is saved."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.core.exceptions import ValidationError
+
+from backendai.cluster.models import ResourceGroup
+from backendai.cluster.rules import SESSION_TYPES, strategies
+from backendai.compute.status import SessionType
+from backendai.scheduler.options import Option
+from backendai.scheduler.sequences import SEQUENCES
+
+
+def test_it_knows_the_session_types_that_sessions_have() -> None:
+    assert list(SESSION_TYPES) == SessionType.values
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("sequence", sorted(strategies("sequence")))
+@pytest.mark.parametrize("selection", sorted(strategies("selection")))
+def test_every_strategy_of_the_scheduler_can_be_chosen(sequence: str, selection: str) -> None:
+    assert ResourceGroup.objects.create(name="g", sequence=sequence, selection=selection).pk
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("sequence", "random", "There is no sequence 'random'; there are: "),
+        ("selection", "anywhere", "There is no selection 'anywhere'; there are: "),
+        ("strategy_options", {"no-such-option": 1}, "No option is called 'no-such-option'"),
+        ("strategy_options", ["x"], "Write options with their values"),
+        ("allowed_session_types", ["interactive", "inference"], "There is no session type 'inference'"),
+        ("allowed_session_types", "batch", "Choose one or more of interactive, batch."),
+        ("slot_order", ["cpu", "Not A Slot"], "'Not A Slot' is not a resource name"),
+        ("slot_order", ["cpu", "mem", "cpu"], "cpu stands there twice"),
+        ("slot_order", {"cpu": 1}, "Write a list of slots"),
+        ("pull_timeout", timedelta(seconds=-1), "It is -1 s; more than 0 is needed."),
+        ("create_timeout", timedelta(0), "It is 0 s; more than 0 is needed."),
+        ("terminate_timeout", timedelta(seconds=-5), "It is -5 s; more than 0 is needed."),
+        ("pending_timeout", timedelta(seconds=-5), "It is -5 s; 0 or more is needed."),
+        ("overtaking_limit", timedelta(days=-1), "It is -86400 s; 0 or more is needed."),
+        ("agent_lost_grace", timedelta(seconds=-5), "It is -5 s; 0 or more is needed."),
+        ("pull_timeout", timedelta(days=5000), "It is 5000 days; the most is 3650."),
+        ("usage_half_life", timedelta(0), "choose 1 to 365 days."),
+        ("usage_half_life", timedelta(hours=3), "choose 1 to 365 days."),
+    ],
+)
+def test_a_rule_that_cannot_be_carried_out_is_refused_at_its_field(field: str, value: Any, text: str) -> None:
+    for act in (
+        lambda: ResourceGroup.objects.create(name="g", **{field: value}),
+        lambda: ResourceGroup(name="g", **{field: value}).clean(),
+    ):
+        with pytest.raises(ValidationError) as caught:
+            act()
+        assert list(caught.value.message_dict) == [field]
+        assert text in " ".join(caught.value.message_dict[field])
+    assert not ResourceGroup.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("field", ["retries_to_skip", "give_up_after", "max_kernels_per_agent", "max_retries"])
+def test_a_negative_number_is_refused_at_its_field(field: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        ResourceGroup.objects.create(name="g", **{field: -1})
+    assert list(caught.value.message_dict) == [field]
+
+
+@pytest.mark.django_db
+def test_several_wrong_rules_are_named_at_once_and_a_good_group_stays_as_it_was() -> None:
+    group = ResourceGroup.objects.create(name="g")
+    group.sequence, group.slot_order, group.pull_timeout = "x", ["!"], timedelta(0)
+    with pytest.raises(ValidationError) as caught:
+        group.save()
+    assert set(caught.value.message_dict) == {"sequence", "slot_order", "pull_timeout"}
+    group.refresh_from_db()
+    assert group.sequence == "fifo"
+
+
+@pytest.mark.django_db
+def test_an_option_must_be_known_to_the_chosen_strategies_and_of_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Picky:
+        name, label = "picky", "picky"
+        options = (Option("patience", "integer", 3, "How patient.", least=0, most=9),)
+
+    monkeypatch.setitem(SEQUENCES, "picky", Picky)
+    group = ResourceGroup(name="g", sequence="picky", strategy_options={"patience": 4})
+    group.save()
+    for options, text in (
+        ({"patience": "much"}, "must be of type integer"),
+        ({"patience": 10}, "it must be between 0 and 9"),
+        ({"patients": 1}, "No option is called 'patients'"),
+    ):
+        group.strategy_options = options
+        with pytest.raises(ValidationError) as caught:
+            group.save()
+        assert text in caught.value.message_dict["strategy_options"][0]
+    group.sequence, group.strategy_options = "fifo", {"patience": 4}
+    with pytest.raises(ValidationError):
+        group.save()
+
+
+def test_an_unknown_default_sequence_is_refused_at_start(settings: Any) -> None:
+    def found() -> list[Any]:
+        return [message for message in run_checks() if message.id == "cluster.E001"]
+
+    assert found() == []
+    settings.DEFAULT_SEQUENCE = "random"
+    [error] = found()
+    assert error.msg == "BACKENDAI_DEFAULT_SEQUENCE: there is no sequence 'random'."
+    assert "fifo" in error.hint
+
+
+@pytest.mark.django_db
+def test_a_new_group_gets_the_default_sequence_of_the_installation(settings: Any) -> None:
+    settings.DEFAULT_SEQUENCE = "lifo"
+    assert ResourceGroup.objects.create(name="g").sequence == "lifo"

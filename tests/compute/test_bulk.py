@@ -1,0 +1,64 @@
+"""Statements for many rows do what the ORM does for one."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from django.db.models import F
+
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.bulk import among, update_returning, update_rows
+from backendai.compute.services.moves import Why, move
+from backendai.compute.status import Phase, Status
+from tests.cast import Cast
+from tests.factories import make_session
+
+pytestmark = pytest.mark.django_db
+TABLE = ComputeSession._meta.db_table
+
+
+def test_it_finds_exactly_the_rows_of_many_ids(cast: Cast) -> None:
+    sessions = [make_session(cast.alice) for _ in range(3)]
+    wanted = [sessions[0].pk, sessions[2].pk, uuid4()]
+    found = ComputeSession.objects.filter(pk__in=among(wanted)).values_list("pk", flat=True)
+    assert set(found) == {sessions[0].pk, sessions[2].pk}
+    assert not ComputeSession.objects.filter(pk__in=among([])).exists()
+
+
+def test_each_row_gets_its_own_values_and_all_get_the_common_ones(cast: Cast) -> None:
+    first, second, other = (make_session(cast.alice) for _ in range(3))
+    columns = {
+        "status_message": ("text", ['it\'s "quoted" \\ {a,b} NULL é', ""]),
+        "status_data": ("jsonb", ['{"free": [1, "x\\"y"]}', "{}"]),
+        "queue_position": ("integer", [7, None]),
+    }
+    update_rows(TABLE, [first.pk, second.pk], columns, always={"status_reason": "no-room"}, counting=["version"])
+    for session in (first, second, other):
+        session.refresh_from_db()
+    assert first.status_message == 'it\'s "quoted" \\ {a,b} NULL é'
+    assert (first.status_data, first.queue_position, second.queue_position) == ({"free": [1, 'x"y']}, 7, None)
+    assert [session.status_reason for session in (first, second, other)] == ["no-room", "no-room", ""]
+    assert [session.version for session in (first, second, other)] == [1, 1, 0]
+
+
+def test_a_row_that_has_moved_on_is_not_written(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    columns = {"status_reason": ("text", ["no-room"])}
+    update_rows(TABLE, [session.pk], columns, only_if=("status", Status.RUNNING))
+    session.refresh_from_db()
+    assert session.status_reason == ""
+
+
+def test_an_update_returns_what_the_rows_hold_afterwards(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    rows = ComputeSession.objects.filter(pk=session.pk, status=Status.PENDING)
+    changes = {"moved_from": F("status"), "status": Status.CANCELLED}
+    assert update_returning(rows, changes, ["moved_from", "status"]) == [("PENDING", "CANCELLED")]
+    assert update_returning(rows, changes, ["status"]) == []
+
+
+def test_a_move_that_no_status_allows_moves_nothing(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    assert move([session.pk], Status.SCHEDULED, Why(Phase.SCHEDULE), only_from=[Status.RUNNING]) == set()
+    assert update_returning(ComputeSession.objects.filter(status__in=[]), {"status": "ERROR"}, ["id"]) == []

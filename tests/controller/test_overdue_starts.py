@@ -1,0 +1,177 @@
+"""Starts that take too long: ended by the node first, then tried again elsewhere, given up when no tries are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import Allocation, ComputeSession
+from backendai.compute.services.ending import Ended, end_each, terminate_session
+from backendai.compute.services.node_view import work_for
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.status import Status
+from backendai.controller import overdue_starts
+from backendai.ops.auditing import World, run_checks
+from backendai.wire.messages import KernelState
+from tests.cast import Cast
+from tests.controller.clocks import later, message_of, only_kernel, repair_at, rows
+from tests.factories import make_agent, make_group, make_session, place, report_of
+
+pytestmark = pytest.mark.django_db
+SLOW_START = ("start", "EXPIRED", "start-timeout", 1)
+
+
+def placed(cast: Cast, agent: Agent, **over: object) -> ComputeSession:
+    session = make_session(cast.alice, **over)
+    place(session, agent)
+    return session
+
+
+def test_a_start_that_is_overdue_is_ended_by_its_node_before_it_is_tried_elsewhere(cast: Cast) -> None:
+    agent = make_agent("slow")
+    session = placed(cast, agent)
+    repair_at(later(minutes=2, seconds=50))
+    assert only_kernel(session).status == Status.SCHEDULED
+    repair_at(later(minutes=4))
+    session.refresh_from_db()
+    assert session.status == Status.SCHEDULED
+    assert [order.kernel_id for order in work_for(agent, [], want_images=False).stop] == [only_kernel(session).pk]
+    assert Allocation.objects.exists()
+    assert rows(session)[-1] == SLOW_START
+    assert "slow left main1 scheduled for 4 min" in message_of(session, "start-timeout")
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED))
+    session.refresh_from_db()
+    assert (session.status, session.retries, session.avoid_agents) == (Status.PENDING, 1, [str(agent.pk)])
+    assert not Allocation.objects.exists()
+    assert rows(session)[-1] == ("start", "NEED_RETRY", "start-timeout", 1)
+    assert run_checks(World(later(minutes=4))) == {}
+
+
+def test_without_retries_left_an_overdue_start_ends_with_its_reason(cast: Cast) -> None:
+    make_group(max_retries=0)
+    agent = make_agent()
+    session = placed(cast, agent)
+    repair_at(later(minutes=4))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATING, "start-timeout")
+    assert "for 4 min" in session.status_message
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED))
+    session.refresh_from_db()
+    assert session.status == Status.ERROR
+    assert rows(session, error_code="start-timeout").count(SLOW_START) == 1
+
+
+def test_a_start_that_succeeds_meanwhile_is_left_alone(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_group(max_retries=0)
+    agent = make_agent()
+    session = placed(cast, agent)
+
+    def too_late(whys: Any, **rest: Any) -> Ended:
+        kernel_reported(agent, report_of(only_kernel(session), KernelState.RUNNING))
+        return end_each(whys, **rest)
+
+    monkeypatch.setattr(overdue_starts, "end_each", too_late)
+    assert overdue_starts.end_starts(later(minutes=4)) == 0
+    session.refresh_from_db()
+    assert (session.status, only_kernel(session).status) == (Status.RUNNING, Status.RUNNING)
+
+
+def test_an_image_may_take_as_long_as_the_group_gives_it(cast: Cast) -> None:
+    agent = make_agent()
+    session = placed(cast, agent)
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.PULLING))
+    repair_at(later(minutes=30))
+    assert only_kernel(session).status == Status.PULLING
+    repair_at(later(minutes=32))
+    assert only_kernel(session).status == Status.TERMINATING
+    assert rows(session)[-1] == ("precondition", "EXPIRED", "pull-timeout", 1)
+    assert "the limit is 30 min" in message_of(session, "pull-timeout")
+
+
+def test_on_a_node_that_does_not_answer_nothing_is_tried_elsewhere(cast: Cast) -> None:
+    agent = make_agent()
+    session = placed(cast, agent)
+    repair_at(later(minutes=4), silent=(agent,))
+    session.refresh_from_db()
+    assert (session.status, only_kernel(session).status) == (Status.SCHEDULED, Status.SCHEDULED)
+    repair_at(later(minutes=10), silent=(agent,))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATING, "agent-lost")
+    assert only_kernel(session).is_unconfirmed
+    assert Allocation.objects.exists()
+
+
+def test_a_node_that_falls_silent_before_it_confirms_ends_the_session(cast: Cast) -> None:
+    agent = make_agent()
+    session = placed(cast, agent)
+    repair_at(later(minutes=4))
+    repair_at(later(minutes=6), silent=(agent,))
+    repair_at(later(minutes=12), silent=(agent,))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATING, "agent-lost")
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED))
+    session.refresh_from_db()
+    assert session.status == Status.ERROR
+    assert not Allocation.objects.exists()
+
+
+def test_a_cluster_starts_again_when_all_its_kernels_have_ended(cast: Cast) -> None:
+    first, second = make_agent("first"), make_agent("second")
+    session = make_session(cast.alice, cluster_size=2)
+    place(session, first)
+    main, sub = session.kernels.order_by("rank")
+    sub.agent = second
+    sub.save()
+    sub.allocations.update(agent=second)
+    kernel_reported(first, report_of(main, KernelState.RUNNING))
+    kernel_reported(second, report_of(sub, KernelState.TERMINATED, reason="failed-to-start", message="No device."))
+    session.refresh_from_db()
+    main.refresh_from_db()
+    assert (session.status, main.status, main.status_reason) == (
+        Status.SCHEDULED,
+        Status.TERMINATING,
+        "sibling-failed",
+    )
+    kernel_reported(first, report_of(main, KernelState.TERMINATED, exit_code=143))
+    session.refresh_from_db()
+    assert (session.status, session.avoid_agents) == (Status.PENDING, [str(second.pk)])
+    assert {kernel.status for kernel in session.kernels.all()} == {Status.PENDING}
+    assert message_of(session, "failed-to-start") == "sub1: No device. (try 1 of 4)"
+    assert run_checks(World(later())) == {}
+
+
+def test_a_batch_program_that_has_begun_is_not_run_twice(cast: Cast) -> None:
+    agent = make_agent()
+    session = placed(cast, agent, cluster_size=2, session_type="batch", startup_command="true")
+    main, sub = session.kernels.order_by("rank")
+    kernel_reported(agent, report_of(main, KernelState.RUNNING))
+    kernel_reported(agent, report_of(sub, KernelState.TERMINATED, reason="failed-to-start", message="No device."))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.TERMINATING, "failed-to-start")
+
+
+def test_its_owner_may_end_it_while_the_node_confirms(cast: Cast) -> None:
+    agent = make_agent()
+    session = placed(cast, agent)
+    repair_at(later(minutes=4))
+    session.refresh_from_db()
+    terminate_session(session, cast.alice)
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.TERMINATED))
+    session.refresh_from_db()
+    assert (session.status, session.status_reason) == (Status.CANCELLED, "user-requested")
+
+
+def test_it_asks_the_database_as_often_for_many_as_for_two(
+    cast: Cast, django_assert_max_num_queries: Callable[..., object]
+) -> None:
+    make_group(max_retries=1)
+    agent = make_agent(cpu=64, mem="64g")
+    for count in (2, 12):
+        for _ in range(count):
+            placed(cast, agent)
+        Agent.objects.update(last_seen_at=later(minutes=4))
+        with django_assert_max_num_queries(60):
+            repair_at(later(minutes=4))

@@ -1,0 +1,201 @@
+"""What the scheduler sees of a group is what the database holds, in a number of queries that does not grow."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from backendai.catalog.models import ImageOnAgent
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.status import Status
+from backendai.core.slots import Slots
+from backendai.planning import queue
+from backendai.planning.snapshot import read_picture, read_snapshot
+from backendai.scheduler.snapshot import SLOT_ORDER, DependencyState, DeviceView, Snapshot
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+
+pytestmark = pytest.mark.django_db
+
+
+def look(**over: Any) -> Snapshot:
+    return read_snapshot(make_group(), timezone.now(), **over)
+
+
+def queries() -> int:
+    with CaptureQueriesContext(connection) as captured:
+        look()
+    return len(captured)
+
+
+def test_the_number_of_queries_does_not_grow_with_sessions_agents_or_kernels(cast: Cast) -> None:
+    make_group(sequence="fair-share", backfill=True)
+    make_running_session(cast.alice)
+    make_session(cast.alice)
+    few = queries()
+    for _ in range(5):
+        make_running_session(cast.bob)
+    for _ in range(20):
+        make_session(cast.alice)
+    assert queries() == few
+
+
+def test_when_nothing_waits_only_that_is_read(cast: Cast) -> None:
+    make_running_session(cast.alice)
+    assert queries() == 2  # one of them finds the group
+    assert look().agents == ()
+    assert [agent.kernels for agent in look(even_if_idle=True).agents] == [1]
+
+
+def test_an_agent_has_what_the_ledger_and_the_devices_say(cast: Cast) -> None:
+    make_group(max_kernels_per_agent=7)
+    gpus = {"cuda.shares": ["GPU-0", "GPU-1"]}
+    agent = make_agent("gpu-01", capacity={"cpu": "4", "mem": "8589934592", "cuda.shares": "2"}, devices=gpus)
+    make_agent("own-limit", max_kernels=3)
+    running = make_running_session(cast.alice, agent)
+    Kernel.objects.filter(session=running).update(devices={"cuda.shares": {"GPU-1": "0.25"}})
+    make_session(cast.alice)
+    first, second = look().agents
+    assert first.capacity == Slots.parse({"cpu": 4, "mem": "8g", "cuda.shares": 2})
+    assert first.occupied == Slots.parse({"cpu": 1, "mem": "512m"})
+    assert (first.kernels, first.max_kernels, second.max_kernels) == (1, 7, 3)
+    assert first.devices == (
+        DeviceView("GPU-0", "cuda.shares", 1000, 0),
+        DeviceView("GPU-1", "cuda.shares", 1000, 250),
+    )
+
+
+def test_a_device_is_free_again_when_its_kernel_has_ended(cast: Cast) -> None:
+    agent = make_agent(devices={"cuda.device": ["GPU-0"]})
+    ended = make_running_session(cast.alice, agent)
+    Kernel.objects.filter(session=ended).update(devices={"cuda.device": {"GPU-0": "1"}}, status=Status.TERMINATED)
+    make_session(cast.alice)
+    assert [device.taken for device in look().agents[0].devices] == [0]
+
+
+def test_an_image_that_no_registry_has_ties_a_session_to_the_nodes_that_have_it(cast: Cast) -> None:
+    having, _ = make_agent("having"), make_agent("without")
+    native = make_agent("native", backend="process")
+    make_image("python", is_built_here=True)
+    make_image("from-registry", reference="registry.example/tool:1")
+    make_session(cast.alice)
+    make_session(cast.alice, image="from-registry")
+    ImageOnAgent.objects.create(agent=having, reference="local/python:latest")
+    snapshot = look()
+    assert [session.node_image for session in snapshot.pending] == ["local/python:latest", ""]
+    images = {agent.name: agent.images for agent in snapshot.agents}
+    assert images == {"having": {"local/python:latest"}, "without": frozenset(), native.name: {"local/python:latest"}}
+
+
+def test_companions_are_counted_for_launches_with_a_wish_only(cast: Cast) -> None:
+    launch = "6f1c6c0e-5d0e-4b5e-9a3c-111111111111"
+    running = make_running_session(cast.alice, make_agent())
+    waiting = make_session(cast.alice)
+    ComputeSession.objects.filter(pk__in=[running.pk, waiting.pk]).update(launch_id=launch)
+    assert look().agents[0].companions == {}
+    ComputeSession.objects.filter(pk=waiting.pk).update(placement="spread")
+    snapshot = look()
+    assert snapshot.agents[0].companions == {launch: 1}
+    assert (snapshot.pending[0].launch, snapshot.pending[0].placement) == (launch, "spread")
+
+
+def test_a_session_says_whom_it_counts_against_and_what_it_wishes(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_session(cast.alice)
+    long_ago = timezone.now() - timedelta(hours=5)
+    ComputeSession.objects.filter(pk=session.pk).update(
+        designated_agents=[str(agent.pk)], batch_timeout=timedelta(hours=1), overtaken_since=long_ago, attempts=4
+    )
+    (view,) = look().pending
+    key = cast.alice.key_pairs.get().access_key
+    project = session.project
+    assert view.holder.keys == (
+        f"key-pair:{key}", f"user:{cast.alice.pk}", f"project:{project.pk}", f"domain:{project.domain_id}"
+    )  # fmt: skip
+    assert view.designated == {agent.pk}
+    assert (view.longest_run, view.overtaken_since, view.attempts) == (timedelta(hours=1), long_ago, 4)
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "state"),
+    [
+        ("RUNNING", "UNDEFINED", DependencyState.LIVE),
+        ("TERMINATING", "SUCCESS", DependencyState.LIVE),
+        ("TERMINATED", "SUCCESS", DependencyState.SUCCEEDED),
+        ("TERMINATED", "FAILED", DependencyState.FAILED),
+        ("TERMINATED", "UNDEFINED", DependencyState.FAILED),
+        ("CANCELLED", "UNDEFINED", DependencyState.FAILED),
+        ("ERROR", "SUCCESS", DependencyState.FAILED),
+    ],
+)
+def test_a_dependency_has_succeeded_only_by_ending_well(cast: Cast, status: str, result: str, state: Any) -> None:
+    first, second = make_session(cast.alice), make_session(cast.alice)
+    second.depends_on.add(first)
+    ComputeSession.objects.filter(pk=first.pk).update(status=status, result=result)
+    view = next(session for session in look().pending if session.id == second.pk)
+    assert [(one.id, one.name, one.state) for one in view.dependencies] == [(first.pk, first.name, state)]
+
+
+def test_the_rules_are_those_of_the_group(cast: Cast) -> None:
+    group = make_group(
+        sequence="lifo", selection="dispersed", retries_to_skip=3, device_allocation="fill", allow_fragmentation=False,
+        allowed_session_types=["batch"], next_agent="n2",
+    )  # fmt: skip
+    ResourceGroup.objects.filter(pk=group.pk).update(strategy_options={"step": 2})
+    rules = look().rules
+    assert (rules.sequence, rules.selection, rules.retries_to_skip) == ("lifo", "dispersed", 3)
+    assert (rules.fill_devices, rules.allow_fragmentation, rules.next_agent) == (True, False, "n2")
+    assert (rules.session_types, rules.slot_order, rules.options) == ({"batch"}, SLOT_ORDER, {"step": 2})
+    group.slot_order = ["mem", "cpu"]
+    assert read_snapshot(group, timezone.now()).rules.slot_order == ("mem", "cpu")
+
+
+def test_what_users_hold_is_read_for_orders_that_ask(cast: Cast) -> None:
+    group = make_group(sequence="drf")
+    make_running_session(cast.bob)
+    make_session(cast.alice)
+    assert look().held == {f"user:{cast.bob.pk}": Slots.parse({"cpu": 1, "mem": "512m"})}
+    group.sequence = "fifo"
+    assert read_snapshot(group, timezone.now()).held == {}
+
+
+def test_what_runs_is_read_for_backfill_with_the_end_that_is_known(cast: Cast) -> None:
+    group = make_group(backfill=True)
+    agent = make_agent()
+    ending, endless = make_running_session(cast.alice, agent, cluster_size=2), make_running_session(cast.alice, agent)
+    make_session(cast.alice)
+    begun = timezone.now() - timedelta(minutes=5)
+    ComputeSession.objects.filter(pk=ending.pk).update(started_at=begun, batch_timeout=timedelta(hours=1))
+    running = {one.id: one for one in look().running}
+    assert running[ending.pk].seats == ((agent.pk, Slots.parse({"cpu": 2, "mem": "1g"}), 2),)
+    assert running[ending.pk].ends_at == begun + timedelta(hours=1)
+    assert running[endless.pk].ends_at is None
+    group.backfill = False
+    assert read_snapshot(group, timezone.now()).running == ()
+
+
+def test_a_session_of_which_nothing_can_be_made_is_set_aside(cast: Cast) -> None:
+    good, bad = make_session(cast.alice), make_session(cast.alice)
+    Kernel.objects.filter(session=bad).update(slots={"cpu": "many"})
+    picture = read_picture(make_group(), timezone.now())
+    assert [session.id for session in picture.snapshot.pending] == [good.pk]
+    assert [pk for pk, _ in picture.broken] == [bad.pk]
+
+
+@pytest.mark.parametrize(("sequence", "expected"), [("fifo", ["urgent", "first"]), ("lifo", ["urgent", "third"])])
+def test_of_too_many_it_reads_those_whose_turn_comes_first(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch, sequence: str, expected: list[str]
+) -> None:
+    make_group(sequence=sequence)
+    for name in ("first", "second", "third"):
+        make_session(cast.alice, name=name)
+    urgent = make_session(cast.alice, name="urgent")
+    ComputeSession.objects.filter(pk=urgent.pk).update(priority=90)
+    monkeypatch.setattr(queue, "MOST_PER_PASS", 2)
+    assert [session.name for session in look().pending] == expected
