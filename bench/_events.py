@@ -13,6 +13,7 @@ from websockets.client import ClientProtocol
 from websockets.datastructures import Headers
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
+from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 _PIECE = 256 * 1024
@@ -21,8 +22,9 @@ _PIECE = 256 * 1024
 class Socket:
     """A blocking websocket with a bearer token; ``fileno`` is its socket's, for ``select``."""
 
-    def __init__(self, port: int, path: str, token: str, *, timeout: float = 30.0) -> None:
-        self._protocol = ClientProtocol(parse_uri(f"ws://127.0.0.1:{port}{path}"), max_size=None)
+    def __init__(self, port: int, path: str, token: str, *, timeout: float = 30.0, speaking: str = "") -> None:
+        uri = parse_uri(f"ws://127.0.0.1:{port}{path}")
+        self._protocol = ClientProtocol(uri, max_size=None, subprotocols=[Subprotocol(speaking)] if speaking else None)
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.fileno = self._socket.fileno

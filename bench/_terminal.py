@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import select
+import shutil
 import socket
 import statistics
+import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 
 import docker
 from websockets.frames import Opcode
 
 from bench._events import Events, Socket
-from bench._portal import Portal, end_all, say
+from bench._portal import Portal, end_all, free_port, say
 
 _KEYS_PER_LINE = 40
 _OUTPUT_BYTES = 50_000_000
@@ -82,7 +85,52 @@ class ThroughPortal:
         self._socket.close()
 
 
-Shell = Direct | ThroughPortal
+class ThroughTtyd:
+    """A shell in the container over ttyd, which runs ``docker exec``: the usual way to put a terminal into a page."""
+
+    def __init__(self, container: str) -> None:
+        port = free_port()
+        command = ["ttyd", "--port", str(port), "--interface", "127.0.0.1", "--writable"]
+        # Its own log of every connection would be part of what is measured.
+        self._process = subprocess.Popen(
+            [*command, "docker", "exec", "-it", container, "sh"], stderr=subprocess.DEVNULL
+        )
+        self._socket = _answering(port)
+        self._socket.send(json.dumps({"AuthToken": "", "columns": 200, "rows": 24}).encode())
+
+    def send(self, data: bytes) -> None:
+        """Type."""
+        self._socket.send(b"0" + data)
+
+    def read(self) -> bytes:
+        """Return the next output."""
+        while (frame := self._socket.receive()).data[:1] != b"0":
+            pass
+        return bytes(frame.data[1:])
+
+    def has_more(self, seconds: float) -> bool:
+        """Return whether output comes within that time."""
+        return self._socket.has_frame() or bool(select.select([self._socket], [], [], seconds)[0])
+
+    def close(self) -> None:
+        """End the shell and ttyd."""
+        self._socket.close()
+        self._process.terminate()
+        self._process.wait(10)
+
+
+def _answering(port: int) -> Socket:
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return Socket(port, "/ws", "", speaking="tty")
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+Shell = Direct | ThroughPortal | ThroughTtyd
 
 
 def measure(portal: Portal, events: Events, keys: int) -> dict[str, float]:
@@ -98,8 +146,8 @@ def measure(portal: Portal, events: Events, keys: int) -> dict[str, float]:
 
 
 def _echo(portal: Portal, session_id: str, container: str, keys: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {"platform": [], "direct": []}
-    with _shells(portal, session_id, container) as shells:
+    times: dict[str, list[float]] = defaultdict(list)
+    with _shells(portal, session_id, container, with_ttyd=True) as shells:
         for number in range(keys + _KEYS_PER_LINE):
             turns = list(shells.items())
             for name, shell in turns if number % 2 else reversed(turns):
@@ -109,12 +157,14 @@ def _echo(portal: Portal, session_id: str, container: str, keys: int) -> dict[st
                 seconds = _echo_once(shell)
                 if number >= _KEYS_PER_LINE:
                     times[name].append(seconds)
-    platform, direct = statistics.median(times["platform"]), statistics.median(times["direct"])
-    say(f"  echo of a key: platform {platform * 1000:.2f} ms, engine {direct * 1000:.2f} ms")
+    medians = {name: statistics.median(taken) for name, taken in times.items()}
+    say("  echo of a key: " + ", ".join(f"{name} {median * 1000:.2f} ms" for name, median in medians.items()))
+    platform = medians["platform"]
+    to_ttyd = {"echo_ratio_ttyd_p50": round(platform / medians["ttyd"], 3)} if "ttyd" in medians else {}
     return {
-        "echo_ratio_p50": round(platform / direct, 3),
-        "echo_ms_p50": round(platform * 1000, 3),
-        "echo_direct_ms_p50": round(direct * 1000, 3),
+        "echo_ratio_p50": round(platform / medians["direct"], 3),
+        **to_ttyd,
+        **{f"echo_{name}_ms_p50": round(median * 1000, 3) for name, median in medians.items()},
     }
 
 
@@ -180,8 +230,11 @@ def _drain(shell: Shell, silence: float) -> int:
 
 
 @contextlib.contextmanager
-def _shells(portal: Portal, session_id: str, container: str) -> Iterator[dict[str, Shell]]:
+def _shells(portal: Portal, session_id: str, container: str, *, with_ttyd: bool = False) -> Iterator[dict[str, Shell]]:
+    """ttyd takes part where it is installed."""
     shells: dict[str, Shell] = {"platform": ThroughPortal(portal, session_id), "direct": Direct(container)}
+    if with_ttyd and shutil.which("ttyd"):
+        shells["ttyd"] = ThroughTtyd(container)
     try:
         for shell in shells.values():
             _drain(shell, 0.5)

@@ -26,7 +26,8 @@ class Ends:
         self._backend, self._portal, self._roster = backend, portal, roster
 
     def stop(self, grace: float, claim: Claim) -> Move | None:
-        """End the kernel on order, unless a newer generation of it is here."""
+        """End the kernel on order, unless a newer generation of it is here. Without grace it is killed, and a log that
+        cannot be kept does not hold up its end."""
         if self._is_newer(claim):
             return None
         try:
@@ -38,7 +39,7 @@ class Ends:
         except BackendError as error:
             logger.warning("kernel %s cannot be stopped now: %s", claim.kernel_id, error.message)
             return None
-        self._finish(claim, ended)
+        self._finish(claim, ended, forced=grace <= 0)
         return None
 
     def stop_because(self, reason: str, message: str, claim: Claim) -> Move | None:
@@ -94,7 +95,7 @@ class Ends:
         """Return whether the kernel that is here was placed after the one that the order means."""
         return self._roster.generation(claim.kernel_id, default=claim.generation) > claim.generation
 
-    def _finish(self, claim: Claim, ended: Ended) -> None:
+    def _finish(self, claim: Claim, ended: Ended, *, forced: bool = False) -> None:
         # A crash between two of these steps loses nothing, and the next run repeats them harmlessly.
         report = KernelReport(
             kernel_id=claim.kernel_id,
@@ -105,7 +106,7 @@ class Ends:
             message=ended.message,
         )
         try:
-            self._keep_log(claim)
+            self._keep_log(claim, forced=forced)
             self._portal.report(report)
             self._backend.remove(claim.kernel_id)
         except PlatformError as error:
@@ -113,11 +114,14 @@ class Ends:
             return
         self._roster.forget(claim.kernel_id)
 
-    def _keep_log(self, claim: Claim) -> None:
-        log, truncated = self._backend.read_log(claim.kernel_id, limit=LOG_LIMIT)
-        if not log:
-            return
+    def _keep_log(self, claim: Claim, *, forced: bool) -> None:
         try:
-            self._portal.put_log(claim.kernel_id, claim.generation, log, truncated=truncated)
+            log, truncated = self._backend.read_log(claim.kernel_id, limit=LOG_LIMIT)
+            if log:
+                self._portal.put_log(claim.kernel_id, claim.generation, log, truncated=truncated)
         except PortalRefused as error:
             logger.warning("kernel %s: the portal does not want its log: %s", claim.kernel_id, error.message)
+        except PlatformError as error:
+            if not forced:
+                raise
+            logger.warning("kernel %s is killed and its log is lost: %s", claim.kernel_id, error.message)

@@ -71,6 +71,11 @@ def _add_tasks(app: Celery, runtime: AgentRuntime) -> None:
     def start_kernel(kernel_id: str, generation: int) -> None:
         runtime.start_kernel(UUID(kernel_id), generation)
 
+    @app.task(name="node.start_kernels")
+    def start_kernels(kernels: list[tuple[str, int]]) -> None:
+        for kernel_id, generation in kernels:
+            runtime.start_kernel(UUID(kernel_id), generation)
+
     @app.task(name="node.stop_kernel")
     def stop_kernel(kernel_id: str, generation: int) -> None:
         # Whoever reaches the broker can send this: the order itself, with its grace, is fetched from the portal.

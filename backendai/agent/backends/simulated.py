@@ -99,15 +99,26 @@ class SimulatedBackend(Backend):
         time.sleep(min(self._pace.pull_seconds * self._pace.time_scale, timeout))
         progress(1.0, "Pretended to fetch it.")
 
-    def start(self, spec: KernelSpec) -> Started:
+    def begin(self, spec: KernelSpec) -> tuple[SimulatedKernel, bool]:
+        """Get or adopt the kernel without waiting until its main process lives; returns it and whether it was there.
+        Raises what ``start`` raises."""
         if not self.has_image(spec.image):
             raise ImageNotFound(f"{spec.image} does not exist.")
         with self._changed:
             known = self._kernels.get(spec.kernel_id)
             if known and known.generation > spec.generation:
                 raise StaleGeneration(f"Generation {known.generation} is here; {spec.generation} is out of date.")
-            adopted = known is not None and known.generation == spec.generation
-            kernel = known if known and adopted else self._make(spec)
+            if known and known.generation == spec.generation:
+                return known, True
+            return self._make(spec), False
+
+    def find(self, kernel_id: UUID) -> SimulatedKernel | None:
+        """Return the kernel, also one that has not come to life yet."""
+        with self._changed:
+            return self._kernels.get(kernel_id)
+
+    def start(self, spec: KernelSpec) -> Started:
+        kernel, adopted = self.begin(spec)
         time.sleep(max(kernel.begins_at - self._clock(), 0.0))
         with self._changed:
             now = self._kernels.get(spec.kernel_id)
