@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.utils.dateparse import parse_datetime
+
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import STARTING, TERMINAL, Status
 
+# What no wait ends, by the reason's code.
 _CHANGES = {
     "bigger-than-any-agent": "Ask for less, or let an administrator add a bigger agent.",
     "bigger-than-all-agents": "Ask for fewer or smaller kernels, or let an administrator add agents.",
@@ -17,6 +20,47 @@ _CHANGES = {
     "no-agent-with-architecture": "Choose an image of an architecture that the agents have.",
     "mixed-architectures": "Choose images of one architecture.",
     "image-build-failed": "An administrator mends it and runs bin/build-images; the session then starts by itself.",
+    "slot-limit": "Ask for no more than the limit, or let an administrator raise it.",
+    "too-many-sessions": "The limit is 0 sessions: an administrator can raise it, or use another project.",
+    "slot-not-offered": "Choose a resource group that has it, or do without it.",
+    "dependency-failed": "Let the other session end well first, then launch this one anew.",
+    "session-type-not-allowed": "Choose another resource group, or the other type of session.",
+    "designated-agent-unknown": "Name agents of this resource group, or none: then any of them will do.",
+    "invalid-amount": "Ask for an amount that the devices can be given in.",
+    "scheduler-error": "Tell an administrator the error's number: the log has the rest. The other sessions go on.",
+}
+# What shortens a wait, or ends one that nobody but an administrator can end.
+_HELPS = {
+    "slot-limit": "It starts when others that count against the limit end: end one of yours, or ask for less.",
+    "too-many-sessions": "It starts when one of the sessions that count against the limit ends: end one of yours.",
+    "fragmented": "It starts when whole devices become free; a share that one device has free can start sooner.",
+    "image-not-on-agent": "Choose another image, or let an administrator put this one on the agents.",
+    "wrong-group-rules": "Waiting does not mend that: tell an administrator, or choose another resource group.",
+    "scheduler-error": "Waiting may not mend that: tell an administrator the error's number.",
+    "beyond-this-pass": "It is not forgotten: it is looked at as soon as enough of those before it have started.",
+}
+# What somebody can do once it is over.
+_AFTERWARDS = {
+    "dependency-failed": "See why the other session failed; once it has ended well, start this one again.",
+    "gave-up-scheduling": "Start it again with less or in another resource group, or when fewer sessions run.",
+    "pending-timeout": "Start it again with less or in another resource group, or when fewer sessions run.",
+    "task-timeout": "Start it again with a longer batch timeout, or let the program go on from where it saved.",
+    "session-lifetime": "Start it again, or let an administrator raise the longest lifetime that the policy allows.",
+}
+_WAITS = {
+    "image-building": "Waiting for its image",
+    "image-not-on-agent": "Waiting for its image",
+    "start-time-not-reached": "Waiting for its time",
+    "dependency-not-finished": "Waiting for another session",
+    "too-many-sessions": "Waiting for a limit",
+    "slot-limit": "Waiting for a limit",
+    "behind-in-queue": "Waiting for its turn",
+    "beyond-this-pass": "Waiting for its turn",
+    "no-agent": "Waiting for an agent",
+    "no-agent-alive": "Waiting for an agent",
+    "no-agent-schedulable": "Waiting for an agent",
+    "wrong-group-rules": "Waiting for an administrator",
+    "scheduler-error": "Waiting for an administrator",
 }
 _ANYTHING = "Start one with other resources, another image or another resource group."
 
@@ -30,11 +74,48 @@ class SilentAgent:
     until: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A session's wait: what for, its place in the queue, since when (None before its own time has come), until when
+    (if known), and when it is cancelled should it still wait then."""
+
+    title: str
+    position: int | None
+    since: datetime | None
+    until: datetime | None
+    cancelled_at: datetime | None
+
+
+def wait_of(session: ComputeSession) -> Wait | None:
+    """Return how the session waits; None when it does not."""
+    if session.status != Status.PENDING:
+        return None
+    begins_at = max(session.created_at, session.starts_at or session.created_at)
+    longest = session.resource_group.pending_timeout
+    until = session.status_data.get("until")
+    return Wait(
+        title=_WAITS.get(session.status_reason, "Waiting for room"),
+        position=session.queue_position,
+        since=None if session.status_reason == "start-time-not-reached" else begins_at,
+        until=parse_datetime(until) if isinstance(until, str) else None,
+        cancelled_at=begins_at + longest if longest else None,
+    )
+
+
 def what_to_change(session: ComputeSession) -> str:
     """Return what would let a session start that cannot as things stand; empty when waiting is enough."""
     if session.status != Status.PENDING or not session.status_data.get("never"):
         return ""
     return _CHANGES.get(session.status_reason, _ANYTHING)
+
+
+def what_helps(session: ComputeSession) -> str:
+    """Return what shortens the session's wait, or can be done after its end; empty when there is nothing to do."""
+    if session.status in TERMINAL:
+        return _AFTERWARDS.get(session.status_reason, "")
+    if session.status != Status.PENDING or session.status_data.get("never"):
+        return ""
+    return _HELPS.get(session.status_reason, "")
 
 
 def try_text(session: ComputeSession) -> str:

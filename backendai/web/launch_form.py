@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import tzinfo
 from typing import Any, cast
 
@@ -25,6 +25,9 @@ CUSTOM = ""
 _FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "mem"}
 _NUMBER = {"inputmode": "decimal", "autocomplete": "off"}
 _PLAIN_SLOTS = {"cpu", "mem", "shm"}
+_IN_ADDRESS = frozenset(
+    {"image", "name", "session_type", "project", "resource_group", "preset", "cpu", "mem", "cluster_size"}
+)
 _ADVANCED = ("environ", "cluster_size", "starts_at")
 
 
@@ -132,11 +135,12 @@ class LaunchForm(forms.Form):
         return changed or any(self[name].errors for name in _ADVANCED)
 
     def _choose_first_preset(self) -> None:
-        group = self.fields["resource_group"].queryset.first()  # type: ignore[attr-defined]
-        if self.is_bound or "preset" in self.initial or group is None:
+        if self.is_bound or "preset" in self.initial:
             return
-        for choice in self.presets:
-            if slots := choice.slots_in(group.name):
+        first = self.fields["resource_group"].queryset.first()  # type: ignore[attr-defined]
+        group = self.initial.get("resource_group") or (first.name if first else "")
+        for choice in self.presets if group else ():
+            if slots := choice.slots_in(group):
                 self.initial.update({"preset": choice.name, **initial_amounts(typed_amounts(slots))})
                 return
 
@@ -149,6 +153,15 @@ class LaunchForm(forms.Form):
     def _typed(self) -> dict[str, str]:
         names = {"cpu": "cpu", "mem": "mem"} | {slot: f"slot.{slot}" for slot in self.accelerators}
         return {slot: value for slot, field in names.items() if (value := self.cleaned_data[field].strip())}
+
+
+def named_in(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a launch address names of the form's fields: a link can open it filled. Commands and variables
+    come from nobody's link."""
+    named = {name: value for name, value in asked.items() if name in _IN_ADDRESS or name.startswith("slot.")}
+    if any(name in ("cpu", "mem") or name.startswith("slot.") for name in named):
+        named.setdefault("preset", CUSTOM)
+    return named
 
 
 def initial_amounts(amounts: dict[str, str]) -> dict[str, str]:

@@ -1,10 +1,43 @@
-// The launch form: a preset shows its numbers in the chosen group, touching a number means custom, variables come and go.
+// The launch form: a preset shows its numbers in the chosen group, touching a number means custom, variables come and go,
+// and a change with which the session would start now is filled in.
 document.addEventListener("alpine:init", () => {
   Alpine.data("launch", () => ({
     init() {
       this.$root.querySelector("[name=time_zone]").value = Intl.DateTimeFormat().resolvedOptions().timeZone;
       new VariableRows(document.getElementById("variables"));
       this.chooseGroup();
+      const outlook = document.getElementById("launch-outlook");
+      outlook.addEventListener("click", ({ target }) => {
+        const button = target.closest("[data-fill]");
+        if (button) this.fill(JSON.parse(button.dataset.fill));
+      });
+      let told = "";
+      outlook.addEventListener("htmx:beforeSwap", ({ detail }) => {
+        // The same again would only be read out again.
+        if (detail.serverResponse === told) detail.shouldSwap = false;
+        told = detail.serverResponse;
+      });
+    },
+    // Another group keeps the amounts, also where the preset means others there.
+    fill(changes) {
+      const amounts = this.numbers().map((input) => [input, input.value]);
+      const { resource_group: group } = changes;
+      const place = this.$root.querySelector("[name=resource_group]");
+      if (group) {
+        place.value = group;
+        this.chooseGroup();
+      }
+      for (const [input, value] of amounts) {
+        const wanted = changes[input.name] ?? value;
+        if (input.value !== wanted || input.name in changes) this.typed();
+        input.value = wanted;
+      }
+      const first = group ? place : this.numbers().find((input) => input.name in changes);
+      first.focus();
+      first.dispatchEvent(new Event("input", { bubbles: true }));
+    },
+    numbers() {
+      return [...this.$root.querySelectorAll("[name=cpu], [name=mem], [name^='slot.']")];
     },
     chooseGroup() {
       for (const radio of this.$root.querySelectorAll("[name=preset]:not([value=''])")) {
@@ -21,7 +54,7 @@ document.addEventListener("alpine:init", () => {
       const chosen = this.$root.querySelector("[name=preset]:checked");
       if (!chosen?.value) return;
       const amounts = JSON.parse(this.variantOf(chosen).dataset.amounts);
-      for (const input of this.$root.querySelectorAll("[name=cpu], [name=mem], [name^='slot.']")) {
+      for (const input of this.numbers()) {
         input.value = amounts[input.name.replace("slot.", "")] ?? "";
       }
     },

@@ -4,7 +4,11 @@
   const tabs = [...page.querySelectorAll("[role=tab]")];
   const status = () => document.getElementById("session-state").dataset.status;
   const shown = () => tabs.find((tab) => tab.getAttribute("aria-selected") === "true");
-  const open = { "#terminal": () => portal.showTerminal(status()), "#log": () => portal.showLog(status()) };
+  const open = {
+    "#terminal": () => portal.showTerminal(status()),
+    "#log": () => portal.showLog(status()),
+    "#history": () => htmx.trigger("#history-rows", "look-again"),
+  };
 
   // The address of a tab would also take the keyboard's focus to the pane, away from the terminal.
   for (const tab of tabs) {
@@ -29,10 +33,11 @@
   };
 
   page.addEventListener("click", (event) => {
-    const link = event.target.closest("a[href^='#']");
-    const tab = link && tabs.find((each) => each.hash === link.hash);
+    const link = event.target.closest("a[href^='#'], a[data-tab]");
+    const tab = link && tabs.find((each) => each.hash === (link.dataset.tab || link.hash));
     if (!tab) return;
     event.preventDefault();
+    if (link.dataset.tab) tab.focus();
     if (link.dataset.logOf) portal.chooseLog(link.dataset.logOf);
     choose(tab);
   });
@@ -57,15 +62,47 @@
   });
   document.addEventListener("look-again-at-all", lookAgain);
 
+  // What would start it now: looked at again when what it waits for changes, every few seconds at most.
+  const outlook = document.getElementById("outlook");
+  const waitsFor = () => document.getElementById("session-state").dataset.wait?.trim() || "";
+  let lookedAt = Date.now();
+  let looksAt = 0;
+  let reason = waitsFor();
+  let shownText = "";
+  const lookAhead = () => {
+    if (waitsFor() === reason) return;
+    reason = waitsFor();
+    if (!reason) {
+      clearTimeout(looksAt);
+      looksAt = 0;
+      htmx.trigger(outlook, "htmx:abort");
+      outlook.replaceChildren();
+      shownText = "";
+    } else if (!looksAt) {
+      looksAt = setTimeout(() => {
+        looksAt = 0;
+        lookedAt = Date.now();
+        htmx.trigger(outlook, "look-again");
+      }, outlook.querySelector("section") ? Math.max(0, lookedAt + 3000 - Date.now()) : 0);
+    }
+  };
+  outlook.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.serverResponse === shownText) detail.shouldSwap = false;
+    shownText = detail.serverResponse;
+  });
+
   let last = status();
   document.addEventListener("htmx:oobBeforeSwap", (event) => {
     if (event.detail.target.open) event.detail.shouldSwap = false;
   });
   document.addEventListener("htmx:oobAfterSwap", (event) => {
-    if (event.detail.target.id !== "session-head" || status() === last) return;
+    if (event.detail.target.id !== "session-head") return;
+    lookAhead();
+    if (shown().hash === "#history") open["#history"]();
+    if (status() === last) return;
     last = status();
     document.getElementById("announce").textContent = page.querySelector("#session-state .status").textContent;
-    open[shown().hash]?.();
+    if (shown().hash !== "#history") open[shown().hash]?.();
   });
 
   showByHash();

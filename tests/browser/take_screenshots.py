@@ -102,10 +102,10 @@ def _visit(visitor: Visitor, paths: dict[str, str], ending: str) -> None:
         expect(page.locator("#terminal-state")).to_have_text("Connected")
 
     steps: list[tuple[str, str, Callable[[], None]]] = [
-        ("launch", "/sessions/new/", lambda: None),
+        ("launch", "/sessions/new/", lambda: expect(page.locator("#launch-outlook")).not_to_be_empty()),
         ("session", f"{paths['fine-tune']}#terminal", connected),
         ("log", f"{paths['train-baseline']}#log", lambda: expect(page.locator("#log-state")).to_have_text("Live")),
-        ("waiting", paths["evaluate"], lambda: expect(page.get_by_text("Waiting for room")).to_be_visible()),
+        ("waiting", paths["evaluate"], lambda: expect(page.locator("#outlook")).to_contain_text("Not yet.")),
         ("agents", "/agents/", lambda: None),
     ]
     visitor.go("/login/")

@@ -71,6 +71,7 @@ def _lists(visitor: Visitor, paths: dict[str, str]) -> Walk:
 def _form(visitor: Visitor, paths: dict[str, str]) -> Walk:
     visitor.sign_in(ADMIN)
     visitor.go("/sessions/new/")
+    expect(visitor.page.locator("#launch-outlook")).not_to_be_empty()
     yield "launch"
     visitor.page.get_by_role("heading", name="Advanced").click()
     visitor.page.get_by_role("radio", name=re.compile("^Batch")).check()
@@ -85,6 +86,9 @@ def _session(visitor: Visitor, paths: dict[str, str]) -> Walk:
     visitor.sign_in(ADMIN)
     for name, path in paths.items():
         visitor.go(path)
+        if name == "waiting-page":
+            expect(visitor.page.locator("#outlook")).to_contain_text("Not yet.")
+            visitor.page.locator("#outlook summary").click()
         yield name
     visitor.go(paths["running-page"])
     for tab in ("Terminal", "Log", "History"):

@@ -33,3 +33,20 @@ def test_it_signs_in_launches_and_terminates(visit: Visit, alice: Client) -> Non
     page.get_by_role("link", name="Terminate").click()
     page.get_by_role("button", name="Terminate").click()
     expect(page.get_by_text("by-hand is being ended.")).to_be_visible()
+
+
+def test_it_asks_the_scheduler_on_a_page_of_its_own(visit: Visit, alice: Client) -> None:
+    full = alice.wait_until_running(alice.launch("takes-all", resources={"cpu": 4, "mem": "64m"})["id"])
+    session = alice.launch("comes-later", resources={"cpu": 2, "mem": "64m"})
+    visitor = visit(ALICE, scripts=False)
+    visitor.go(f"/sessions/{session['id']}/")
+    for _ in range(20):  # until a pass has looked at it
+        if visitor.page.get_by_role("link", name="Ask the scheduler").count():
+            break
+        visitor.page.wait_for_timeout(250)
+        visitor.page.reload()
+    visitor.page.get_by_role("link", name="Ask the scheduler").click()
+    expect(visitor.page.get_by_text("Not yet.")).to_be_visible()
+    visitor.page.locator("#outlook-steps-of").click()
+    expect(visitor.page.get_by_role("cell", name="insufficient-resources")).to_be_visible()
+    alice.end(full["id"], session["id"])

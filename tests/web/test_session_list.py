@@ -73,7 +73,7 @@ def test_it_finds_sessions_by_every_word_typed(cast: Cast, browse: Browse) -> No
 
 def test_it_says_why_a_session_waits_and_its_place_in_the_queue(cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice)
-    wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", {"position": 3})
+    wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", position=3)
     note_waits([wait], now=timezone.now())
     row = browse(cast.alice).get(reverse("web:session_row", args=[session.pk])).content.decode()
     assert "cpu: 8 asked, 2 available." in row

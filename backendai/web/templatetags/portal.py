@@ -11,10 +11,12 @@ from django.conf import settings
 from django.forms import BoundField
 from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from backendai.compute.models import ComputeSession, SchedulingRecord
+from backendai.compute.services.steps import Step, full_steps
 from backendai.core.slots import Slots, decimal_text, format_size, is_size
 from backendai.web.advice import try_text
 from backendai.web.resources import name_of_slot
@@ -48,6 +50,18 @@ def word(value: str) -> str:
 def what_happened(record: SchedulingRecord) -> str:
     """Return a row of the history in one sentence."""
     return record.message or deed_of(record.from_status, record.to_status) or "–"
+
+
+@register.filter
+def steps(record: SchedulingRecord) -> list[Step]:
+    """Return the steps of a row of the history, each with all of its fields."""
+    return full_steps(record)
+
+
+@register.filter
+def moment(text: str) -> datetime | None:
+    """Return a time that was written as text, None when it is none."""
+    return parse_datetime(text)
 
 
 @register.filter

@@ -10,8 +10,9 @@ from django.core.exceptions import ValidationError
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession
@@ -19,7 +20,8 @@ from backendai.compute.services.create import create_session
 from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
 from backendai.web.images import build_by_image, builds_for
-from backendai.web.launch_form import CUSTOM, LaunchForm, initial_amounts
+from backendai.web.launch_form import CUSTOM, LaunchForm, initial_amounts, named_in
+from backendai.web.outlook import outlook_of_form
 from backendai.web.presets import typed_amounts
 from backendai.web.requests import PageRequest
 from backendai.web.resources import rooms_for
@@ -46,8 +48,23 @@ def launch(request: PageRequest) -> HttpResponse:
     return render(request, "web/launch.html", context, status=422 if form.is_bound else 200)
 
 
+@require_POST
+@never_cache
+@login_required
+def launch_preview(request: PageRequest) -> HttpResponse:
+    """Return the line that says what would become of the form as it is now; empty while a field is wrong."""
+    slots = {name.removeprefix("slot.") for name in request.POST if name.startswith("slot.")}
+    form = LaunchForm(request.POST, user=request.user, slots=slots)
+    outlook = outlook_of_form(request.user, form, now=timezone.now()) if form.is_valid() else None
+    return render(request, "web/_launch_outlook.html", {"outlook": outlook})
+
+
 def _initial(request: PageRequest) -> dict[str, Any]:
-    """Return what the form shows at first: of a session to start again, or else the first image."""
+    """Return what the form shows at first: what the address names, then what a session to start again had."""
+    return _basis(request) | named_in(request.GET.dict())
+
+
+def _basis(request: PageRequest) -> dict[str, Any]:
     key = {"request_key": uuid.uuid4().hex}
     model = _session_like(request)
     if model is None:

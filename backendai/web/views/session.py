@@ -12,16 +12,18 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.core.errors import UserError
-from backendai.web.advice import silent_agents, try_text, what_to_change
+from backendai.web.advice import silent_agents, try_text, wait_of, what_helps, what_to_change
+from backendai.web.history import history_context
+from backendai.web.outlook import outlook_of
 from backendai.web.requests import PageRequest
 
-HISTORY_SIZE = 100
 _View = TypeVar("_View", bound=Callable[..., HttpResponse])
 
 
@@ -36,7 +38,8 @@ def _with_inline_styles(view: _View) -> _View:
 @_with_inline_styles
 def session(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show a session."""
-    return render(request, "web/session.html", _context(request, session_id))
+    context = _context(request, session_id)
+    return render(request, "web/session.html", context | history_context(context["session"], {}))
 
 
 @require_safe
@@ -45,6 +48,28 @@ def session(request: PageRequest, session_id: UUID) -> HttpResponse:
 def session_panel(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Return the parts of the page that change while a session lives."""
     return render(request, "web/_session_panel.html", _context(request, session_id))
+
+
+@require_safe
+@never_cache
+@login_required
+def history(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Show the session's scheduling history, narrowed and sorted; htmx asks for the rows alone."""
+    found = _find(request, session_id)
+    context = {"section": "sessions", "session": found} | history_context(found, request.GET)
+    part = request.htmx and not request.htmx.boosted
+    return render(request, "web/_history_rows.html" if part else "web/history.html", context)
+
+
+@require_safe
+@never_cache
+@login_required
+def outlook(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Show what would start a waiting session now; htmx asks for the part alone, which is empty for all others."""
+    found = _find(request, session_id)
+    context = {"outlook": outlook_of(found, request.user, now=timezone.now()), **_ending(request, found)}
+    part = request.htmx and not request.htmx.boosted
+    return render(request, "web/_session_outlook.html" if part else "web/outlook.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -75,16 +100,19 @@ def _find(request: PageRequest, session_id: UUID) -> ComputeSession:
 def _context(request: PageRequest, session_id: UUID) -> dict[str, Any]:
     found = _find(request, session_id)
     kernels = list(found.kernels.select_related("agent"))
-    records = list(found.records.all()[: HISTORY_SIZE + 1])
     progress = [kernel.progress for kernel in kernels if kernel.progress is not None]
-    about = {"try_text": try_text(found), "change": what_to_change(found), "silent": silent_agents(found, kernels)}
+    about = {
+        "try_text": try_text(found),
+        "change": what_to_change(found),
+        "help": what_helps(found),
+        "wait": wait_of(found),
+        "silent": silent_agents(found, kernels),
+    }
     return (
         _ending(request, found)
         | about
         | {
             "kernels": kernels,
-            "records": records[:HISTORY_SIZE],
-            "records_cut": len(records) > HISTORY_SIZE,
             "percent": round(100 * min(progress)) if progress else None,
             "total_slots": found.kernel_slots * found.cluster_size,
         }

@@ -1,0 +1,93 @@
+"""The scheduling history of a session as a page shows it: narrowed, sorted, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.db.models import QuerySet
+
+from backendai.compute.models import ComputeSession, SchedulingRecord
+from backendai.compute.status import Outcome, Phase, Status
+from backendai.web.statuses import appearance_of
+
+PAGE_SIZE = 50
+ORDERS = ("-created_at", "created_at", "-updated_at", "updated_at")
+_LAST_PAGE = 10_000
+
+
+def _all_or(choices: Iterable[str], words: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    return [("", "any"), *((one, words[one] if words else appearance_of(one).word) for one in choices)]
+
+
+def _words(**attrs: str) -> forms.TextInput:
+    return forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", **attrs})
+
+
+class HistoryForm(forms.Form):
+    """What the rows are narrowed by; an empty field narrows nothing."""
+
+    id = forms.UUIDField(label="ID", required=False, widget=_words())
+    phase = forms.ChoiceField(required=False, choices=_all_or(Phase, {one: str(one.label) for one in Phase}))
+    result = forms.ChoiceField(required=False, choices=_all_or(Outcome))
+    from_status = forms.ChoiceField(label="From status", required=False, choices=_all_or(Status))
+    to_status = forms.ChoiceField(label="To status", required=False, choices=_all_or(Status))
+    error_code = forms.CharField(label="Error code", required=False, max_length=64, widget=_words())
+    message = forms.CharField(label="Message", required=False, max_length=200, widget=_words(placeholder="contains"))
+
+    def narrow(self, records: QuerySet[SchedulingRecord]) -> QuerySet[SchedulingRecord]:
+        """Return the rows that match; none when a field makes no sense."""
+        if not self.is_valid():
+            return records.none()
+        lookups = {"id": "uid", "message": "message__icontains"}
+        given = {lookups.get(name, name): value for name, value in self.cleaned_data.items() if value}
+        return records.filter(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """One column that rows can be sorted by: what its button asks for, and how it is sorted now."""
+
+    label: str
+    name: str
+    ordering: str
+
+    @property
+    def now(self) -> str:
+        """The column's order now, in the words of ``aria-sort``."""
+        return {self.name: "ascending", f"-{self.name}": "descending"}.get(self.ordering, "none")
+
+    @property
+    def next(self) -> str:
+        """The order that its button asks for: the newest first, then the other way round."""
+        return self.name if self.ordering == f"-{self.name}" else f"-{self.name}"
+
+
+def history_context(session: ComputeSession, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the template needs to show the rows that ``asked`` (a query string) asks for; one query."""
+    form = HistoryForm(asked)
+    ordering = next((one for one in (asked.get("sort"), asked.get("ordering")) if one in ORDERS), ORDERS[0])
+    page = _number(asked.get("page"))
+    tie = "-pk" if ordering.startswith("-") else "pk"
+    first = (page - 1) * PAGE_SIZE
+    rows = form.narrow(session.records.all()).order_by(ordering, tie)
+    records = list(rows[first : first + PAGE_SIZE + 1]) if form.is_valid() else []
+    return {
+        "history_form": form,
+        "records": records[:PAGE_SIZE],
+        "ordering": ordering,
+        "sortings": [Sorting(label, name, ordering) for label, name in _SORTED],
+        "page": page,
+        "has_more": len(records) > PAGE_SIZE,
+        "is_narrowed": any(asked.get(name) for name in form.fields),
+    }
+
+
+_SORTED = (("Updated at", "updated_at"), ("Created at", "created_at"))
+
+
+def _number(text: object) -> int:
+    digits = str(text or "")
+    return min(max(int(digits), 1), _LAST_PAGE) if digits.isascii() and digits.isdigit() and len(digits) < 9 else 1

@@ -1,0 +1,131 @@
+"""What would start a session now: on the page of one that waits, and under the launch form while one edits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from playwright.sync_api import Error, Page, Route, expect
+
+from tests.browser.conftest import Visit
+from tests.browser.people import ALICE
+from tests.system.client import Body, Client
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+STARTED_MS = 45_000
+_SHIFTS = """() => new Promise((done) => {
+  let sum = 0;
+  new PerformanceObserver((list) => {
+    for (const shift of list.getEntries()) if (!shift.hadRecentInput) sum += shift.value;
+  }).observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => done(sum), 200);
+})"""
+
+
+@pytest.fixture
+def one_core_left(alice: Client) -> Iterator[Body]:
+    """A session that leaves one core of four; what a test launches beside it is ended too."""
+    before = {session["id"] for session in alice.sessions()}
+    session = alice.wait_until_running(alice.launch("takes-most", resources={"cpu": 3, "mem": "64m"})["id"])
+    yield session
+    alice.end(*[session["id"] for session in alice.sessions() if session["id"] not in before])
+
+
+def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(
+    visit: Visit, alice: Client, one_core_left: Body
+) -> None:
+    session = alice.launch("wants-two", resources={"cpu": 2, "mem": "64m"})
+    visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go(f"/sessions/{session['id']}/")
+    outlook = page.locator("#outlook")
+    expect(outlook).to_contain_text("Not yet.")
+    expect(outlook).to_contain_text("With cpu 1 instead of 2 it starts now on")
+    for width in (375, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.reload()
+        expect(outlook).to_contain_text("Not yet.")
+        assert page.evaluate(_SHIFTS) < 0.05, "the page below must stay where it is when the answer comes"
+    assert visitor.overflow_on_a_phone() <= 0
+
+    outlook.locator("summary").focus()
+    page.keyboard.press("Enter")
+    expect(outlook.get_by_role("cell", name="insufficient-resources")).to_be_visible()
+    assert visitor.accessibility_faults() == []
+
+    # Another comes to be ahead: the reason has changed, so the part is looked at again and stays unfolded.
+    first = alice.launch("comes-first", resources={"cpu": 2, "mem": "64m"}, priority=session["priority"] + 1)
+    expect(outlook.get_by_role("link", name="comes-first")).to_have_attribute("href", f"/sessions/{first['id']}/")
+    expect(outlook.get_by_role("table")).to_be_visible()
+    alice.end(first["id"])
+    expect(outlook).to_contain_text("With cpu 1 instead of 2")
+
+    outlook.get_by_role("link", name="Launch it with less").click()
+    expect(page.get_by_label("CPU cores")).to_have_value("1")
+    expect(page.locator("#launch-outlook")).to_contain_text("Waits for its turn")  # behind the one that waits
+    visitor.go(f"/sessions/{session['id']}/")
+    expect(outlook).to_contain_text("Not yet.")
+    alice.end(one_core_left["id"])
+    expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
+    expect(outlook).to_have_text("")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.usefixtures("one_core_left")
+def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: str) -> None:
+    visitor = visit(ALICE, theme=theme)
+    page = visitor.page
+    visitor.go("/sessions/new/")
+    line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores")
+    page.get_by_label("Memory", exact=True).fill("64m")
+    cores.fill("2")
+    expect(line).to_contain_text("Waits:")
+    expect(line).to_contain_text("With cpu 1 instead of 2 it starts now on")
+    assert visitor.accessibility_faults() == []
+    assert visitor.overflow_on_a_phone() <= 0
+
+    button = line.get_by_role("button", name="Take these amounts")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(cores).to_have_value("1")
+    expect(cores).to_be_focused()
+    expect(page.locator("#preset-custom")).to_be_checked()
+    expect(line).to_contain_text("Starts now on")
+    assert visitor.accessibility_faults() == []
+
+    cores.fill("64")
+    expect(line).to_contain_text("Can never start:")
+    assert visitor.accessibility_faults() == []
+    cores.fill("many")
+    expect(line).to_have_text("")
+
+
+def test_only_the_newest_answer_counts(visit: Visit, alice: Client) -> None:
+    page = visit(ALICE).page
+    page.goto(f"{alice.url}/sessions/new/")
+    line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores")
+    expect(line).not_to_be_empty()
+    held = _hold_first(page)
+    cores.fill("64")
+    page.wait_for_timeout(600)
+    assert held, "the first is on its way"
+    cores.fill("0.5")
+    expect(line).to_contain_text("Starts now on")
+    with suppress(Error):
+        held[0].continue_()  # the browser has given it up
+    page.wait_for_timeout(300)
+    expect(line).to_contain_text("Starts now on")
+
+
+def _hold_first(page: Page) -> list[Route]:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/sessions/new/preview/", hold)
+    return held

@@ -1,0 +1,80 @@
+"""What a person can do stands beside every reason that waiting alone does not mend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.waits import Waiting, note_waits
+from backendai.compute.status import Status
+from tests.cast import Cast
+from tests.factories import make_session
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+
+
+@pytest.mark.parametrize(
+    ("code", "never", "words"),
+    [
+        ("slot-limit", True, "Ask for no more than the limit"),
+        ("slot-limit", False, "end one of yours, or ask for less"),
+        ("too-many-sessions", True, "The limit is 0 sessions"),
+        ("too-many-sessions", False, "end one of yours"),
+        ("slot-not-offered", True, "Choose a resource group that has it"),
+        ("dependency-failed", True, "Let the other session end well first"),
+        ("session-type-not-allowed", True, "the other type of session"),
+        ("designated-agent-unknown", True, "Name agents of this resource group"),
+        ("invalid-amount", True, "an amount that the devices can be given in"),
+        ("fragmented", False, "when whole devices become free"),
+        ("image-not-on-agent", False, "put this one on the agents"),
+        ("wrong-group-rules", False, "tell an administrator, or choose another resource group"),
+        ("scheduler-error", True, "Tell an administrator the error's number"),
+        ("scheduler-error", False, "tell an administrator the error's number"),
+        ("beyond-this-pass", False, "It is not forgotten"),
+    ],
+)
+def test_it_says_what_helps_a_session_that_waits(
+    cast: Cast, browse: Browse, code: str, *, never: bool, words: str
+) -> None:
+    session = make_session(cast.alice)
+    note_waits([Waiting(session.pk, code, "A reason.", {"never": never})], now=timezone.now())
+    page = text_of(browse(cast.alice), session)
+    assert words in page
+    assert ("It cannot start as things stand" in page) is never
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "words"),
+    [
+        ("dependency-failed", Status.CANCELLED, "See why the other session failed"),
+        ("gave-up-scheduling", Status.CANCELLED, "with less or in another resource group"),
+        ("pending-timeout", Status.CANCELLED, "with less or in another resource group"),
+        ("task-timeout", Status.TERMINATED, "with a longer batch timeout"),
+        ("session-lifetime", Status.TERMINATED, "raise the longest lifetime"),
+    ],
+)
+def test_it_says_what_can_be_done_after_the_end(
+    cast: Cast, browse: Browse, code: str, status: Status, words: str
+) -> None:
+    session = make_session(cast.alice)
+    ComputeSession.objects.update(status=status, status_reason=code, ended_at=timezone.now())
+    assert words in text_of(browse(cast.alice), session)
+
+
+def test_it_gives_no_advice_where_waiting_is_enough(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice)
+    note_waits([Waiting(session.pk, "behind-in-queue", "Waits for its turn.")], now=timezone.now())
+    answer = browse(cast.alice).get(reverse("web:session_panel", args=[session.pk]))
+    assert (answer.context["change"], answer.context["help"]) == ("", "")
+
+
+def text_of(client: Client, session: ComputeSession) -> str:
+    page = client.get(reverse("web:session_panel", args=[session.pk])).content.decode()
+    return page.replace("&#x27;", "'")

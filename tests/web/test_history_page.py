@@ -1,0 +1,187 @@
+"""The scheduling history as a page, and as the part of it that htmx asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import ResourcePolicy, User
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession, SchedulingRecord
+from backendai.compute.services.waits import Waiting, note_waits
+from backendai.compute.status import Outcome
+from backendai.web.history import PAGE_SIZE
+from tests.cast import Cast
+from tests.factories import make_group, make_running_session, make_session
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+TIMED = {"step": "pull", "result": "SUCCESS", "message": "3.2 s", "started_at": "2026-01-02T03:04:05+00:00"}
+PLAIN = {"step": "fit", "result": "FAILURE", "message": "cpu: 8 asked, 2 free.", "error_code": "no-room"}
+
+
+@pytest.fixture
+def session(cast: Cast) -> ComputeSession:
+    """A session that waited and then ran."""
+    one = make_running_session(cast.alice)
+    SchedulingRecord.objects.create(
+        session=one, phase="schedule", result="NEED_RETRY", from_status="PENDING", to_status="PENDING", attempts=7,
+        error_code="no-room", message="cpu: 8 asked, 2 free.", sub_steps=[PLAIN, TIMED],
+    )  # fmt: skip
+    return one
+
+
+def phases(page: str) -> list[str]:
+    return re.findall(r"<td><strong>(Schedule|Start|Precondition[^<]*|Terminate)</strong></td>", page)
+
+
+def test_it_is_a_page_of_its_own_without_scripts(cast: Cast, browse: Browse, session: ComputeSession) -> None:
+    client = browse(cast.alice)
+    address = reverse("web:history", args=[session.pk])
+    assert (
+        f'id="history-button" href="{address}"'
+        in client.get(reverse("web:session", args=[session.pk])).content.decode()
+    )
+    page = client.get(address).content.decode()
+    assert "<!doctype html>" in page
+    assert sorted(phases(page)) == ["Schedule", "Schedule", "Schedule", "Start"]
+    for label in ("ID", "Phase", "Result", "From status", "To status", "Error code", "Message"):
+        assert f">{label}</label>" in page
+    assert 'aria-label="Refresh"' in page
+
+
+def test_htmx_gets_the_rows_alone(cast: Cast, browse: Browse, session: ComputeSession) -> None:
+    part = browse(cast.alice).get(reverse("web:history", args=[session.pk]), **HTMX).content.decode()
+    assert "<!doctype" not in part
+    assert len(phases(part)) == 4
+
+
+@pytest.mark.parametrize(
+    ("query", "number"),
+    [
+        ("phase=start", 1),
+        ("result=NEED_RETRY", 1),
+        ("from_status=PENDING&to_status=SCHEDULED", 1),
+        ("error_code=no-room", 1),
+        ("message=8+ASKED", 1),
+        ("phase=start&message=8+asked", 0),
+        ("id=nonsense", 0),
+        ("phase=nonsense", 0),
+        ("page=99", 0),
+        ("page=%C2%B2&sort=nonsense", 4),
+    ],
+)
+def test_each_field_narrows_the_rows(
+    cast: Cast, browse: Browse, session: ComputeSession, query: str, number: int
+) -> None:
+    part = browse(cast.alice).get(f"{reverse('web:history', args=[session.pk])}?{query}", **HTMX).content.decode()
+    assert len(phases(part)) == number
+
+
+def test_an_id_finds_its_row_and_nonsense_is_said_to_be_none(
+    cast: Cast, browse: Browse, session: ComputeSession
+) -> None:
+    client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
+    record = SchedulingRecord.objects.get(error_code="no-room")
+    assert f'id="record-{record.uid}"' in client.get(address, {"id": str(record.uid)}).content.decode()
+    assert "ID: Enter a valid UUID." in client.get(address, {"id": "17"}, **HTMX).content.decode()
+
+
+def test_it_sorts_by_either_time_both_ways(cast: Cast, browse: Browse, session: ComputeSession) -> None:
+    client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
+    page = client.get(address).content.decode()
+    assert 'aria-sort="descending"><button class="sorter" type="submit" id="sort-created_at" name="sort" ' in page
+    assert 'value="created_at"' in page
+    upwards = client.get(address, {"sort": "created_at", "ordering": "-created_at"}).content.decode()
+    assert 'name="ordering" value="created_at"' in upwards
+    assert phases(upwards) == phases(page)[::-1]
+
+
+def test_it_unfolds_steps_with_times_of_their_own_or_of_their_row(
+    cast: Cast, browse: Browse, session: ComputeSession
+) -> None:
+    page = browse(cast.alice).get(reverse("web:history", args=[session.pk])).content.decode()
+    assert "2 steps</summary>" in page
+    record = SchedulingRecord.objects.get(error_code="no-room")
+    for moment in ("2026-01-02T03:04:05+00:00", record.updated_at.isoformat()):
+        assert f'datetime="{moment}" data-exact' in page
+    assert "cpu: 8 asked, 2 free." in page
+
+
+@pytest.mark.parametrize(
+    ("result", "tone"),
+    [
+        ("SUCCESS", "good"),
+        ("FAILURE", "bad"),
+        ("EXPIRED", "bad"),
+        ("GIVE_UP", "bad"),
+        ("NEED_RETRY", "wait"),
+        ("STALE", "over"),
+        ("SKIPPED", "over"),
+    ],
+)
+def test_each_result_has_its_colour_and_its_word(
+    cast: Cast, browse: Browse, session: ComputeSession, result: str, tone: str
+) -> None:
+    SchedulingRecord.objects.update(result=Outcome(result))
+    part = browse(cast.alice).get(reverse("web:history", args=[session.pk]), **HTMX).content.decode()
+    assert re.search(rf'class="status tone-{tone}">\w+', part)
+
+
+def test_it_turns_pages(cast: Cast, browse: Browse, session: ComputeSession) -> None:
+    SchedulingRecord.objects.bulk_create(
+        SchedulingRecord(session=session, phase="start", result="SUCCESS") for _ in range(PAGE_SIZE)
+    )
+    client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
+    first = client.get(address, **HTMX).content.decode()
+    assert (len(phases(first)), 'id="history-more"' in first) == (PAGE_SIZE, True)
+    second = client.get(address, {"page": 2}, **HTMX).content.decode()
+    assert (len(phases(second)), 'id="history-back"' in second) == (4, True)
+
+
+def test_it_does_not_exist_for_others(cast: Cast, browse: Browse, session: ComputeSession) -> None:
+    for stranger in (cast.bob, cast.charlie):
+        assert browse(stranger).get(reverse("web:history", args=[session.pk])).status_code == 404
+
+
+def test_it_asks_the_database_as_often_for_many_rows_as_for_few(
+    cast: Cast, browse: Browse, session: ComputeSession, django_assert_num_queries: Callable[..., object]
+) -> None:
+    client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
+    for _ in range(2):
+        with django_assert_num_queries(4):  # 2 for who asks, session, rows
+            client.get(address)
+        SchedulingRecord.objects.bulk_create(
+            SchedulingRecord(session=session, phase="start", result="SUCCESS") for _ in range(30)
+        )
+
+
+def test_a_wait_tells_its_place_since_when_and_until_when(cast: Cast, browse: Browse) -> None:
+    make_group(pending_timeout=timedelta(hours=2))
+    one = make_session(cast.alice)
+    until = (timezone.now() + timedelta(minutes=20)).isoformat()
+    wait = Waiting(one.pk, "behind-in-queue", "bigger asks for 4 cpu first.", {"until": until}, position=3)
+    note_waits([wait], now=timezone.now())
+    page = browse(cast.alice).get(reverse("web:session", args=[one.pk])).content.decode()
+    assert "Waiting for its turn" in page
+    assert 'place <span class="number">3</span> in the queue of default' in page
+    assert f'since <time datetime="{one.created_at.isoformat()}"' in page
+    assert f'until <time datetime="{until}"' in page
+    deadline = (one.created_at + ResourceGroup.objects.get().pending_timeout).isoformat()
+    assert f'If it still waits at <time datetime="{deadline}"' in page
+
+
+def test_it_tells_when_a_session_ends_at_the_latest(cast: Cast, browse: Browse) -> None:
+    cast.alice.policy = ResourcePolicy.objects.create(name="short", max_session_lifetime=timedelta(hours=3))
+    cast.alice.save()
+    one = make_running_session(cast.alice)
+    page = browse(cast.alice).get(reverse("web:session", args=[one.pk])).content.decode()
+    assert "Ends at the latest" in page
+    assert page.count(one.ends_at.isoformat()) == 2

@@ -1,0 +1,272 @@
+"""What would start a waiting session now, and what would become of the launch form as it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.waits import Waiting, note_waits
+from backendai.controller.group_pass import schedule
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+HALF = {"cpu": 2, "mem": "512m"}
+
+
+@pytest.fixture
+def busy(cast: Cast) -> ComputeSession:
+    """Alice's session of 2 cores waits on an agent of which Bob leaves 1."""
+    make_running_session(cast.bob, make_agent("node-1", cpu=4), name="bobs-run", resources={"cpu": 3, "mem": "512m"})
+    return waiting(cast.alice, name="mine", resources=HALF)
+
+
+def waiting(owner: User, **over: Any) -> ComputeSession:
+    session = make_session(owner, **over)
+    schedule(session.resource_group, timezone.now())
+    session.refresh_from_db()
+    return session
+
+
+def part(client: Client, session: ComputeSession) -> str:
+    answer = client.get(reverse("web:outlook", args=[session.pk]), **HTMX)
+    assert answer.status_code == 200
+    return " ".join(unescape(answer.content.decode()).split())
+
+
+def typed(cast: Cast, **over: Any) -> dict[str, Any]:
+    values = {
+        "image": "python",
+        "session_type": "interactive",
+        "project": str(cast.project.pk),
+        "resource_group": "default",
+        "preset": "",
+        "cpu": "2",
+        "mem": "512m",
+    }
+    return values | over
+
+
+def foreseen(client: Client, values: dict[str, Any]) -> str:
+    answer = client.post(reverse("web:launch_preview"), values, **HTMX)
+    assert answer.status_code == 200
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", answer.content.decode())).split())
+
+
+def test_the_page_asks_for_the_outlook_of_a_session_that_waits_and_of_no_other(
+    cast: Cast, browse: Browse, busy: ComputeSession
+) -> None:
+    client = browse(cast.alice)
+    page = client.get(reverse("web:session", args=[busy.pk])).content.decode()
+    assert 'hx-trigger="load, look-again"' in page
+    assert f'<a href="{reverse("web:outlook", args=[busy.pk])}">' in page
+    assert f'data-wait="insufficient-resources 1 {busy.reason_text}"' in page
+    terminate_session(busy, cast.alice)
+    page = client.get(reverse("web:session", args=[busy.pk])).content.decode()
+    assert 'hx-trigger="look-again"' in page
+    assert "data-wait" not in page
+    assert part(client, busy) == ""
+
+
+def test_a_suggestion_opens_the_form_with_the_changed_amounts(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
+    client = browse(cast.alice)
+    text = part(client, busy)
+    assert "<strong>Not yet.</strong>" in text
+    assert "With cpu 1 instead of 2 it starts now on node-1." in text
+    link = re.search(r'href="(/sessions/new/[^"]+)"', text)
+    assert link
+    form = client.get(link[1]).context["form"]
+    shown = {name: form[name].value() for name in ("image", "cpu", "mem", "preset", "resource_group")}
+    assert shown == {"image": "python", "cpu": "1", "mem": "512m", "preset": "", "resource_group": "default"}
+
+
+def test_a_suggestion_of_another_group_opens_the_form_in_that_group(
+    cast: Cast, browse: Browse, busy: ComputeSession
+) -> None:
+    make_agent("node-2", group=make_group("lab"))
+    client = browse(cast.alice)
+    link = re.search(r'href="(/sessions/new/[^"]+resource_group=lab[^"]*)"', part(client, busy))
+    assert link
+    form = client.get(link[1]).context["form"]
+    assert (form["resource_group"].value(), form["cpu"].value(), form["mem"].value()) == ("lab", "2", "512m")
+
+
+def test_somebody_elses_session_is_explained_to_an_administrator_without_a_form(
+    cast: Cast, browse: Browse, busy: ComputeSession
+) -> None:
+    text = part(browse(cast.dana), busy)
+    assert "With cpu 1 instead of 2" in text
+    assert "/sessions/new/" not in text
+
+
+def test_never_is_told_in_words(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
+    agent = busy.resource_group.agents.get()
+    agent.capacity = {"cpu": "1", "mem": agent.capacity["mem"]}
+    agent.save()
+    schedule(busy.resource_group, timezone.now())
+    text = part(browse(cast.alice), busy)
+    assert "Never, as things stand." in text
+    assert "Not yet" not in text
+
+
+def test_those_ahead_are_counted_and_only_named_to_whom_they_are_visible(cast: Cast, browse: Browse) -> None:
+    make_running_session(cast.alice, make_agent("node-1", cpu=4), name="alices-run", resources=HALF)
+    all_of_it = {"cpu": 4, "mem": "512m"}
+    for name in ("alices-first", "alices-second"):
+        waiting(cast.alice, name=name, resources=all_of_it)
+    first = waiting(cast.bob, name="bobs-first", resources=all_of_it)
+    session = waiting(cast.bob, name="bobs-second", resources=all_of_it)
+    text = part(browse(cast.bob), session)
+    assert f'href="{reverse("web:session", args=[first.pk])}"><bdi>bobs-first</bdi></a>' in text
+    assert re.search(r'and <span class="number">2</span> others', text)
+    whole = browse(cast.bob).get(reverse("web:outlook", args=[session.pk])).content.decode()
+    line = foreseen(browse(cast.bob), typed(cast, cpu="4"))
+    assert "4 sessions ahead." in line
+    for seen in (text, whole, line):
+        assert "alices-" not in seen
+    assert "alices-first" in part(browse(cast.dana), session)
+    assert '<span class="number">2</span> sessions of others.' in part(browse(cast.bob), first)
+
+
+def test_the_steps_are_there_to_be_unfolded(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
+    text = part(browse(cast.alice), busy)
+    assert '<details class="sub-steps" id="outlook-steps" data-keep>' in text
+    assert "removed 1 of 1 agents" in text
+    assert '<span class="code-chip mono">insufficient-resources</span>' in text
+
+
+def test_it_is_a_page_of_its_own_without_scripts(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
+    page = browse(cast.alice).get(reverse("web:outlook", args=[busy.pk])).content.decode()
+    assert "<!doctype html>" in page
+    assert "With cpu 1 instead of 2 it starts now on node-1." in page
+    terminate_session(busy, cast.alice)
+    assert "does not wait any more" in browse(cast.alice).get(reverse("web:outlook", args=[busy.pk])).content.decode()
+
+
+def test_nobody_else_gets_the_outlook(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
+    for stranger in (cast.bob, cast.charlie):
+        for headers in ({}, HTMX):
+            address = reverse("web:outlook", args=[busy.pk])
+            assert browse(stranger).get(address, **headers).status_code == 404
+
+
+def test_rules_that_cannot_be_followed_are_said_instead_of_foreseen(
+    cast: Cast, browse: Browse, busy: ComputeSession
+) -> None:
+    ResourceGroup.objects.update(sequence="nothing-like-it")
+    assert "Not yet." in part(browse(cast.alice), busy)  # before a pass has said so
+    schedule(ResourceGroup.objects.get(), timezone.now())
+    client = browse(cast.alice)
+    assert "Not yet." in part(client, busy)
+    page = client.get(reverse("web:session", args=[busy.pk])).content.decode()
+    assert "Waiting for an administrator" in page
+    assert "tell an administrator, or choose another resource group" in page
+    assert foreseen(client, typed(cast)) == ""
+
+
+def test_what_no_pass_can_decide_is_never_as_things_stand(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
+    broken = Waiting(busy.pk, "scheduler-error", "Error 1234 is in the log.", {"never": True}, skipped=True)
+    note_waits([broken], now=timezone.now())
+    client = browse(cast.alice)
+    assert "Never, as things stand." in part(client, busy)
+    assert "Tell an administrator" in client.get(reverse("web:session", args=[busy.pk])).content.decode()
+
+
+def test_the_number_of_queries_does_not_grow_with_the_queue(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
+    client = browse(cast.alice)
+
+    def queries() -> tuple[int, int]:
+        with CaptureQueriesContext(
+            connection,
+        ) as outlook:
+            part(client, busy)
+        with CaptureQueriesContext(connection) as line:
+            foreseen(client, typed(cast))
+        return len(outlook), len(line)
+
+    make_session(cast.bob, resources=HALF, priority=20)
+    make_session(cast.alice, resources=HALF, priority=20)
+    before = queries()
+    for _ in range(4):
+        make_agent(cpu=1)
+        make_session(cast.bob, resources=HALF, priority=20)
+        make_session(cast.alice, resources=HALF, priority=20)
+    assert queries() == before
+    assert max(before) < 40
+
+
+def test_the_form_says_where_it_would_start(cast: Cast, browse: Browse) -> None:
+    make_agent("gpu-02")
+    make_image()
+    assert foreseen(browse(cast.alice), typed(cast)) == "Starts now on gpu-02."
+    assert not ComputeSession.objects.exists()
+
+
+def test_the_form_says_why_it_would_wait_and_what_would_help(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
+    client = browse(cast.alice)
+    line = foreseen(client, typed(cast, name="another"))
+    assert line.startswith("Waits for its turn: ")
+    assert line.endswith("1 session ahead.")  # in a strict queue no smaller one would pass it
+    terminate_session(busy, cast.alice)
+    answer = client.post(reverse("web:launch_preview"), typed(cast, name="another"), **HTMX)
+    fill = re.search(r'data-fill="([^"]+)"', answer.content.decode())
+    assert fill
+    assert json.loads(unescape(fill[1])) == {"preset": "", "cpu": "1", "mem": "512m"}
+
+
+def test_the_form_says_what_can_never_start(cast: Cast, browse: Browse) -> None:
+    make_agent(cpu=4)
+    make_image()
+    line = foreseen(browse(cast.alice), typed(cast, cpu="64"))
+    assert line == "Can never start: cpu: 64 asked, but no agent of default has more than 4."
+
+
+def test_the_form_foresees_a_batch_session_before_its_command_is_typed(cast: Cast, browse: Browse) -> None:
+    make_agent("node-1")
+    make_image()
+    assert foreseen(browse(cast.alice), typed(cast, session_type="batch")) == "Starts now on node-1."
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"cpu": "many"}, {"mem": "1k"}, {"image": "unheard-of"}, {"name": "-a"}, {"cluster_size": "99"}, {"project": ""}],
+)
+def test_a_wrong_field_gets_no_outlook(cast: Cast, browse: Browse, change: dict[str, str]) -> None:
+    make_agent()
+    make_image()
+    assert foreseen(browse(cast.alice), typed(cast, **change)) == ""
+
+
+def test_the_form_takes_its_values_from_the_address_but_no_command(cast: Cast, browse: Browse) -> None:
+    make_agent(capacity={"cpu": "8", "mem": str(2**34), "cuda.device": "2"}, group=make_group("lab"))
+    make_agent()
+    make_image("other")
+    make_image()
+    asked = {
+        "image": "python",
+        "resource_group": "lab",
+        "cpu": "3",
+        "slot.cuda.device": "1",
+        "session_type": "batch",
+        "startup_command": "rm -rf .",
+        "environ": "X",
+    }
+    form = browse(cast.alice).get(reverse("web:launch"), asked).context["form"]
+    shown = {name: form[name].value() for name in asked}
+    assert shown == asked | {"startup_command": None, "environ": None}
