@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import threading
 import time
@@ -20,14 +21,13 @@ _PIECE = 256 * 1024
 
 
 class Socket:
-    """A blocking websocket with a bearer token; ``fileno`` is its socket's, for ``select``."""
+    """A blocking websocket with a bearer token."""
 
     def __init__(self, port: int, path: str, token: str, *, timeout: float = 30.0, speaking: str = "") -> None:
         uri = parse_uri(f"ws://127.0.0.1:{port}{path}")
         self._protocol = ClientProtocol(uri, max_size=None, subprotocols=[Subprotocol(speaking)] if speaking else None)
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.fileno = self._socket.fileno
         request = self._protocol.connect()
         request.headers.update(Headers({"Authorization": f"Bearer {token}"}))
         self._protocol.send_request(request)
@@ -52,8 +52,11 @@ class Socket:
                 self._take(event)
         return self._ready.pop(0)
 
-    def has_frame(self) -> bool:
-        """Return whether a frame was read from the socket already."""
+    def has_frame(self, seconds: float) -> bool:
+        """Return whether a text or binary frame comes before that long a silence; pings are answered meanwhile."""
+        while not self._ready and select.select([self._socket], [], [], seconds)[0]:
+            for event in self._received():
+                self._take(event)
         return bool(self._ready)
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ class ThroughPortal:
 
     def has_more(self, seconds: float) -> bool:
         """Return whether output comes within that time."""
-        return self._socket.has_frame() or bool(select.select([self._socket], [], [], seconds)[0])
+        return self._socket.has_frame(seconds)
 
     def close(self) -> None:
         """Hang up."""
@@ -103,14 +103,13 @@ class ThroughTtyd:
         self._socket.send(b"0" + data)
 
     def read(self) -> bytes:
-        """Return the next output."""
-        while (frame := self._socket.receive()).data[:1] != b"0":
-            pass
-        return bytes(frame.data[1:])
+        """Return the next output; nothing if it is a title or the like."""
+        data = bytes(self._socket.receive().data)
+        return data[1:] if data[:1] == b"0" else b""
 
     def has_more(self, seconds: float) -> bool:
         """Return whether output comes within that time."""
-        return self._socket.has_frame() or bool(select.select([self._socket], [], [], seconds)[0])
+        return self._socket.has_frame(seconds)
 
     def close(self) -> None:
         """End the shell and ttyd."""
