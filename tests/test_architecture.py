@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": _BELOW_DOORS,
     "web": _BELOW_DOORS,
     "realtime": _BELOW_PLANNING,
+    "appproxy": _BELOW_PLANNING,
     "agent": {"wire", "core"},
 }
 FRAME = {"settings", "celery", "asgi", "wsgi", "urls", "ops", "__init__"}

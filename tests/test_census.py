@@ -23,7 +23,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.realtime.routing import websocket_urlpatterns
 from tests.api.callers import log_gateway
 from tests.cast import Cast
-from tests.factories import make_running_session
+from tests.factories import make_image, make_running_session
 from tests.realtime.sockets import PORTAL, fake_gateway, page, socket
 
 
@@ -53,6 +53,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/panel/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "GET POST"),
+    "sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "GET"),
     "resources/panel/": (P.SIGNED_IN, "GET"),
     "agents/": (P.SUPERADMIN, "GET"),
     "account/": (P.SIGNED_IN, "GET"),
@@ -68,6 +69,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/kernels/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/explain/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/apps/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "POST"),
     "api/v1/session-preview/": (P.SIGNED_IN, "POST"),
     "api/v1/images/": (P.SIGNED_IN, "GET"),
     "api/v1/presets/": (P.SIGNED_IN, "GET"),
@@ -113,7 +116,7 @@ class World:
         ids = {"session": self.session, "kernel": self.kernel, "token": self.token, "agent": self.agent}
         for name, row in ids.items():
             route = route.replace(f"<uuid:{name}_id>", str(row.pk))
-        return "/" + route.replace("^", "nothing/")
+        return "/" + route.replace("<slug:service>", "notes").replace("^", "nothing/")
 
     def state(self) -> list[Any]:
         """Everything that a stranger or a GET must not change."""
@@ -124,6 +127,7 @@ class World:
 @pytest.fixture
 def world(cast: Cast) -> Iterator[World]:
     with log_gateway(200, PRIVATE_OUTPUT) as (address, _):
+        make_image(labels={"ai.backend.service-ports": "notes:http:8080"})
         session = make_running_session(cast.alice, name=PRIVATE_NAME)
         kernel = session.kernels.select_related("agent").get()
         Agent.objects.update(gateway_url=address)

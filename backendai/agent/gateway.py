@@ -16,9 +16,10 @@ from uuid import UUID
 from aiohttp import web
 
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
+from backendai.agent.gateway_apps import AppRoutes
 from backendai.agent.roster import UNKNOWN, Roster
 from backendai.agent.terminal import SHELL_ENDED, WINDOW_BYTES, Window, relay, screen_side
-from backendai.wire.tickets import Purpose, TicketRefused, read_ticket
+from backendai.wire.tickets import Purpose, Ticket, TicketRefused, read_ticket
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Gateway:
     def __init__(self, view: GatewayView) -> None:
         self._view = view
         self._open: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
+        self._apps = AppRoutes(view.backend, view.roster, lambda request: self._ticket(request, "app"))
 
     def application(self) -> web.Application:
         """Return the aiohttp application that serves the routes."""
@@ -56,10 +58,12 @@ class Gateway:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/kernels/{id}/terminal", self._terminal)
         app.router.add_get("/kernels/{id}/log", self._log)
+        self._apps.add_to(app.router)
         return app
 
     async def close_websockets(self) -> None:
-        """Tell every open terminal that the agent goes away and may be back."""
+        """Tell every open terminal that the agent goes away and may be back, and cut the tunnels to apps."""
+        self._apps.close()
         closing = (one.close(code=AGENT_RESTARTS, message=b"agent restarts") for one in list(self._open))
         await asyncio.gather(*closing, return_exceptions=True)
 
@@ -145,7 +149,10 @@ class Gateway:
                 await stream.aclose()
 
     def _admit(self, request: web.Request, purpose: Purpose) -> UUID:
-        """Return the kernel that the ticket opens; raises TicketRefused, or KernelGone when it is not here."""
+        return self._ticket(request, purpose).kernel_id
+
+    def _ticket(self, request: web.Request, purpose: Purpose) -> Ticket:
+        """Return the ticket that came; raises TicketRefused, or KernelGone when the kernel is not here."""
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind != "Ticket":
             raise TicketRefused("A ticket is needed.")
@@ -157,7 +164,7 @@ class Gateway:
             raise KernelGone("The kernel is not on this node.")
         if here != ticket.generation:
             raise TicketRefused("The ticket is for another generation of the kernel.")
-        return ticket.kernel_id
+        return ticket
 
     async def _is_gone(self, kernel_id: UUID) -> bool:
         try:

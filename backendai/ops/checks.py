@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+
+_DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_LONGEST_DOMAIN = 180
+_LAST_PORT = 65535
 
 
 @register()
@@ -33,6 +38,9 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
     if urlsplit(settings.PORTAL_URL).scheme not in ("http", "https"):
         hint = "Write it as http://host:port or https://host."
         found.append(Error("BACKENDAI_PORTAL_URL is not a web address.", hint, id="portal.E003"))
+    if urlsplit(settings.DOOR_URL).scheme not in ("http", "https"):
+        hint = "Write it as http://host:port: there the control worker sees whether nodes can reach the portal."
+        found.append(Error("BACKENDAI_DOOR_URL is not a web address.", hint, id="portal.E014"))
     if urlsplit(settings.REDIS_URL).scheme not in ("redis", "rediss", "unix"):
         hint = "Write it as redis://host:port/0 or unix:///path."
         found.append(Error("REDIS_URL is not a Redis address.", hint, id="portal.E004"))
@@ -41,6 +49,34 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
             hint = "Name each origin whole: apps of users may live under neighbouring names."
             found.append(Error(f"BACKENDAI_TRUSTED_ORIGINS: {origin!r} cannot be used.", hint, id="portal.E005"))
     return found
+
+
+@register()
+def check_apps(**kwargs: Any) -> list[CheckMessage]:
+    """What users run lives under names that share nothing with the portal's."""
+    domain, found = settings.APPS_DOMAIN, list[CheckMessage]()
+    if not _DOMAIN.match(domain) or len(domain) > _LONGEST_DOMAIN:
+        hint = "Write it as apps.example.org: a name, no port, no address. Each app gets a name under it."
+        return [Error("BACKENDAI_APPS_DOMAIN is not a domain name.", hint, id="portal.E011")]
+    for name in _portal_names():
+        if name == domain or name.endswith(f".{domain}"):
+            hint = "Take a domain that does not hold the portal itself: apps could stand in for it."
+            found.append(Error(f"BACKENDAI_APPS_DOMAIN holds the portal's own name {name}.", hint, id="portal.E012"))
+        elif domain.endswith(f".{name}") and name != "localhost":
+            hint = f"Apps can send cookies to {name}. A domain beside it, such as apps-of-{name}, cannot."
+            found.append(Warning("BACKENDAI_APPS_DOMAIN lies under the portal's name.", hint, id="portal.W011"))
+    for port in (settings.APPS_PORT, settings.APPS_PUBLIC_PORT):
+        if not 1 <= port <= _LAST_PORT or port == settings.PORT:
+            hint = "BACKENDAI_APPS_PORT and BACKENDAI_APPS_PUBLIC_PORT are numbers from 1 to 65535, not the portal's."
+            found.append(Error(f"Apps cannot have port {port}.", hint, id="portal.E013"))
+    return found
+
+
+def _portal_names() -> set[str]:
+    """Return the names under which the portal is known; what stands for any name is none."""
+    urls = [settings.PORTAL_URL, *settings.CSRF_TRUSTED_ORIGINS]
+    names = {urlsplit(url).hostname or "" for url in urls} | {name.lower() for name in settings.ALLOWED_HOSTS}
+    return {name for name in names if name and not name.startswith((".", "*"))}
 
 
 @register()

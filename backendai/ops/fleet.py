@@ -22,7 +22,7 @@ _FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while t
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What the command line of ``bin/up`` asked for. ``backend`` is decided, never "auto"; ``no_engine`` says why it
-    is not Docker, and what to do, when nobody chose that."""
+    is not Docker, and what to do, when nobody chose that. ``apps_port`` 0: the one after the portal's."""
 
     host: str
     port: int
@@ -30,6 +30,7 @@ class Choice:
     agents: int
     backend: str
     no_engine: tuple[str, ...] = ()
+    apps_port: int = 0
 
     @property
     def portal_url(self) -> str:
@@ -45,6 +46,7 @@ def environment(choice: Choice, redis_url: str) -> dict[str, str]:
         "BACKENDAI_DATA": str(choice.data),
         "BACKENDAI_HOST": choice.host,
         "BACKENDAI_PORT": str(choice.port),
+        "BACKENDAI_APPS_PORT": str(choice.apps_port or choice.port + 1),
         "BACKENDAI_PORTAL_URL": os.environ.get("BACKENDAI_PORTAL_URL") or choice.portal_url,
         "REDIS_URL": redis_url,
         "PYTHONUNBUFFERED": "1",
@@ -70,6 +72,11 @@ def web_program(choice: Choice) -> Program:
     words = (word for pair in options.items() for word in pair)
     command = (sys.executable, "-m", "uvicorn", "backendai.asgi:application", *words, "--no-access-log")
     return Program("web", command, stop_stage=_SECOND)
+
+
+def apps_program() -> Program:
+    """Return the server of the apps of sessions."""
+    return Program("appproxy", (*_MANAGE, "appproxy"), stop_stage=_SECOND)
 
 
 def control_programs() -> list[Program]:

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         choice = _decide(options)
         lock = data_folder.lock(choice.data)
         try:
-            _check_port(choice)
+            _check_ports(choice)
             os.chdir(BASE_DIR)
             with Supervisor(choice.data / "logs", terminal=Terminal(verbose=options.verbose)) as supervisor:
                 _run(supervisor, choice)
@@ -60,6 +60,8 @@ def welcome(choice: Choice, admin: FirstAdmin | None) -> str:
         lines += [f"  Sign in as            {admin.email}", f"  Password              {admin.password}"]
         lines += ["                        (shown this once; change it on your account page)", ""]
     lines += [f"  {line}" for line in _about_backend(choice)]
+    domain = os.environ.get("BACKENDAI_APPS_DOMAIN") or "apps.localhost"
+    lines += [f"  Apps of sessions      http://*.{domain}:{choice.apps_port or choice.port + 1}"]
     lines += [f"  Data and logs         {choice.data}"]
     if choice.host in ("127.0.0.1", "localhost", "::1"):
         lines += ["  Other machines        cannot reach it; start with --host 0.0.0.0 to let them"]
@@ -71,6 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     told = os.environ.get
     parser.add_argument(
         "--port", type=int, default=int(told("BACKENDAI_PORT") or 8080), help="port of the portal (8080)"
+    )
+    parser.add_argument(
+        "--apps-port",
+        type=int,
+        default=int(told("BACKENDAI_APPS_PORT") or 0),
+        help="port of the apps of sessions (the one after the portal's)",
     )
     parser.add_argument("--verbose", action="store_true", help="show all output of the parts, not only their troubles")
     parser.add_argument(
@@ -96,6 +104,8 @@ def _parser() -> argparse.ArgumentParser:
 def _decide(options: argparse.Namespace) -> Choice:
     if not 1 <= options.port <= 65535:
         raise Refused(f"--port {options.port}: a port is a number from 1 to 65535.")
+    if not 0 <= options.apps_port <= 65535 or options.apps_port == options.port:
+        raise Refused(f"--apps-port {options.apps_port}: a port is a number from 1 to 65535, and not the portal's.")
     if options.agents < 0:
         raise Refused(f"--agents {options.agents}: use 0 or more.")
     backend: str = options.backend
@@ -105,7 +115,8 @@ def _decide(options: argparse.Namespace) -> Choice:
         if no_engine and backend == "docker":
             raise Refused(f"--backend docker: {'. '.join(no_engine)} Or start without --backend.")
         backend = "process" if no_engine else "docker"
-    return Choice(options.host, options.port, options.data.absolute(), options.agents, backend, no_engine)
+    apps_port = options.apps_port or _next_port(options.host, options.port)
+    return Choice(options.host, options.port, options.data.absolute(), options.agents, backend, no_engine, apps_port)
 
 
 def _why_no_engine() -> tuple[str, ...]:
@@ -117,18 +128,33 @@ def _why_no_engine() -> tuple[str, ...]:
     return ()
 
 
-def _check_port(choice: Choice) -> None:
+def _check_ports(choice: Choice) -> None:
+    for port, option in ((choice.port, "--port"), (choice.apps_port, "--apps-port")):
+        try:
+            _bind(choice.host, port)
+        except OSError as error:
+            raise Refused(
+                f"Port {port} on {choice.host} cannot be used: {error.strerror}. Choose another with {option} N."
+            ) from error
+
+
+def _next_port(host: str, port: int) -> int:
+    """Return the port after the portal's, or when somebody has it one that is free."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            choice.host, choice.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        with socket.socket(family, kind, protocol) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(address)
-    except OSError as error:
-        raise Refused(
-            f"Port {choice.port} on {choice.host} cannot be used: {error.strerror}. Choose another with --port N."
-        ) from error
+        return _bind(host, port + 1)
+    except (OSError, OverflowError):
+        return _bind(host, 0)
+
+
+def _bind(host: str, port: int) -> int:
+    """Return the port once it was seen that it can be listened on; with 0 a free one."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    with socket.socket(family, kind, protocol) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        trial.bind(address)
+        return int(trial.getsockname()[1])
 
 
 def _run(supervisor: Supervisor, choice: Choice) -> None:
@@ -136,7 +162,7 @@ def _run(supervisor: Supervisor, choice: Choice) -> None:
     _prepare(supervisor, choice)
     supervisor.start(fleet.web_program(choice))
     ready = supervisor.wait_until(lambda: _portal_answers(choice), _WEB_TIMEOUT)
-    for program in [*fleet.control_programs(), *fleet.agent_programs(choice)]:
+    for program in [fleet.apps_program(), *fleet.control_programs(), *fleet.agent_programs(choice)]:
         supervisor.start(program)
     if choice.agents and choice.backend == "docker":
         supervisor.start(fleet.image_program())

@@ -32,6 +32,12 @@ ALLOWED_HOSTS = env.list("BACKENDAI_ALLOWED_HOSTS", default=_NAMES)
 CSRF_TRUSTED_ORIGINS = env.list("BACKENDAI_TRUSTED_ORIGINS", default=[])
 SECURE = env.bool("BACKENDAI_HTTPS", default=False)
 PORTAL_URL = env.str("BACKENDAI_PORTAL_URL", default=f"http://127.0.0.1:{PORT}")
+DOOR_URL = env.str("BACKENDAI_DOOR_URL", default=PORTAL_URL)
+# Apps of sessions live under names of their own: what users run there never shares the portal's origin.
+APPS_DOMAIN = env.str("BACKENDAI_APPS_DOMAIN", default="apps.localhost").strip(".").lower()
+APPS_HOST = env.str("BACKENDAI_APPS_HOST", default=env.str("BACKENDAI_HOST", default="") or "127.0.0.1")
+APPS_PORT = env.int("BACKENDAI_APPS_PORT", default=PORT + 1)
+APPS_PUBLIC_PORT = env.int("BACKENDAI_APPS_PUBLIC_PORT", default=443 if SECURE else APPS_PORT)
 NODE_BROKER_URL = env.str("BACKENDAI_NODE_BROKER_URL", default=env.str("REDIS_URL", default=""))
 
 # -- rooms -------------------------------------------------------------------------------------------------------------
@@ -59,10 +65,12 @@ INSTALLED_APPS = [
     "backendai.api",
     "backendai.web",
     "backendai.realtime",
+    "backendai.appproxy",
     "backendai.ops",
 ]
 MIDDLEWARE = [
     "backendai.ops.null_bytes.refuse_null_bytes",
+    "backendai.ops.app_hosts.refuse_app_hosts",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

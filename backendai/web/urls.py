@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from backendai.web.views import account, agents, launch, session, sessions
+from backendai.web.views import account, agents, apps, launch, session, sessions
 
 app_name = "web"
 urlpatterns = [
@@ -16,6 +16,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/history/", session.history, name="history"),
     path("sessions/<uuid:session_id>/outlook/", session.outlook, name="outlook"),
     path("sessions/<uuid:session_id>/terminate/", session.terminate, name="terminate"),
+    path("sessions/<uuid:session_id>/apps/<slug:service>/", apps.app, name="app"),
     path("resources/panel/", sessions.resources_panel, name="resources_panel"),
     path("agents/", agents.agents, name="agents"),
     path("account/", account.account, name="account"),

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from backendai.core.errors import PlatformError
 
-Purpose = Literal["terminal", "log", "execute", "files", "port"]
+Purpose = Literal["terminal", "log", "execute", "files", "app"]
 LIFETIME_SECONDS = 30
 _ALGORITHM = "EdDSA"
 
@@ -28,12 +28,15 @@ class TicketRefused(PlatformError):
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right to reach one kernel of one generation for one purpose, until ``expires_at`` (epoch seconds)."""
+    """The right to reach one kernel of one generation for one purpose, until ``expires_at`` (epoch seconds). A ticket
+    for an app names the service and its port, and opens no other."""
 
     kernel_id: UUID
     generation: int
     purpose: Purpose
     expires_at: float
+    service: str = ""
+    port: int = 0
 
 
 def new_private_key() -> str:
@@ -50,9 +53,21 @@ def public_key_of(private_key: str) -> str:
     return pem.decode()
 
 
-def sign_ticket(private_key: str, *, kernel_id: UUID, generation: int, purpose: Purpose, now: float) -> str:
+def sign_ticket(
+    private_key: str,
+    *,
+    kernel_id: UUID,
+    generation: int,
+    purpose: Purpose,
+    now: float,
+    service: str = "",
+    port: int = 0,
+) -> str:
     """Return a ticket that a gateway accepts for ``LIFETIME_SECONDS`` from ``now`` (epoch seconds)."""
-    claims = {"kernel": str(kernel_id), "gen": generation, "for": purpose, "exp": now + LIFETIME_SECONDS}
+    claims: dict[str, str | int | float] = {"kernel": str(kernel_id), "gen": generation, "for": purpose}
+    claims |= {"exp": now + LIFETIME_SECONDS}
+    if service:
+        claims |= {"service": service, "port": port}
     return jwt.encode(claims, private_key, algorithm=_ALGORITHM)
 
 
@@ -60,7 +75,8 @@ def read_ticket(public_key: str, token: str, *, purpose: Purpose, now: float) ->
     """Return the ticket's content; raises TicketRefused when it is not the portal's, too old or for something else."""
     try:
         claims = jwt.decode(token, public_key, algorithms=[_ALGORITHM], options={"verify_exp": False})
-        ticket = Ticket(UUID(claims["kernel"]), int(claims["gen"]), claims["for"], float(claims["exp"]))
+        about = (str(claims.get("service", "")), int(claims.get("port", 0)))
+        ticket = Ticket(UUID(claims["kernel"]), int(claims["gen"]), claims["for"], float(claims["exp"]), *about)
     except (jwt.PyJWTError, KeyError, ValueError, TypeError) as error:
         raise TicketRefused("The ticket is not valid.") from error
     if now > ticket.expires_at:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import subprocess
 import tarfile
@@ -15,7 +16,10 @@ from docker.errors import ImageNotFound
 from tests.agent.specs import TINY_IMAGE
 
 TMUX_IMAGE = "local/backendai-test:tmux"
+SERVICE_IMAGE = "local/backendai-test:service-1"
+SERVICE_LABEL = "notes:http:[8000],broken:http:8001,byhand:preopen:8002,ring:tcp:8003"
 LABEL = "backendai-test.image"
+_SERVICE_FILES = Path(__file__).parent / "service_image"
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\nwork:x:1000:1000:work:/home/work:/bin/sh\n"
 _GROUP = b"root:x:0:\nwork:x:1000:\n"
 
@@ -32,6 +36,15 @@ def ensure_tmux_image(client: APIClient) -> str:
     if not _has(client, TMUX_IMAGE):
         _import(client, TMUX_IMAGE, [*_busybox_files(), *_tmux_files()])
     return TMUX_IMAGE
+
+
+def ensure_service_image(client: APIClient) -> str:
+    """Return the reference of the tiny image with services: ``notes`` is a page with a websocket, ``broken`` ends at
+    once, ``byhand`` is started by people."""
+    if not _has(client, SERVICE_IMAGE):
+        told = (f"LABEL ai.backend.service-ports={SERVICE_LABEL}",)
+        _import(client, SERVICE_IMAGE, [*_busybox_files(), *_service_files()], told)
+    return SERVICE_IMAGE
 
 
 def _has(client: APIClient, reference: str) -> bool:
@@ -60,13 +73,26 @@ def _tmux_files() -> list[tuple[str, bytes | Path]]:
     return [(str(path).lstrip("/"), path) for path in [Path(tmux), *libraries, *descriptions, *locale]]
 
 
-def _import(client: APIClient, reference: str, files: Iterable[tuple[str, bytes | Path]]) -> None:
+def _service_files() -> list[tuple[str, bytes | Path]]:
+    notes = {"command": ["nc", "-ll", "-p", "{ports[0]}", "-e", "/srv/handle"], "url_template": "/notes"}
+    broken = {"command": ["sh", "-c", "echo nothing works >&2; exit 3"]}
+    definitions = "etc/backend.ai/service-defs"
+    return [
+        (f"{definitions}/notes.json", json.dumps(notes).encode()),
+        (f"{definitions}/broken.json", json.dumps(broken).encode()),
+        *((f"srv/{path.name}", path) for path in (_SERVICE_FILES / "handle", _SERVICE_FILES / "page.html")),
+    ]
+
+
+def _import(
+    client: APIClient, reference: str, files: Iterable[tuple[str, bytes | Path]], more: tuple[str, ...] = ()
+) -> None:
     repository, _, tag = reference.partition(":")
     client.import_image_from_data(
         _archive(files),
         repository=repository,
         tag=tag,
-        changes=["ENV PATH=/bin:/usr/bin", 'ENTRYPOINT ["/bin/false"]', f"LABEL {LABEL}=yes"],
+        changes=["ENV PATH=/bin:/usr/bin", 'ENTRYPOINT ["/bin/false"]', f"LABEL {LABEL}=yes", *more],
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from backendai.agent.service_host import ServiceHost
 from backendai.core.errors import PlatformError
 from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
@@ -104,9 +105,11 @@ class Terminal(abc.ABC):
 
 
 class Backend(abc.ABC):
-    """Kernels of one node. ``deployment`` keeps several portals on one engine apart; nothing without it is touched."""
+    """Kernels of one node. ``deployment`` keeps several portals on one engine apart; nothing without it is touched.
+    ``services`` reaches the ports of kernels; None where nothing keeps them from others."""
 
     name: str
+    services: ServiceHost | None = None
 
     @abc.abstractmethod
     def capacity(self) -> Slots:

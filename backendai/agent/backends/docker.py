@@ -37,10 +37,12 @@ from backendai.agent.backends.docker_firewall import Firewall
 from backendai.agent.backends.docker_holder import Holders
 from backendai.agent.backends.docker_images import Images
 from backendai.agent.backends.docker_log import Logs
+from backendai.agent.backends.docker_marks import Marks
 from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_notes import agent_notes, engine_notes
 from backendai.agent.backends.docker_scratch import Scratch
+from backendai.agent.backends.docker_services import DockerServices
 from backendai.agent.backends.docker_start import HostOptions, Starter
 from backendai.agent.backends.docker_terminal import Terminals
 from backendai.agent.backends.docker_warm import WarmNetworks
@@ -77,13 +79,14 @@ class DockerBackend(Backend):
         self._info: dict[str, Any] = {}
         self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
         self._holders = Holders(self._engine, self._networks.shared)
-        marks = data.absolute() / "networks"
+        marks = Marks(data.absolute() / "networks")
         self._warm = WarmNetworks(self._engine, self._holders, marks, size=warm_networks, info=self._engine_info)
         self._firewall = Firewall(shielded)
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
         self._images = Images(self._engine)
         self._logs = Logs(self._engine)
         self._terminals = Terminals(self._engine)
+        self.services = DockerServices(self._engine, self._holders)
         self._streams: set[Any] = set()
         self._setting_up = threading.Lock()
         self._is_set_up = False
@@ -111,9 +114,10 @@ class DockerBackend(Backend):
             self._warm.open()
 
     def dismantle(self) -> None:
-        """Remove the shared network, for a deployment that leaves this engine; the packet rules serve all and stay."""
-        self._warm.close()
+        """Remove the unused holders and the shared network, for a deployment that leaves this engine; the packet rules
+        serve all and stay."""
         with self._engine.asking():
+            self._warm.dismantle()
             self._networks.remove_shared()
 
     def capacity(self) -> Slots:

@@ -1,0 +1,171 @@
+"""Services of kernels, started when somebody first wants them: once, with a deadline, and with their own last words
+when they do not come up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.service_host import ServiceHost, ServiceSource
+from backendai.core.service_ports import service_ports_of
+
+START_SECONDS = 60.0
+_WAIT_SECONDS = 1.5
+_LOOK_SECONDS = 0.1
+_DIAL_SECONDS = 5.0
+_LOG_BYTES = 4096
+_RUNTIME = "ai.backend.runtime-path"
+_PLACE = re.compile(r"\{(?:ports\[(\d{1,2})\]|(runtime_path))\}")
+_PATH = re.compile(r"/(?![/\\])[\x21-\x5b\x5d-\x7e]{0,500}\Z")
+State = Literal["ready", "starting", "failed", "absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppState:
+    """How a service is. ``path`` is its first page; ``log`` its last words when it failed; ``seconds`` since it was
+    started. ``absent``: nothing listens, and the image does not say how to start it."""
+
+    state: State
+    message: str = ""
+    path: str = "/"
+    log: str = ""
+    seconds: float = 0.0
+
+
+class BadDefinition(BackendError):
+    """The image's definition of a service cannot be read."""
+
+    code = "bad-service-definition"
+
+
+@dataclass(slots=True)
+class _Launch:
+    handle: str
+    path: str
+    at: float
+    was_ready: bool = False
+
+
+class AppStarts:
+    """Knows which services were launched. ``now`` gives monotonic seconds; ``forget`` drops what has ended."""
+
+    def __init__(self, host: ServiceHost, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._host, self._now = host, now
+        self._launches: dict[tuple[UUID, str], _Launch] = {}
+        self._locks: defaultdict[tuple[UUID, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def look(self, kernel_id: UUID, service: str, port: int, *, again: bool = False) -> AppState:
+        """Return how the service is after starting it if need be, waiting a moment for it; ``again`` starts it anew
+        after a failure. Raises KernelGone, BackendError."""
+        async with self._locks[kernel_id, service]:
+            address = await asyncio.to_thread(self._host.address, kernel_id)
+            if await _answers(address, port):
+                return await self._ready(kernel_id, service)
+            launch = self._launches.get((kernel_id, service))
+            if launch is None or again or (launch.was_ready and await self._exit_code(launch) is not None):
+                launch = await self._launch(kernel_id, service)
+                if launch is None:
+                    return AppState("absent", f"Nothing listens on port {port} of the session yet.")
+            return await self._wait(kernel_id, service, launch, address, port)
+
+    def forget(self, live: set[UUID]) -> None:
+        """Forget the launches of kernels that are not here any more."""
+        for key in [key for key in self._locks if key[0] not in live]:
+            self._launches.pop(key, None)
+            del self._locks[key]
+
+    async def _ready(self, kernel_id: UUID, service: str) -> AppState:
+        launch = self._launches.get((kernel_id, service))
+        if launch is None:  # started before this agent was, or by hand
+            source = await asyncio.to_thread(self._host.source, kernel_id, service)
+            return AppState("ready", path=_first_page(source.definition))
+        launch.was_ready = True
+        return AppState("ready", path=launch.path, seconds=self._now() - launch.at)
+
+    async def _launch(self, kernel_id: UUID, service: str) -> _Launch | None:
+        source = await asyncio.to_thread(self._host.source, kernel_id, service)
+        if source.definition is None:
+            return None
+        command, environ, path = _read_definition(source, service)
+        handle = await asyncio.to_thread(self._host.launch, kernel_id, service, command, environ)
+        launch = self._launches[kernel_id, service] = _Launch(handle, path, self._now())
+        return launch
+
+    async def _wait(self, kernel_id: UUID, service: str, launch: _Launch, address: str, port: int) -> AppState:
+        until = self._now() + _WAIT_SECONDS
+        while True:
+            if await _answers(address, port):
+                return await self._ready(kernel_id, service)
+            code = await self._exit_code(launch)
+            waited = self._now() - launch.at
+            if code is not None:
+                return await self._failed(kernel_id, service, f"{service} ended with exit code {code}.")
+            if waited > START_SECONDS:
+                message = f"{service} did not answer on port {port} within {START_SECONDS:.0f} s."
+                return await self._failed(kernel_id, service, message)
+            if self._now() >= until:
+                return AppState("starting", path=launch.path, seconds=waited)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _exit_code(self, launch: _Launch) -> int | None:
+        try:
+            return await asyncio.to_thread(self._host.exit_code, launch.handle)
+        except KernelGone:
+            return 0
+
+    async def _failed(self, kernel_id: UUID, service: str, message: str) -> AppState:
+        log = await asyncio.to_thread(self._host.log, kernel_id, service, limit=_LOG_BYTES)
+        return AppState("failed", message, log=log.decode(errors="replace").replace("\0", ""))
+
+
+async def _answers(address: str, port: int) -> bool:
+    try:
+        async with asyncio.timeout(_DIAL_SECONDS):
+            _, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def _read_definition(source: ServiceSource, service: str) -> tuple[list[str], dict[str, str], str]:
+    said = _parsed(source.definition)
+    command, environ = said.get("command"), said.get("env", {})
+    if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+        raise BadDefinition(f"The image's definition of {service} names no command.")
+    if not isinstance(environ, dict) or not all(isinstance(value, str) for value in environ.values()):
+        raise BadDefinition(f"The image's definition of {service} has variables that are no texts.")
+    ports = next((one.ports for one in service_ports_of(source.labels) if one.name == service), ())
+    return [_filled(word, ports, source.labels) for word in command], environ, _first_page(source.definition)
+
+
+def _filled(word: str, ports: tuple[int, ...], labels: Mapping[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        if found[2]:
+            return labels.get(_RUNTIME, "")
+        number = int(found[1])
+        return str(ports[number]) if number < len(ports) else found[0]
+
+    return _PLACE.sub(value, word)
+
+
+def _first_page(definition: bytes | None) -> str:
+    """Return the page to open: a path, never an address elsewhere."""
+    path = _parsed(definition).get("url_template", "/") if definition is not None else "/"
+    return path if isinstance(path, str) and _PATH.match(path) else "/"
+
+
+def _parsed(definition: bytes | None) -> dict[str, Any]:
+    try:
+        said = json.loads(definition or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise BadDefinition("The image's definition of this service is not JSON.") from error
+    return said if isinstance(said, dict) else {}

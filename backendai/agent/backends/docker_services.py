@@ -1,0 +1,121 @@
+"""Services inside containers: found by the container's address, started by an exec that nobody is attached to."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from docker.errors import APIError, NotFound
+
+from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.docker_create import USER, WORKDIR
+from backendai.agent.backends.docker_end import is_alive
+from backendai.agent.backends.docker_engine import Engine, container_name
+from backendai.agent.backends.docker_holder import Holders, holder_of
+from backendai.agent.service_host import ServiceHost, ServiceSource
+
+_DEFINITIONS = "/etc/backend.ai/service-defs"
+_MARK = "BACKENDAI_APP"
+_LARGEST_DEFINITION = 64 * 2**10
+_GONE = "This kernel does not run any more."
+
+# The program of an earlier launch that does not answer goes first. It is ours only if it carries the mark that it was
+# started with: process ids are used again.
+_LAUNCH = r"""
+file=/tmp/.app-$BACKENDAI_APP
+ours() { grep -q "BACKENDAI_APP=$BACKENDAI_APP" "/proc/$1/environ" 2>/dev/null; }
+if read -r pid 2>/dev/null <"$file.pid" && [ "$pid" != $$ ] && ours "$pid"; then
+  kill "$pid"; for try in 1 2 3 4 5; do ours "$pid" || break; sleep 1; done
+  ours "$pid" && kill -KILL "$pid"
+fi
+echo $$ >"$file.pid"
+exec "$@" >"$file.log" 2>&1 </dev/null
+""".strip()
+_LOG = 'tail -c "$1" "/tmp/.app-$BACKENDAI_APP.log"'
+
+
+class DockerServices(ServiceHost):
+    """The services of one agent's containers."""
+
+    def __init__(self, engine: Engine, holders: Holders) -> None:
+        self._engine = engine
+        self._holders = holders
+
+    def address(self, kernel_id: UUID) -> str:
+        """Return the address of the container, or of the holder whose network it joined."""
+        with self._engine.asking():
+            found = self._running(kernel_id)
+            address = self._holders.address_for(found) if holder_of(found) else _address_in(found)
+        if not address:
+            raise BackendError("The kernel has no network: somebody removed what held it.", code="no-network")
+        return address
+
+    def source(self, kernel_id: UUID, service: str) -> ServiceSource:
+        """Return the definition file of the image, if it is a plain file of a sensible size."""
+        with self._engine.asking() as client:
+            labels = self._running(kernel_id)["Config"]["Labels"] or {}
+            try:
+                stream, about = client.get_archive(container_name(kernel_id), f"{_DEFINITIONS}/{service}.json")
+            except NotFound:
+                return ServiceSource(None, labels)
+            archive = b"".join(stream) if about["size"] <= _LARGEST_DEFINITION else b""
+        return ServiceSource(_only_file(archive), labels)
+
+    def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
+        """Start it by an exec; returns the exec's id."""
+        with self._engine.asking() as client:
+            made = self._exec(kernel_id, ["sh", "-c", _LAUNCH, service, *command], {**environ, _MARK: service})
+            client.exec_start(made, detach=True)
+        return made
+
+    def exit_code(self, handle: str) -> int | None:
+        """Return the exec's exit code; an exec that the engine has forgotten has ended with its container."""
+        with self._engine.asking() as client:
+            try:
+                found = client.exec_inspect(handle)
+            except NotFound as error:
+                raise KernelGone(_GONE) from error
+        return None if found["Running"] else int(found["ExitCode"] or 0)
+
+    def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
+        """Read the end of the file that ``launch`` lets the program write to."""
+        with self._engine.asking() as client:
+            made = self._exec(kernel_id, ["sh", "-c", _LOG, service, str(limit)], {_MARK: service})
+            output, _ = client.exec_start(made, demux=True)
+        return bytes(output or b"")
+
+    def _exec(self, kernel_id: UUID, command: list[str], environ: Mapping[str, str]) -> str:
+        self._running(kernel_id)
+        try:
+            made = self._engine.client.exec_create(
+                container_name(kernel_id), command, user=USER, workdir=WORKDIR, environment=dict(environ)
+            )
+        except APIError as error:
+            if error.status_code in (404, 409):
+                raise KernelGone(_GONE) from error
+            raise
+        return str(made["Id"])
+
+    def _running(self, kernel_id: UUID) -> dict[str, Any]:
+        found = self._engine.find(kernel_id)
+        if found is None or not is_alive(found):
+            raise KernelGone(_GONE)
+        return found
+
+
+def _address_in(container: dict[str, Any]) -> str:
+    networks = (container["NetworkSettings"]["Networks"] or {}).values()
+    return next((str(one["IPAddress"]) for one in networks if one.get("IPAddress")), "")
+
+
+def _only_file(archive: bytes) -> bytes | None:
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            entry = tar.next()
+            content = tar.extractfile(entry) if entry and entry.isfile() else None
+            return content.read(_LARGEST_DEFINITION) if content else None
+    except tarfile.TarError:
+        return None

@@ -1,0 +1,117 @@
+"""The gateway's side of apps: is the service up, and a tunnel to its port.
+
+A tunnel is a request with ``Upgrade: tcp``; after the answer 101 the connection carries the bytes of the port. What
+flows there is checked by the app proxy, which alone gets tickets for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from aiohttp import web
+
+from backendai.agent.app_starts import AppStarts
+from backendai.agent.backends.base import Backend, BackendError, KernelGone
+from backendai.agent.roster import Roster
+from backendai.agent.service_host import ServiceHost
+from backendai.wire.splice import Side, splice, take_over
+from backendai.wire.tickets import Ticket, TicketRefused
+
+logger = logging.getLogger(__name__)
+
+_DIAL_SECONDS = 5.0
+_STATUS = {"ticket-refused": 403, "kernel-gone": 410, "apps-impossible": 501, "app-not-listening": 502}
+Admit = Callable[[web.Request], Ticket]
+
+
+class NotListening(BackendError):
+    """Nothing listens on the port."""
+
+    code = "app-not-listening"
+
+
+class AppRoutes:
+    """``admit`` returns the ticket of a request or raises; every refusal is JSON with a code and a sentence."""
+
+    def __init__(self, backend: Backend, roster: Roster, admit: Admit) -> None:
+        self._admit, self._roster, self._host = admit, roster, backend.services
+        self._starts = AppStarts(backend.services) if backend.services else None
+        self._open: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes."""
+        router.add_post("/kernels/{id}/app", self._look)
+        router.add_get("/kernels/{id}/app", self._tunnel)
+
+    def close(self) -> None:
+        """Cut every tunnel."""
+        for task in list(self._open):
+            task.cancel()
+
+    async def _look(self, request: web.Request) -> web.Response:
+        try:
+            ticket = self._admit(request)
+            self._can_reach()
+            assert self._starts is not None
+            self._starts.forget(self._roster.ids())
+            again = request.query.get("again") == "1"
+            state = await self._starts.look(ticket.kernel_id, ticket.service, ticket.port, again=again)
+        except (TicketRefused, BackendError) as error:
+            return _refusal(error)
+        return web.json_response(asdict(state))
+
+    async def _tunnel(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() != "tcp":
+            raise web.HTTPBadRequest(text="a tunnel is asked for with Upgrade: tcp")
+        try:
+            ticket = self._admit(request)
+            app = await self._dial(ticket)
+        except (TicketRefused, BackendError) as error:
+            return _refusal(error)
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            answer = web.StreamResponse(status=101, headers={"Connection": "Upgrade", "Upgrade": "tcp"})
+            await answer.prepare(request)
+            await splice(take_over(request.protocol, is_client=False), app)
+        finally:
+            app.abort()
+        return answer
+
+    async def _dial(self, ticket: Ticket) -> Side:
+        """Return a connection to the port. An address may change hands while one dials: only when the kernel still has
+        it afterwards was it the kernel that answered."""
+        host = self._can_reach()
+        address = await asyncio.to_thread(host.address, ticket.kernel_id)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_DIAL_SECONDS):
+                _, app = await loop.create_connection(Side, address, ticket.port)
+        except OSError as error:
+            raise NotListening(f"Nothing listens on port {ticket.port} of the session.") from error
+        try:
+            still = await asyncio.to_thread(host.address, ticket.kernel_id)
+            if still != address or self._roster.generation(ticket.kernel_id) != ticket.generation:
+                raise KernelGone("The kernel has moved.")
+        except BaseException:
+            app.abort()
+            raise
+        return app
+
+    def _can_reach(self) -> ServiceHost:
+        if self._host is None:
+            raise BackendError("This node cannot keep the ports of its sessions from others.", code="apps-impossible")
+        return self._host
+
+
+def _refusal(error: TicketRefused | BackendError) -> web.Response:
+    status = _STATUS.get(error.code, 503)
+    if status == 503:
+        logger.warning("no app: %s", error.message)
+    return web.json_response({"code": error.code, "detail": error.message}, status=status)

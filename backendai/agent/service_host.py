@@ -1,0 +1,42 @@
+"""What a backend does for the services of its kernels: where their ports are, and how their programs are started."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSource:
+    """What an image says about a service: its definition file (None: it has none) and the image's labels."""
+
+    definition: bytes | None
+    labels: Mapping[str, str]
+
+
+class ServiceHost(abc.ABC):
+    """Reaches into running kernels. Every method blocks, and raises KernelGone or BackendError."""
+
+    @abc.abstractmethod
+    def address(self, kernel_id: UUID) -> str:
+        """Return the address at which this machine reaches the kernel's ports, asked anew from the engine: an address
+        that was true a moment ago may belong to somebody else by now."""
+
+    @abc.abstractmethod
+    def source(self, kernel_id: UUID, service: str) -> ServiceSource:
+        """Return what the kernel's image says about a service."""
+
+    @abc.abstractmethod
+    def launch(self, kernel_id: UUID, service: str, command: Sequence[str], environ: Mapping[str, str]) -> str:
+        """Start the service's program in the kernel, as its user, instead of one that an earlier launch left; returns
+        its handle. What it writes is kept in the kernel."""
+
+    @abc.abstractmethod
+    def exit_code(self, handle: str) -> int | None:
+        """Return how a launched program ended, None while it runs."""
+
+    @abc.abstractmethod
+    def log(self, kernel_id: UUID, service: str, *, limit: int) -> bytes:
+        """Return the last ``limit`` bytes that the service's program has written."""

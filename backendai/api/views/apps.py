@@ -1,0 +1,87 @@
+"""The apps of a session: what there is, and a way in for scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import Http404
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.authentication import get_authorization_header
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from backendai.accounts.services import digest_of
+from backendai.accounts.standing import Standing
+from backendai.api.authentication import asker
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.apps import apps_of, main_kernel, make_entry
+
+
+class AppBody(serializers.Serializer[Any]):
+    """One service of the session's image."""
+
+    name = serializers.CharField()
+    title = serializers.CharField()
+    protocol = serializers.CharField(help_text="http or preopen open in a browser.")
+    port = serializers.IntegerField(help_text="In the container.")
+    url = serializers.URLField(help_text="The app's own origin.")
+    code = serializers.CharField(help_text="Why it cannot be opened now; empty when it can.")
+    reason = serializers.CharField(help_text="The same in one sentence.")
+
+
+class AppListBody(serializers.Serializer[Any]):
+    """All apps, in the order of the image."""
+
+    results = AppBody(many=True)
+
+
+class AppEntryBody(serializers.Serializer[Any]):
+    """A way in: POST ``code`` as a form field to ``url`` and keep the cookie."""
+
+    url = serializers.URLField()
+    code = serializers.CharField(help_text="Good once.")
+    expires_in = serializers.IntegerField(help_text="Seconds.")
+
+
+class SessionApps(APIView):
+    """What the session's image serves."""
+
+    @extend_schema(responses=AppListBody)
+    def get(self, request: Request, session_id: UUID) -> Response:
+        """Return the apps, each with why it cannot be opened now."""
+        session = _session(request, session_id)
+        found = apps_of(session, main_kernel(session))
+        return Response(AppListBody({"results": found}).data)
+
+
+class SessionApp(APIView):
+    """The way into one app."""
+
+    @extend_schema(request=None, responses={201: AppEntryBody})
+    def post(self, request: Request, session_id: UUID, service: str) -> Response:
+        """Return a one-time code; it ends with the token or login that asked for it. 409 when the app cannot be
+        opened now."""
+        session = _session(request, session_id)
+        entry = make_entry(asker(request), session, service, _standing(request), timezone.now())
+        answer = {"url": entry.url, "code": entry.code, "expires_in": entry.seconds}
+        return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+
+def _session(request: Request, session_id: UUID) -> ComputeSession:
+    visible = ComputeSession.objects.visible_to(asker(request)).select_related("image")
+    session: ComputeSession = get_object_or_404(visible, pk=session_id)
+    return session
+
+
+def _standing(request: Request) -> Standing:
+    kind, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
+    if kind.lower() == "bearer":
+        return Standing(token=digest_of(text.strip()))
+    if not request.session.session_key:
+        raise Http404
+    return Standing(login=request.session.session_key)

@@ -1,0 +1,20 @@
+from django.contrib import admin
+
+from backendai.appproxy.models import AppGrant
+
+
+@admin.register(AppGrant)
+class AppGrantAdmin(admin.ModelAdmin):
+    """Deleting one ends the access within seconds."""
+
+    list_display = ["service", "user", "kernel", "created_at", "expires_at"]
+    list_filter = ["service"]
+    list_select_related = ["user", "kernel"]
+    search_fields = ["user__email", "host"]
+    fields = ["service", "port", "host", "user", "kernel", "generation", "created_at", "expires_at"]
+
+    def has_add_permission(self, request):
+        return False
+
+    def has_change_permission(self, request, obj=None):
+        return False

@@ -1,0 +1,116 @@
+"""The one door to all apps: who asks, for which host, and what is done about it."""
+
+from __future__ import annotations
+
+import logging
+
+import aiohttp
+from aiohttp import web
+
+from backendai.appproxy import pages
+from backendai.appproxy.grants import Denied, Target
+from backendai.appproxy.guard import Guard, Unknown
+from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
+from backendai.appproxy.hosts import app_host
+from backendai.appproxy.nodes import look
+from backendai.appproxy.relay import Relay, wants_websocket
+from backendai.appproxy.tunnel import NoTunnel
+from backendai.compute.services.apps import CODE_SECONDS, ENTER_PATH
+
+logger = logging.getLogger(__name__)
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}) | {
+    "PROPFIND",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+}
+_DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403}
+_NO_TUNNEL = {"kernel-gone": 410, "ticket-refused": 502, "apps-impossible": 501, "app-not-listening": 502}
+_LARGEST_CODE = 8192
+_TITLES = {"starting": "Starting {}", "failed": "{} did not start", "absent": "{} does not run"}
+_BY_HAND = "This service is started by hand: start it in the terminal of the session."
+
+
+class Door:
+    """Handles every request. ``guard`` says who may, ``relay`` passes on."""
+
+    def __init__(self, guard: Guard, relay: Relay, nodes: aiohttp.ClientSession) -> None:
+        self._guard, self._relay, self._nodes = guard, relay, nodes
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        host = app_host(request.headers.get("Host", ""))
+        if host is None:
+            return _no_app(request)
+        if request.method not in _METHODS or not request.raw_path.startswith("/"):
+            raise web.HTTPMethodNotAllowed(request.method, _METHODS)
+        if request.path == pages.STYLE_PATH:
+            return pages.style()
+        if request.path == ENTER_PATH:
+            return await self._enter(request, host)
+        if comes_from_elsewhere(request.headers, request.method):
+            return pages.refusal(request, 403, "foreign-origin", "A page of another origin may not use this app.")
+        cookies = own_cookies(request.headers.get("Cookie", ""))
+        try:
+            target = await self._guard.target(cookies, host)
+        except Denied as error:
+            return pages.refusal(request, _DENIED.get(error.code, 401), error.code, error.message)
+        except Unknown:
+            return pages.refusal(request, 503, "try-again", "The portal cannot say who you are now. Try again soon.")
+        with self._guard.watching(cookies, host):
+            if request.path == pages.OPEN_PATH:
+                return await self._show(request, target, again=request.method == "POST")
+            return await self._pass_on(request, target)
+
+    async def _enter(self, request: web.BaseRequest, host: str) -> web.Response:
+        if request.method != "POST" or (request.content_length or 0) > _LARGEST_CODE:
+            return pages.refusal(request, 405, "post-only", "Open the app from the portal.")
+        form = await request.post()
+        code = form.get("code", "")
+        try:
+            text = await self._guard.enter(code if isinstance(code, str) else "", host)
+        except Denied as error:
+            return pages.refusal(request, _DENIED.get(error.code, 403), error.code, error.message)
+        except Unknown:
+            message = f"The portal cannot say who you are now. Open the app again in {CODE_SECONDS} s."
+            return pages.refusal(request, 503, "try-again", message)
+        return pages.see_other(pages.OPEN_PATH, {"Set-Cookie": set_cookie(text), "Referrer-Policy": "no-referrer"})
+
+    async def _show(self, request: web.BaseRequest, target: Target, *, again: bool) -> web.Response:
+        """Send the browser to the app's first page once it answers; until then say how far it is."""
+        try:
+            state = await look(self._nodes, target, again=again)
+        except NoTunnel as error:
+            return pages.refusal(request, _NO_TUNNEL.get(error.code, 503), error.code, error.message)
+        if state.state == "ready":
+            return pages.see_other(state.path)
+        if again:  # so that the page can be loaded again
+            return pages.see_other(pages.OPEN_PATH)
+        title = _TITLES.get(state.state, "{} cannot be opened").format(target.service)
+        if state.state == "starting":
+            message = f"It has been starting for {state.seconds:.0f} s. The first start takes a few seconds."
+            return pages.page(200, title=title, message=message, again=True)
+        if state.state == "absent":
+            return pages.page(502, title=title, message=f"{state.message} {_BY_HAND}", retry=pages.OPEN_PATH)
+        return pages.page(502, title=title, message=state.message, log=state.log, retry=pages.OPEN_PATH)
+
+    async def _pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        try:
+            return await self._relay.pass_on(request, target)
+        except NoTunnel as error:
+            is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "")
+            if error.code == "app-not-listening" and is_page and not wants_websocket(request):
+                return pages.see_other(pages.OPEN_PATH)
+            return pages.refusal(request, _NO_TUNNEL.get(error.code, 502), error.code, error.message)
+        except aiohttp.ClientError as error:
+            logger.info("%s of %s: %s", target.service, target.kernel_id, error)
+            if (begun := request._payload_writer) is not None and begun.output_size and request.transport is not None:
+                request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
+            return pages.refusal(request, 502, "app-broke-off", "The app broke off before it had answered.")
+
+
+def _no_app(request: web.BaseRequest) -> web.Response:
+    if request.path == "/healthz":
+        return web.Response(text="ok")
+    return pages.refusal(request, 404, "no-such-app", "There is no app at this address. Open apps from the portal.")

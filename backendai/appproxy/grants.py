@@ -1,0 +1,112 @@
+"""From a one-time code to a cookie, and from the cookie to the app it opens now. Asks the database, so it blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import User
+from backendai.accounts.standing import Standing, user_by
+from backendai.activity.services import audit
+from backendai.appproxy.models import AppGrant
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.apps import Claims, CodeRefused, read_code
+from backendai.compute.status import Status
+
+LIFETIME = timedelta(days=7)
+
+
+class Denied(Exception):
+    """Nobody is let in. ``code`` is stable, the text one sentence for the person."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A port of one generation of a kernel, and the gateway through which it is reached."""
+
+    kernel_id: UUID
+    generation: int
+    service: str
+    port: int
+    gateway_url: str
+
+
+def redeem(code: str, host: str, now: datetime) -> str:
+    """Take a code that was made for this host, and return the text of the cookie that opens the app. Raises Denied."""
+    try:
+        claims = read_code(code, now)
+    except CodeRefused:
+        raise Denied("code-refused", "This way in has expired. Open the app from the portal again.") from None
+    if claims.host != host:
+        raise Denied("code-refused", "This way in leads to another app.")
+    user, target = _entitled(claims.user_id, claims.standing, claims.kernel_id, claims.generation, now)
+    text = secrets.token_urlsafe(32)
+    try:
+        with transaction.atomic():
+            _write(claims, text, now)
+            audit(user.pk, "app.open", "session", [target.session_id], service=claims.service)
+    except IntegrityError:
+        raise Denied("code-used", "This way in was used already. Open the app from the portal again.") from None
+    AppGrant.objects.filter(expires_at__lt=now).delete()
+    return text
+
+
+def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
+    """Return what one of these cookies opens on this host, after looking again whether its owner is still signed in and
+    may see the session, and whether it runs. Raises Denied."""
+    lasting = AppGrant.objects.filter(host=host, expires_at__gt=now)
+    grant: AppGrant | None = lasting.filter(digest__in=[digest_of(text) for text in cookies]).first()
+    if grant is None:
+        raise Denied("not-entered", "Open the app from the session's page in the portal.")
+    standing = Standing(login=grant.login, token=grant.token)
+    _, kernel = _entitled(grant.user_id, standing, grant.kernel_id, grant.generation, now)
+    gateway_url = kernel.agent.gateway_url if kernel.agent else ""
+    return Target(kernel.pk, grant.generation, grant.service, grant.port, gateway_url)
+
+
+def digest_of(text: str) -> str:
+    """Return the form in which a cookie is kept; it is long and random, so one SHA-256 is enough."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _entitled(
+    user_id: UUID, standing: Standing, kernel_id: UUID, generation: int, now: datetime
+) -> tuple[User, Kernel]:
+    user = user_by(standing, now)
+    if user is None or user.pk != user_id:
+        raise Denied("signed-out", "You are signed out of the portal. Sign in and open the app again.")
+    visible = ComputeSession.objects.visible_to(user).filter(kernels=kernel_id)
+    kernel = Kernel.objects.select_related("agent", "session").filter(pk=kernel_id, session__in=visible).first()
+    if kernel is None:
+        raise Denied("not-entered", "There is no such app, or it is not yours.")
+    running = Status.RUNNING == kernel.status == kernel.session.status
+    if not running or kernel.generation != generation or kernel.agent is None:
+        raise Denied("session-ended", "The session does not run any more.")
+    return user, kernel
+
+
+def _write(claims: Claims, text: str, now: datetime) -> None:
+    AppGrant.objects.create(
+        entry=claims.entry_id,
+        digest=digest_of(text),
+        user_id=claims.user_id,
+        kernel_id=claims.kernel_id,
+        generation=claims.generation,
+        service=claims.service,
+        port=claims.port,
+        host=claims.host,
+        login=claims.standing.login,
+        token=claims.standing.token,
+        created_at=now,
+        expires_at=now + LIFETIME,
+    )

@@ -1,0 +1,135 @@
+"""Who is let through, asked again every few seconds while anything of theirs is open.
+
+The answer of the database is kept for a moment. When it cannot be asked, unknown is not refused: what was let in a
+little while ago goes on, what is new waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from django.db import DatabaseError, close_old_connections
+from django.utils import timezone
+
+from backendai.appproxy.grants import Denied, Target, open_by, redeem
+
+logger = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 10.0
+_TRUSTED_SECONDS = 50.0  # without a database; access must end within a minute
+_THREADS = 4
+_Answer = TypeVar("_Answer")
+_Key = tuple[tuple[str, ...], str]
+
+
+class Unknown(Exception):
+    """The database cannot be asked now."""
+
+
+class Guard:
+    """Remembers for a moment what was allowed, and cuts what is not allowed any more."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="guard")
+        self._known: dict[_Key, tuple[Target, float]] = {}
+        self._asking: dict[_Key, asyncio.Task[Target]] = {}
+        self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
+
+    async def enter(self, code: str, host: str) -> str:
+        """Exchange a code for the text of a cookie. Raises Denied, Unknown."""
+        return await self._ask(lambda: redeem(code, host, timezone.now()))
+
+    async def target(self, cookies: Sequence[str], host: str) -> Target:
+        """Return what the cookies open on this host. Raises Denied, Unknown."""
+        key = (tuple(cookies), host)
+        target, at = self._known.get(key, (None, 0.0))
+        age = time.monotonic() - at
+        if target is not None and age < RECHECK_SECONDS:
+            return target
+        try:
+            return await self._look(key)
+        except Unknown:
+            if target is None or age > _TRUSTED_SECONDS:
+                raise
+            return target
+
+    @contextlib.contextmanager
+    def watching(self, cookies: Sequence[str], host: str) -> Iterator[None]:
+        """Cancel the task that runs this as soon as the cookies open nothing any more."""
+        key, task = (tuple(cookies), host), asyncio.current_task()
+        assert task is not None
+        self._open[key].add(task)
+        try:
+            yield
+        finally:
+            self._open[key].discard(task)
+            if not self._open[key]:
+                del self._open[key]
+
+    async def watch(self) -> None:
+        """Look again at whatever is open, for ever."""
+        while True:
+            await asyncio.sleep(RECHECK_SECONDS)
+            await asyncio.gather(*(self._recheck(key) for key in list(self._open)))
+            oldest = time.monotonic() - _TRUSTED_SECONDS
+            self._known = {key: entry for key, entry in self._known.items() if entry[1] > oldest}
+
+    def close(self) -> None:
+        """Cut everything, and let go of the threads."""
+        for task in [task for tasks in self._open.values() for task in tasks]:
+            task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _recheck(self, key: _Key) -> None:
+        try:
+            await self._look(key)
+        except Unknown:
+            _, at = self._known.get(key, (None, 0.0))
+            if time.monotonic() - at < _TRUSTED_SECONDS:
+                return
+            logger.warning("an app is cut off: for too long nobody could say whether it is still allowed")
+        except Denied:
+            pass
+        else:
+            return
+        for task in list(self._open.get(key, ())):
+            task.cancel()
+
+    async def _look(self, key: _Key) -> Target:
+        """Ask the database, once for all who want to know the same now."""
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.create_task(self._look_up(key))
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _look_up(self, key: _Key) -> Target:
+        asked_at = time.monotonic()
+        try:
+            target = await self._ask(lambda: open_by(*key, timezone.now()))
+        except Denied:
+            self._known.pop(key, None)
+            raise
+        self._known[key] = (target, asked_at)
+        return target
+
+    async def _ask(self, question: Callable[[], _Answer]) -> _Answer:
+        def ask() -> _Answer:
+            close_old_connections()
+            try:
+                return question()
+            finally:
+                close_old_connections()
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        except DatabaseError as error:
+            logger.warning("the database does not answer: %s", error)
+            raise Unknown from error

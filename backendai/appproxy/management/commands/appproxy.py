@@ -1,0 +1,22 @@
+"""``manage.py appproxy``: opens the apps of sessions to browsers, each on an origin of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import uvloop
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from backendai.appproxy.server import serve
+
+
+class Command(BaseCommand):
+    help = "Serve the apps of sessions on names under BACKENDAI_APPS_DOMAIN."
+
+    def handle(self, *arguments: Any, **options: Any) -> None:
+        """Serve until SIGTERM or SIGINT."""
+        try:
+            uvloop.run(serve(settings.APPS_HOST, settings.APPS_PORT))
+        except OSError as error:
+            raise CommandError(f"Port {settings.APPS_PORT} on {settings.APPS_HOST} cannot be used: {error}") from error

@@ -1,0 +1,39 @@
+"""Who was let into which app."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from backendai.compute.models import Kernel
+
+
+class AppGrant(models.Model):
+    """Somebody may use one app of one generation of a kernel, for as long as they are signed in and may see it.
+
+    ``entry`` is the one-time code that it was made from: being unique, it makes a code good for one grant. Of the
+    cookie only the digest is kept.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    entry = models.UUIDField(unique=True, editable=False)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="app_grants")
+    kernel = models.ForeignKey(Kernel, on_delete=models.CASCADE, related_name="app_grants")
+    generation = models.PositiveIntegerField()
+    service = models.CharField(max_length=32)
+    port = models.PositiveIntegerField()
+    host = models.CharField(max_length=255)
+    login = models.CharField(max_length=64, blank=True, editable=False)
+    token = models.CharField(max_length=64, blank=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.service} for {self.user_id}"

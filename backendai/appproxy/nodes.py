@@ -1,0 +1,61 @@
+"""What a node says about a service: is it up, does it start, why did it not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from django.utils import timezone
+
+from backendai.appproxy.grants import Target
+from backendai.appproxy.tunnel import DIAL_SECONDS, NoTunnel
+from backendai.compute.services.apps import ticket_for
+
+_ANSWER_SECONDS = 40.0  # an engine that is busy takes its time
+_LARGEST_ANSWER = 64 * 2**10
+
+
+@dataclass(frozen=True, slots=True)
+class AppState:
+    """How a service is: ready, starting, failed or absent. ``path`` is its first page, ``log`` its last words."""
+
+    state: str
+    message: str
+    path: str
+    log: str
+    seconds: float
+
+
+async def look(client: aiohttp.ClientSession, target: Target, *, again: bool) -> AppState:
+    """Ask the node for the state of the service, which starts it if need be. Raises NoTunnel."""
+    url = f"{target.gateway_url.rstrip('/')}/kernels/{target.kernel_id}/app"
+    headers = dict(ticket_for(target.kernel_id, target.generation, target.service, target.port, timezone.now()))
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=DIAL_SECONDS)
+    query = {"again": "1"} if again else {}
+    try:
+        async with client.post(url, params=query, headers=headers, timeout=timeout, allow_redirects=False) as answer:
+            raw = await answer.content.read(_LARGEST_ANSWER)
+            while len(raw) < _LARGEST_ANSWER and (more := await answer.content.read(_LARGEST_ANSWER - len(raw))):
+                raw += more
+            said: dict[str, Any] = json.loads(raw)
+            if answer.status != 200:
+                raise NoTunnel(str(said["code"]), str(said["detail"]))
+    except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, NoTunnel):
+            raise
+        raise NoTunnel("node-unreachable", "The node of this session does not answer.") from error
+    return AppState(
+        state=str(said.get("state")),
+        message=str(said.get("message", "")),
+        path=_own_path(str(said.get("path", "/"))),
+        log=str(said.get("log", "")),
+        seconds=float(said.get("seconds", 0.0)),
+    )
+
+
+def _own_path(path: str) -> str:
+    """Nodes have little trust: a page is a path of the app's own origin, never an address elsewhere."""
+    odd = path[1:2] in ("/", "\\") or not path.isprintable() or not path.isascii()
+    return "/" if odd or not path.startswith("/") else path

@@ -1,0 +1,79 @@
+"""The app proxy as a process: one event loop, one listener."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from backendai.appproxy.door import Door
+from backendai.appproxy.guard import Guard
+from backendai.appproxy.relay import Relay
+
+logger = logging.getLogger(__name__)
+_http_logger = logging.getLogger(f"{__name__}.http")
+
+_BACKLOG = 512
+_BUFFER = 64 * 1024
+_LARGEST_HEADER = 32 * 1024  # some apps keep a lot in cookies
+_STOP_SECONDS = 3.0
+
+
+class _NoBadRequests(logging.Filter):
+    """What anybody may send is no error of ours: it is answered with 400, and fills no log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is worth a line."""
+        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+_http_logger.addFilter(_NoBadRequests())
+
+
+@asynccontextmanager
+async def serving(listener: socket.socket) -> AsyncIterator[None]:
+    """Serve apps on a listening socket until the context ends."""
+    guard, relay = Guard(), Relay()
+    nodes = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+    door = Door(guard, relay, nodes)
+    server = web.Server(
+        door.handle,
+        handler_cancellation=True,
+        access_log=None,
+        logger=_http_logger,
+        auto_decompress=False,
+        read_bufsize=_BUFFER,
+        max_field_size=_LARGEST_HEADER,
+        max_line_size=_LARGEST_HEADER,
+    )
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    watcher = asyncio.create_task(guard.watch())
+    try:
+        await web.SockSite(runner, listener, backlog=_BACKLOG, shutdown_timeout=_STOP_SECONDS).start()
+        yield
+    finally:
+        watcher.cancel()
+        guard.close()
+        await runner.cleanup()
+        await relay.close()
+        await nodes.close()
+
+
+async def serve(host: str, port: int) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    async with serving(listener):
+        logger.info("apps are served on %s:%s", host, port)
+        await stop.wait()

@@ -1,0 +1,166 @@
+"""Connections to the ports of kernels: through the gateway of their node, one tunnel each, used again while they last.
+
+A tunnel belongs to one port of one generation of a kernel. When the kernel goes, its tunnels break; none can ever lead
+to another kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextvars import ContextVar
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import BaseConnector
+from django.utils import timezone
+
+from backendai.appproxy.grants import Target
+from backendai.compute.services.apps import ticket_for
+
+DIAL_SECONDS = 5.0
+SILENCE_SECONDS = 300.0
+_LARGEST_HEAD = 16 * 1024
+_BUFFER = 64 * 1024
+_LARGEST_HEADER = 32 * 1024
+_target: ContextVar[Target] = ContextVar("target")
+
+
+class NoTunnel(aiohttp.ClientConnectionError):
+    """The node's gateway gives no tunnel; ``code`` says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+class TunnelConnector(BaseConnector):
+    """Connects to whatever the request at hand is about."""
+
+    async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> ResponseHandler:  # noqa: ASYNC109
+        target = _target.get()
+        transport, rest = await open_tunnel(target)
+        protocol: ResponseHandler = self._factory()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        transport.resume_reading()
+        if rest:
+            protocol.data_received(rest)
+        return protocol
+
+
+def new_client(*, replays: bool, connector: TunnelConnector) -> aiohttp.ClientSession:
+    """Return a client that passes everything on as it is. With ``replays`` a request that met a connection in the
+    moment of its closing is sent once more."""
+    client = aiohttp.ClientSession(
+        connector=connector,
+        connector_owner=False,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS, sock_read=SILENCE_SECONDS),
+        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+        read_bufsize=_BUFFER,
+        max_line_size=_LARGEST_HEADER,
+        max_field_size=_LARGEST_HEADER,
+    )
+    client._retry_connection = replays
+    return client
+
+
+def address_through(target: Target, raw_path: str) -> str:
+    """Return the address by which a client asks for a path of the target, and point this task's tunnels at it. The name
+    in it is what connections are kept apart by."""
+    _target.set(target)
+    return f"http://k{target.kernel_id.hex}.g{target.generation}.{target.service}:{target.port}{raw_path}"
+
+
+async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
+    """Return a paused connection to the port, and what the app has said already. Raises NoTunnel."""
+    loop = asyncio.get_running_loop()
+    parts = urlsplit(target.gateway_url)
+    is_secure = parts.scheme == "https"
+    port = parts.port or (443 if is_secure else 80)
+    transport: asyncio.Transport | None = None
+    try:
+        async with asyncio.timeout(3 * DIAL_SECONDS):
+            transport, answer = await loop.create_connection(
+                _Answer, parts.hostname or "", port, ssl=True if is_secure else None
+            )
+            transport.write(_request(target, parts.netloc.rpartition("@")[2], parts.path.rstrip("/")))
+            head, rest = await answer.head
+            if head.split(b" ", 2)[1:2] == [b"101"]:
+                return transport, rest
+            transport.resume_reading()
+            raise _refusal(await answer.body(head))
+    except OSError as error:
+        if transport is not None:
+            transport.abort()
+        raise NoTunnel("node-unreachable", "The node of this session does not answer.") from error
+    except BaseException:
+        if transport is not None:
+            transport.abort()
+        raise
+
+
+class _Answer(asyncio.Protocol):
+    """Reads the gateway's answer up to the end of its head, where a tunnel begins; a refusal has a body."""
+
+    def __init__(self) -> None:
+        self.head: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
+        self._more = asyncio.Event()
+        self._said = bytearray()
+        self._has_ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._said += data
+        self._more.set()
+        if self.head.done():
+            return
+        end = self._said.find(b"\r\n\r\n")
+        if end >= 0:
+            self._transport.pause_reading()
+            self.head.set_result((bytes(self._said[:end]), bytes(self._said[end + 4 :])))
+            del self._said[: end + 4]
+        elif len(self._said) > _LARGEST_HEAD:
+            self.head.set_exception(ConnectionError("the gateway talks too much"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._has_ended = True
+        self._more.set()
+        if not self.head.done():
+            self.head.set_exception(ConnectionError("the gateway hung up"))
+
+    async def body(self, head: bytes) -> bytes:
+        """Return the body of an answer that opens no tunnel."""
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d{1,5})", head)
+        wanted = min(int(length[1]) if length else 0, _LARGEST_HEAD)
+        while len(self._said) < wanted and not self._has_ended:
+            self._more.clear()
+            await self._more.wait()
+        return bytes(self._said[:wanted])
+
+
+def _request(target: Target, host: str, prefix: str) -> bytes:
+    headers = ticket_for(target.kernel_id, target.generation, target.service, target.port, timezone.now())
+    lines = [
+        f"GET {prefix}/kernels/{target.kernel_id}/app HTTP/1.1",
+        f"Host: {host}",
+        "Connection: Upgrade",
+        "Upgrade: tcp",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _refusal(body: bytes) -> NoTunnel:
+    try:
+        said = json.loads(body)
+        return NoTunnel(str(said["code"]), str(said["detail"])[:500])
+    except (ValueError, KeyError, TypeError):
+        return NoTunnel("node-unreachable", "The node of this session answers something else.")

@@ -1,0 +1,198 @@
+"""The apps of a session: which there are, where each lives, and the one-time code by which a person gets in.
+
+A code is sealed with the portal's secret, so that nobody can read or forge it, and good for half a minute. That it is
+used once only is seen to by the app proxy, which writes down each code that it has taken.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from cryptography.fernet import Fernet, InvalidToken
+from django.conf import settings
+
+from backendai.accounts.models import User
+from backendai.accounts.standing import Standing
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.status import Status
+from backendai.core.errors import Conflict, NotFound
+from backendai.core.service_ports import ServicePort, service_ports_of
+from backendai.wire.tickets import sign_ticket
+
+CODE_SECONDS = 30
+ENTER_PATH = "/.backendai/enter"
+_SHOWN = frozenset({"http", "preopen", "tcp", "vnc", "rdp"})
+_IN_BROWSERS = frozenset({"http", "preopen"})
+_TITLES = {
+    "jupyterlab": "JupyterLab",
+    "jupyter": "Jupyter Notebook",
+    "tensorboard": "TensorBoard",
+    "vscode": "VS Code",
+    "code-server": "VS Code",
+    "mlflow": "MLflow",
+    "rstudio": "RStudio",
+    "ttyd": "Terminal (ttyd)",
+}
+_NOT_RUNNING = ("session-not-running", "Apps open while the session runs.")
+_NO_BROWSER = ("not-for-browsers", "This service does not speak HTTP, so a browser cannot open it.")
+_BY_BACKEND = {
+    "process": (
+        "apps-impossible",
+        "Sessions on this node are native processes and share its network: anybody on that machine could open the app.",
+    ),
+    "simulated": ("apps-impossible", "This node is simulated: nothing really runs there."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A service of a session. ``code`` and ``reason`` say why it cannot be opened now; both are empty when it can."""
+
+    name: str
+    title: str
+    protocol: str
+    port: int
+    url: str
+    code: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where to send the code (``POST`` with the field ``code``), within ``seconds`` and once."""
+
+    app: App
+    url: str
+    code: str
+    seconds: int = CODE_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What a code says. ``entry_id`` is its own name, by which it is known when it comes a second time."""
+
+    entry_id: UUID
+    user_id: UUID
+    kernel_id: UUID
+    generation: int
+    service: str
+    port: int
+    host: str
+    standing: Standing
+
+
+class CodeRefused(Exception):
+    """The code is forged, too old, or for something else."""
+
+
+def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
+    """Return the apps, given the main kernel (with its agent): what can be opened, and what cannot and why."""
+    obstacle = _obstacle(session, kernel)
+    found = [one for one in service_ports_of(session.image.labels) if one.protocol in _SHOWN]
+    return [_app(session, one, obstacle) for one in found]
+
+
+def make_entry(user: User, session: ComputeSession, name: str, standing: Standing, now: datetime) -> Entry:
+    """Return the way into an app for a person who may see the session. Raises NotFound (no such app), Conflict (it
+    cannot be opened now)."""
+    kernel = main_kernel(session)
+    app = next((one for one in apps_of(session, kernel) if one.name == name), None)
+    if app is None or kernel is None:
+        raise NotFound(f"This session has no app named {name[:32]}.", code="no-such-app")
+    if app.code:
+        raise Conflict(app.reason, code=app.code)
+    claims = Claims(
+        uuid.uuid4(), user.pk, kernel.pk, kernel.generation, app.name, app.port, host_of(session.pk, app.name), standing
+    )
+    return Entry(app, f"{app.url}{ENTER_PATH}", _seal(claims, now))
+
+
+def read_code(code: str, now: datetime) -> Claims:
+    """Return what a code says; raises CodeRefused."""
+    try:
+        said = json.loads(_sealer().decrypt_at_time(code.encode(), ttl=CODE_SECONDS, current_time=int(now.timestamp())))
+    except (InvalidToken, ValueError) as error:
+        raise CodeRefused from error
+    return Claims(
+        entry_id=UUID(said["id"]),
+        user_id=UUID(said["user"]),
+        kernel_id=UUID(said["kernel"]),
+        generation=said["generation"],
+        service=said["service"],
+        port=said["port"],
+        host=said["host"],
+        standing=Standing(login=said["login"], token=said["token"]),
+    )
+
+
+def main_kernel(session: ComputeSession) -> Kernel | None:
+    """Return the session's main kernel with its agent: the services of a cluster are those of its main kernel."""
+    kernel: Kernel | None = session.kernels.select_related("agent").filter(rank=0).first()
+    return kernel
+
+
+def host_of(session_id: UUID, service: str) -> str:
+    """Return the host name of an app: one origin for each service of each session."""
+    return f"{service}-{session_id.hex[:12]}.{settings.APPS_DOMAIN}"
+
+
+def origin_of(host: str) -> str:
+    """Return the origin under which browsers know a host of an app."""
+    scheme, usual = ("https", 443) if settings.SECURE else ("http", 80)
+    port = settings.APPS_PUBLIC_PORT
+    return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
+
+
+def ticket_for(kernel_id: UUID, generation: int, service: str, port: int, now: datetime) -> Mapping[str, str]:
+    """Return the header that opens the gateway of the kernel's node for this port."""
+    ticket = sign_ticket(
+        settings.TICKET_KEY,
+        kernel_id=kernel_id,
+        generation=generation,
+        purpose="app",
+        now=now.timestamp(),
+        service=service,
+        port=port,
+    )
+    return {"Authorization": f"Ticket {ticket}"}
+
+
+def _obstacle(session: ComputeSession, kernel: Kernel | None) -> tuple[str, str]:
+    if session.status != Status.RUNNING or kernel is None or kernel.agent is None:
+        return _NOT_RUNNING
+    return _BY_BACKEND.get(kernel.agent.backend, ("", ""))
+
+
+def _app(session: ComputeSession, service: ServicePort, obstacle: tuple[str, str]) -> App:
+    code, reason = _NO_BROWSER if service.protocol not in _IN_BROWSERS else obstacle
+    url = origin_of(host_of(session.pk, service.name))
+    title = _TITLES.get(service.name, service.name)
+    return App(service.name, title, service.protocol, service.port, url, code, reason)
+
+
+def _seal(claims: Claims, now: datetime) -> str:
+    said: dict[str, Any] = {
+        "id": str(claims.entry_id),
+        "user": str(claims.user_id),
+        "kernel": str(claims.kernel_id),
+        "generation": claims.generation,
+        "service": claims.service,
+        "port": claims.port,
+        "host": claims.host,
+        "login": claims.standing.login,
+        "token": claims.standing.token,
+    }
+    return _sealer().encrypt_at_time(json.dumps(said).encode(), current_time=int(now.timestamp())).decode()
+
+
+def _sealer() -> Fernet:
+    key = hashlib.sha256(b"app entry\0" + settings.SECRET_KEY.encode()).digest()
+    return Fernet(base64.urlsafe_b64encode(key))

@@ -1,0 +1,53 @@
+"""The services that an image declares in its label, such as ``jupyterlab:http:[8888],ring:tcp:9000``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LABEL = "ai.backend.service-ports"
+_ENTRY = re.compile(r"([^:,\[\]]+):([^:,\[\]]+):(?:\[([0-9,\s]*)\]|([0-9]+))(?:,|$)")
+# A name becomes a part of a host name.
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?\Z")
+_PROTOCOLS = frozenset({"http", "tcp", "preopen", "internal", "vnc", "rdp"})
+_LEAST, _MOST = 1025, 65534
+_RESERVED = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    """One service of an image; ``ports`` has at least one."""
+
+    name: str
+    protocol: str
+    ports: tuple[int, ...]
+
+    @property
+    def port(self) -> int:
+        """The port that people come to."""
+        return self.ports[0]
+
+
+def service_ports_of(labels: Mapping[str, str]) -> list[ServicePort]:
+    """Return what the image's labels declare, in their order. An entry that breaks the rules of docs/images.md is
+    left out, and so is a name or a port that appeared before."""
+    found: list[ServicePort] = []
+    names: set[str] = set()
+    taken: set[int] = set(_RESERVED)
+    for name, protocol, several, one in _ENTRY.findall(labels.get(LABEL, "")):
+        entry = _read(name.strip(), protocol.strip(), several or one)
+        if entry and entry.name not in names and not taken & set(entry.ports):
+            found.append(entry)
+            names.add(entry.name)
+            taken |= set(entry.ports)
+    return found
+
+
+def _read(name: str, protocol: str, ports: str) -> ServicePort | None:
+    numbers = tuple(int(part) for part in ports.split(",") if part.strip() and len(part.strip()) <= 5)
+    if not _NAME.match(name) or protocol not in _PROTOCOLS or not numbers:
+        return None
+    if not all(_LEAST <= number <= _MOST for number in numbers):
+        return None
+    return ServicePort(name, protocol, numbers)

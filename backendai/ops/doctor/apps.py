@@ -1,0 +1,61 @@
+"""Checks of the way to the apps of sessions: their server, and the names that browsers must find."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+
+from backendai.ops.doctor.check import Check, ok, warning
+
+Resolve = Callable[[str, int], Any]
+
+
+def apps() -> list[Check]:
+    """Return whether the app proxy answers, and whether browsers find the names of apps."""
+    return [app_proxy(), app_names()]
+
+
+def app_proxy(port: int | None = None) -> Check:
+    """The app proxy answers."""
+    number = port or settings.APPS_PORT
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f"http://127.0.0.1:{number}/healthz", timeout=2) as answer:
+            answer.read()
+    except (OSError, urllib.error.URLError):
+        fix = "./bin/up starts it; by itself: manage.py appproxy. BACKENDAI_APPS_PORT names its port."
+        return warning("app proxy", f"nothing answers on port {number}: apps of sessions do not open", fix)
+    return ok("app proxy", f"answers on port {number}")
+
+
+def app_names(domain: str | None = None, host: str | None = None, resolve: Resolve = socket.getaddrinfo) -> Check:
+    """Browsers find the names of apps. ``host`` is what the portal listens on."""
+    domain = domain or settings.APPS_DOMAIN
+    host = os.environ.get("BACKENDAI_HOST", "127.0.0.1") if host is None else host
+    if domain == "localhost" or domain.endswith(".localhost"):
+        if _is_loopback(host):
+            return ok("app names", f"*.{domain} leads browsers on this machine here")
+        fix = "Set BACKENDAI_APPS_DOMAIN=apps.example.org and point *.apps.example.org here in the DNS."
+        return warning("app names", f"*.{domain} is found on this machine only, but others reach the portal", fix)
+    try:
+        resolve(f"any-name.{domain}", 80)
+    except OSError:
+        fix = f"Add a wildcard to the DNS: *.{domain} with the address of this machine (or of the proxy in front)."
+        return warning("app names", f"*.{domain} is not found: apps of sessions do not open", fix)
+    return ok("app names", f"*.{domain} is found")
+
+
+def _is_loopback(host: str) -> bool:
+    if host in ("", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

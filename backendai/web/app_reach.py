@@ -1,0 +1,33 @@
+"""Can the browser that is looking at the portal find the names under which apps live?"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from django.conf import settings
+
+
+def why_out_of_reach(host: str) -> str:
+    """Return a sentence with the mend when a browser that found the portal under this host (as in its Host header) will
+    not find the apps; nothing when it will."""
+    if not _is_local(settings.APPS_DOMAIN) or _is_local(_name_in(host)):
+        return ""
+    return (
+        f"Apps live under {settings.APPS_DOMAIN}, which only browsers on the portal's own machine find. "
+        "An administrator gives them a name that yours finds too: BACKENDAI_APPS_DOMAIN=apps.example.org, "
+        "with *.apps.example.org in the DNS."
+    )
+
+
+def _name_in(host: str) -> str:
+    name, _, port = host.rpartition(":")
+    return (name if name and port.isdigit() else host).strip("[]").lower()
+
+
+def _is_local(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,29 @@
+"""The apps of a session, for its page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from backendai.compute.services.apps import App, apps_of, main_kernel
+from backendai.web.app_reach import why_out_of_reach
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def app_list(context: Any) -> list[App]:
+    """Return the apps of the context's ``session``; its ``kernels``, if they are there, spare a query."""
+    session = context["session"]
+    if session.is_terminal:
+        return []
+    kernels = context.get("kernels")
+    kernel = next((one for one in kernels if one.rank == 0), None) if kernels is not None else main_kernel(session)
+    return apps_of(session, kernel)
+
+
+@register.simple_tag(takes_context=True)
+def app_reach(context: Any) -> str:
+    """Return why this browser cannot open apps, and what an administrator sets; nothing when it can."""
+    return why_out_of_reach(context["request"].get_host())

@@ -1,0 +1,51 @@
+"""The way from a session's page into one of its apps."""
+
+from __future__ import annotations
+
+from typing import cast
+from uuid import UUID
+
+from csp.constants import SELF
+from csp.decorators import csp_update
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from backendai.accounts.standing import Standing
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.apps import Entry, make_entry
+from backendai.core.errors import UserError
+from backendai.web.app_reach import why_out_of_reach
+from backendai.web.requests import PageRequest
+
+
+@require_safe
+@never_cache
+@login_required
+def app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
+    """Show a form that carries a one-time code to the app's own origin, and sends itself. Nothing is written here: the
+    code counts when it is redeemed."""
+    rows = ComputeSession.objects.visible_to(request.user).select_related("image")
+    session: ComputeSession = get_object_or_404(rows, pk=session_id)
+    standing = Standing(login=request.session.session_key or "")
+    obstacle = why_out_of_reach(request.get_host())
+    try:
+        entry = None if obstacle else make_entry(request.user, session, service, standing, timezone.now())
+    except UserError as error:
+        obstacle, entry = error.message, None
+    if entry is None:
+        messages.error(request, obstacle)
+        return redirect("web:session", session_id=session_id)
+    return _form(request, session, entry)
+
+
+def _form(request: PageRequest, session: ComputeSession, entry: Entry) -> HttpResponse:
+    def page(request: HttpRequest) -> HttpResponse:
+        return render(request, "web/app.html", {"section": "sessions", "session": session, "entry": entry})
+
+    # The page's forms may go to this one other origin.
+    return cast(HttpResponse, csp_update({"form-action": [SELF, entry.app.url]})(page)(request))

@@ -1,0 +1,69 @@
+"""The apps of a session for scripts."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from backendai.accounts.models import AccessToken
+from backendai.accounts.standing import Standing, user_by
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.apps import CodeRefused, read_code
+from tests.api.callers import SESSIONS, Caller
+from tests.cast import Cast
+from tests.factories import make_image, make_running_session
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def session(cast: Cast) -> ComputeSession:
+    make_image(labels={"ai.backend.service-ports": "jupyterlab:http:[8888],ring:tcp:9000"})
+    return make_running_session(cast.alice)
+
+
+def test_it_lists_the_apps_with_where_they_live_and_why_not(
+    cast: Cast, session: ComputeSession, django_assert_num_queries: object
+) -> None:
+    alice = Caller(cast.alice)
+    alice.get(f"{SESSIONS}{session.pk}/apps/")
+    with django_assert_num_queries(3):  # type: ignore[operator]  (the token, the session, its kernel)
+        lab, ring = alice.get(f"{SESSIONS}{session.pk}/apps/").json()["results"]
+    assert (lab["name"], lab["title"], lab["port"], lab["code"]) == ("jupyterlab", "JupyterLab", 8888, "")
+    assert lab["url"].startswith(f"http://jupyterlab-{session.pk.hex[:12]}.apps.localhost")
+    assert (ring["name"], ring["code"]) == ("ring", "not-for-browsers")
+
+
+def test_it_gives_a_code_that_ends_with_the_token(cast: Cast, session: ComputeSession) -> None:
+    answer = Caller(cast.alice).post(f"{SESSIONS}{session.pk}/apps/jupyterlab/")
+    assert (answer.status_code, answer.json()["expires_in"]) == (201, 30)
+    assert answer.json()["url"].endswith("/.backendai/enter")
+    assert answer["Cache-Control"] == "no-store"
+    claims = read_code(answer.json()["code"], timezone.now())
+    assert user_by(claims.standing, timezone.now()) == cast.alice
+    AccessToken.objects.all().delete()
+    assert user_by(claims.standing, timezone.now()) is None
+
+
+def test_it_refuses_with_a_reason(cast: Cast, session: ComputeSession) -> None:
+    alice = Caller(cast.alice)
+    assert alice.post(f"{SESSIONS}{session.pk}/apps/nothing/").status_code == 404
+    answer = alice.post(f"{SESSIONS}{session.pk}/apps/ring/")
+    assert (answer.status_code, answer.json()["code"]) == (409, "not-for-browsers")
+    ComputeSession.objects.update(status="TERMINATING")
+    answer = alice.post(f"{SESSIONS}{session.pk}/apps/jupyterlab/")
+    assert (answer.status_code, answer.json()["code"]) == (409, "session-not-running")
+    assert Caller(cast.charlie).post(f"{SESSIONS}{session.pk}/apps/jupyterlab/").status_code == 404
+
+
+def test_nobody_reads_or_bends_a_code(cast: Cast, session: ComputeSession) -> None:
+    code = Caller(cast.alice).post(f"{SESSIONS}{session.pk}/apps/jupyterlab/").json()["code"]
+    assert str(cast.alice.pk) not in code
+    for bent in (code[:-1], code.swapcase(), "é", ""):
+        with pytest.raises(CodeRefused):
+            read_code(bent, timezone.now())
+
+
+@pytest.mark.parametrize("standing", [Standing(), Standing(login="nothing"), Standing(token="nothing")])
+def test_nothing_is_nobodys_standing(standing: Standing) -> None:
+    assert user_by(standing, timezone.now()) is None

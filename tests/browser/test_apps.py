@@ -1,0 +1,125 @@
+"""An app in the browser: through the one-time code, on an origin of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from docker import APIClient
+from playwright.sync_api import Page, expect
+
+from tests.agent.images import SERVICE_LABEL, ensure_service_image
+from tests.browser.conftest import Visit
+from tests.browser.people import ALICE, CHARLIE
+from tests.system.client import Body, Client
+from tests.system.platform import Platform
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+_ADD_IMAGE = """
+from backendai.catalog.models import Image
+told = {{"reference": "{}", "minimum": {{"cpu": "0.1"}}, "labels": {{"ai.backend.service-ports": "{}"}}}}
+Image.objects.update_or_create(name="notes", defaults=told)
+"""
+
+
+@pytest.fixture(scope="module")
+def session(platform: Platform, alice: Client) -> Iterator[Body]:
+    """A running session of Alice's, whose image has an app."""
+    engine = APIClient()
+    image = ensure_service_image(engine)
+    engine.close()
+    done = platform.manage("shell", "--no-imports", "-c", _ADD_IMAGE.format(image, SERVICE_LABEL))
+    assert done.returncode == 0, done.stderr
+    session = alice.wait_until_running(alice.launch("with-apps", image="notes")["id"])
+    yield session
+    alice.end(session["id"])
+
+
+def path_of(session: Body, service: str = "notes") -> str:
+    return f"/sessions/{session['id']}/apps/{service}/"
+
+
+def expect_notes(page: Page) -> None:
+    expect(page.get_by_role("heading", name="Notes")).to_be_visible()
+    expect(page.locator("#said")).to_have_text("hello from the page")
+
+
+def test_it_opens_an_app_on_its_own_origin_and_its_websocket_echoes(visit: Visit, session: Body) -> None:
+    visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go(path_of(session))
+    expect_notes(page)
+    origin = urlsplit(page.url)
+    assert (origin.path, origin.query) == ("/notes", "")
+    assert origin.hostname == f"notes-{session['id'].replace('-', '')[:12]}.apps.localhost"
+    assert page.evaluate("document.cookie") == "", "our cookie is out of the reach of scripts"
+    page.reload()
+    expect_notes(page)
+
+
+def test_the_app_does_not_get_the_portals_cookies_nor_the_portal_the_apps(visit: Visit, session: Body) -> None:
+    visitor = visit(ALICE)
+    visitor.go(path_of(session))
+    expect_notes(visitor.page)
+    expect(visitor.page.locator("#seen")).to_contain_text("X-Forwarded-Host")
+    heard = visitor.page.locator("#seen").inner_text().lower()
+    assert "portal=" not in heard and "backendai-app" not in heard and "csrf=" not in heard
+    with visitor.page.expect_request("**/account/") as request:
+        visitor.go("/account/")
+    assert "backendai-app" not in request.value.all_headers().get("cookie", "")
+    assert "notes-" not in request.value.all_headers().get("referer", "")
+
+
+def test_the_app_cannot_use_the_portal_as_its_visitor(visit: Visit, platform: Platform, session: Body) -> None:
+    visitor = visit(ALICE)
+    visitor.go(path_of(session))
+    expect_notes(visitor.page)
+    tries = """async (portal) => {
+        const answer = (asking) => asking.then((it) => `${it.type} ${it.status}`, () => "refused");
+        const socket = new Promise((done) => {
+            const one = new WebSocket(portal.replace("http", "ws") + "/ws/events/");
+            one.onopen = () => done("open");
+            one.onerror = () => done("refused");
+        });
+        return [
+            await answer(fetch(portal + "/api/v1/me/", { credentials: "include" })),
+            await answer(fetch(portal + "/api/v1/sessions/", { method: "POST", credentials: "include", body: "{}" })),
+            await socket,
+            String(window.opener),
+        ];
+    }"""
+    assert visitor.page.evaluate(tries, platform.url) == ["refused", "refused", "refused", "null"]
+    visitor.complaints.clear()  # the browser complains of each
+
+
+def test_it_works_without_scripts_and_has_no_fault_that_shuts_anybody_out(visit: Visit, session: Body) -> None:
+    visitor = visit(ALICE, scripts=False)
+    visitor.go(path_of(session))
+    visitor.page.get_by_role("button", name="Open").click()
+    expect(visitor.page.get_by_role("heading", name="Notes")).to_be_visible()
+
+
+def test_it_shows_why_an_app_does_not_start(visit: Visit, session: Body) -> None:
+    visitor = visit(ALICE)
+    visitor.go(path_of(session, "broken"))
+    expect(visitor.page.get_by_role("heading", name="broken did not start")).to_be_visible()
+    expect(visitor.page.locator("pre")).to_have_text("nothing works\n")
+    assert visitor.accessibility_faults() == []
+    assert visitor.overflow_on_a_phone() <= 0
+    visitor.page.get_by_role("button", name="Try again").click()
+    expect(visitor.page.get_by_role("heading", name="broken did not start")).to_be_visible()
+    visitor.complaints.clear()  # the page's own status, 502
+
+
+def test_it_is_nothing_to_a_stranger(visit: Visit, session: Body) -> None:
+    visitor = visit(CHARLIE)
+    answer = visitor.go(path_of(session))
+    assert answer is not None and answer.status == 404
+    hers = f"http://notes-{session['id'].replace('-', '')[:12]}.apps.localhost"
+    port = visit(ALICE).page
+    port.goto(f"{urlsplit(visitor.page.url)._replace(path=path_of(session)).geturl()}")
+    expect_notes(port)
+    answer = visitor.page.goto(f"{hers}:{urlsplit(port.url).port}/notes")
+    assert answer is not None and answer.status == 401
+    expect(visitor.page.get_by_text("Open the app from the session's page in the portal.")).to_be_visible()

@@ -1,0 +1,173 @@
+"""Apps of sessions through all processes: portal, app proxy, node, container."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+import requests
+from docker import APIClient
+from websockets.sync.client import ClientConnection, connect
+
+from tests.agent.images import ensure_service_image
+from tests.system.client import Body
+from tests.system.platform import READY_WITHIN, Platform
+from tests.system.polling import until
+
+pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]
+MIB = 2**20
+SIZE = 100
+ALLOWED_GROWTH = 40 * MIB
+
+
+class Visitor:
+    """A script that goes into one app of a session, and what it gets there."""
+
+    def __init__(self, platform: Platform, session: Body, service: str) -> None:
+        token = platform.client._headers
+        path = f"{platform.url}/api/v1/sessions/{session['id']}/apps/"
+        self._web = requests.Session()
+        self._web.trust_env = False
+        found = self._web.get(path, headers=token).json()["results"]
+        self.app = next(one for one in found if one["name"] == service)
+        self.host = urlsplit(self.app["url"]).netloc
+        self.port = urlsplit(self.app["url"]).port
+        self.entry = self._web.post(f"{path}{service}/", json={}, headers=token).json()
+        self.cookie = ""
+
+    def enter(self) -> requests.Response:
+        """Exchange the code."""
+        answer = self.ask("POST", "/.backendai/enter", data={"code": self.entry["code"]})
+        self.cookie = answer.headers.get("Set-Cookie", "").partition(";")[0]
+        return answer
+
+    def ask(self, method: str, path: str, **options: object) -> requests.Response:
+        """Send a request to the app."""
+        headers = {"Host": self.host, "Cookie": self.cookie}
+        self._web.cookies.clear()
+        url = f"http://127.0.0.1:{self.port}{path}"
+        return self._web.request(method, url, headers=headers, allow_redirects=False, timeout=60, **options)  # type: ignore[arg-type]
+
+    def websocket(self) -> ClientConnection:
+        """Open the app's websocket."""
+        wire = socket.create_connection(("127.0.0.1", self.port or 0), timeout=20)
+        told = {"Cookie": self.cookie}
+        return connect(f"ws://{self.host}/ws", sock=wire, origin=self.app["url"], additional_headers=told)
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory, tiny_image: None) -> Iterator[Platform]:
+    engine = APIClient()
+    image = ensure_service_image(engine)
+    engine.close()
+    with Platform(tmp_path_factory.mktemp("apps"), images={"notes": image}) as platform:
+        yield platform
+
+
+@pytest.fixture(scope="module")
+def session(platform: Platform) -> Iterator[Body]:
+    session = platform.client.wait_until_running(platform.client.launch(image="notes")["id"])
+    yield session
+    platform.client.end(session["id"])
+
+
+@pytest.fixture
+def visitor(platform: Platform, session: Body) -> Visitor:
+    """Somebody whose app has started."""
+    visitor = Visitor(platform, session, "notes")
+    assert visitor.enter().status_code == 303
+    until(lambda: visitor.ask("GET", "/.backendai/open").status_code == 303, 30, "the app has started")
+    return visitor
+
+
+def proxy_of(platform: Platform) -> psutil.Process:
+    pid = next(pid for role, pid in platform.pids().items() if role.endswith("manage.py appproxy"))
+    return psutil.Process(pid)
+
+
+def test_it_starts_the_service_at_the_first_visit_and_leads_to_its_page(platform: Platform, session: Body) -> None:
+    visitor = Visitor(platform, session, "notes")
+    assert visitor.ask("GET", "/").status_code == 401
+    assert visitor.enter().status_code == 303
+    assert visitor.enter().json()["code"] == "code-used"
+    visitor = Visitor(platform, session, "notes")
+    visitor.enter()
+    until(lambda: visitor.ask("GET", "/.backendai/open").headers.get("Location") == "/notes", 30, "it has started")
+    assert "<h1>Notes</h1>" in visitor.ask("GET", "/notes").text
+    assert "backendai-app" not in visitor.ask("GET", "/headers").text
+
+
+def test_a_websocket_echoes(visitor: Visitor) -> None:
+    with visitor.websocket() as websocket:
+        websocket.send("hello")
+        assert websocket.recv(timeout=20) == "hello"
+
+
+def test_large_downloads_and_uploads_pass_through_without_filling_anybodys_memory(
+    platform: Platform, visitor: Visitor
+) -> None:
+    processes = [proxy_of(platform), psutil.Process(platform.pids()["agent"])]
+    visitor.ask("GET", "/stream/5")
+    before = [process.memory_info().rss for process in processes]
+    count = 0
+    with visitor.ask("GET", f"/stream/{SIZE}", stream=True) as answer:
+        for piece in answer.iter_content(MIB):
+            count += len(piece)
+    assert count == SIZE * MIB
+    piece = b"x" * MIB
+    assert visitor.ask("POST", "/count", data=_Body(piece, SIZE)).text.strip() == str(SIZE * MIB)
+    for process, was in zip(processes, before, strict=True):
+        assert process.memory_info().rss - was < ALLOWED_GROWTH, process.name()
+
+
+def test_a_service_that_does_not_start_says_why(platform: Platform, session: Body) -> None:
+    visitor = Visitor(platform, session, "broken")
+    visitor.enter()
+    answer = visitor.ask("GET", "/.backendai/open")
+    assert (answer.status_code, "nothing works" in answer.text) == (502, True)
+    assert "broken ended with exit code 3." in answer.text
+
+
+def test_the_supervisor_brings_a_killed_app_proxy_back_and_the_cookie_still_opens(
+    platform: Platform, visitor: Visitor
+) -> None:
+    former = proxy_of(platform).pid
+    os.kill(former, signal.SIGKILL)
+    until(lambda: former not in platform.pids().values(), READY_WITHIN, "it is gone")
+
+    def opens() -> bool:
+        try:
+            return visitor.ask("GET", "/").status_code == 200
+        except requests.ConnectionError:
+            return False
+
+    until(opens, READY_WITHIN, "the app opens again")
+
+
+def test_the_end_of_the_session_is_the_end_of_the_way_in(platform: Platform) -> None:
+    session = platform.client.wait_until_running(platform.client.launch(image="notes")["id"])
+    visitor = Visitor(platform, session, "notes")
+    visitor.enter()
+    until(lambda: visitor.ask("GET", "/.backendai/open").status_code == 303, 30, "the app has started")
+    assert visitor.ask("GET", "/").status_code == 200
+    platform.client.end(session["id"])
+    until(lambda: visitor.ask("GET", "/").status_code == 410, 30, "nobody is let in any more")
+    again = Visitor(platform, session, "notes")
+    assert (again.app["code"], again.entry["code"]) == ("session-not-running", "session-not-running")
+
+
+class _Body:
+    """A large body that is made while it is sent."""
+
+    def __init__(self, piece: bytes, count: int) -> None:
+        self._piece, self._left = piece, count
+        self.len = len(piece) * count
+
+    def read(self, size: int = -1) -> bytes:
+        self._left -= 1
+        return self._piece if self._left >= 0 else b""

@@ -1,0 +1,140 @@
+"""The apps on a session's page, and the page that leads into one."""
+
+from __future__ import annotations
+
+import pytest
+from django.conf import settings
+from django.template.loader import render_to_string
+from django.test import Client, RequestFactory
+from django.utils import timezone
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.apps import CODE_SECONDS, host_of, origin_of, read_code
+from backendai.web.app_reach import why_out_of_reach
+from tests.cast import Cast
+from tests.factories import make_agent, make_image, make_running_session, make_session
+
+pytestmark = pytest.mark.django_db
+LABELS = {"ai.backend.service-ports": "jupyterlab:http:[8888],ring:tcp:9000,secret:internal:9001"}
+
+
+@pytest.fixture
+def session(cast: Cast) -> ComputeSession:
+    make_image(labels=LABELS)
+    return make_running_session(cast.alice, name="hers")
+
+
+def shown(session: ComputeSession, host: str = "127.0.0.1:8080", **context: object) -> str:
+    request = RequestFactory(headers={"Host": host}).get("/")
+    return render_to_string("web/_session_apps.html", {"session": session, **context}, request)
+
+
+def test_it_has_a_button_for_each_app_and_says_why_one_has_none(session: ComputeSession) -> None:
+    text = shown(session)
+    assert f'href="/sessions/{session.pk}/apps/jupyterlab/"' in text
+    assert "JupyterLab" in text and 'target="_blank"' in text
+    assert "This service does not speak HTTP" in text
+    assert "secret" not in text
+
+
+def test_it_costs_no_query_where_the_kernels_are_known(
+    session: ComputeSession, django_assert_num_queries: object
+) -> None:
+    session = ComputeSession.objects.select_related("image").get()
+    kernels = list(session.kernels.select_related("agent"))
+    with django_assert_num_queries(0):  # type: ignore[operator]
+        assert "JupyterLab" in shown(session, kernels=kernels)
+
+
+@pytest.mark.parametrize(
+    ("backend", "reason"), [("process", "anybody on that machine could open the app"), ("simulated", "nothing really")]
+)
+def test_it_says_why_there_are_no_apps_on_some_nodes(session: ComputeSession, backend: str, reason: str) -> None:
+    Agent.objects.update(backend=backend)
+    text = shown(session)
+    assert reason in text and 'href="/sessions/' not in text
+
+
+def test_it_waits_for_the_session_to_run_and_ends_with_it(cast: Cast) -> None:
+    make_image(labels=LABELS)
+    waiting = make_session(cast.alice)
+    assert "Apps open while the session runs." in shown(waiting)
+    waiting.status = "TERMINATED"
+    assert shown(waiting).strip() == ""
+    make_image("bare", labels={})
+    assert shown(make_session(cast.alice, image="bare")).strip() == ""
+
+
+def test_it_says_what_to_set_when_the_browser_will_not_find_the_apps(session: ComputeSession) -> None:
+    text = shown(session, host="10.1.2.3:8080")
+    assert "BACKENDAI_APPS_DOMAIN=apps.example.org" in text and 'href="/sessions/' not in text
+
+
+@pytest.mark.parametrize(
+    ("host", "is_reachable"),
+    [
+        ("localhost:8080", True),
+        ("127.0.0.1", True),
+        ("[::1]:8080", True),
+        ("portal.localhost", True),
+        ("192.168.1.9:8080", False),
+        ("portal.example.org", False),
+        ("[fd00::1]:8080", False),
+    ],
+)
+def test_it_knows_from_where_local_names_are_found(host: str, is_reachable: bool, settings: object) -> None:
+    assert (why_out_of_reach(host) == "") == is_reachable
+    settings.APPS_DOMAIN = "apps.example.org"  # type: ignore[attr-defined]
+    assert why_out_of_reach(host) == ""
+
+
+def test_the_way_in_is_a_form_that_may_go_to_the_apps_origin_alone(cast: Cast, session: ComputeSession) -> None:
+    client = Client()
+    client.force_login(cast.alice)
+    answer = client.get(f"/sessions/{session.pk}/apps/jupyterlab/", headers={"Host": "127.0.0.1"})
+    origin = origin_of(host_of(session.pk, "jupyterlab"))
+    assert f"form-action 'self' {origin};" in f"{answer['Content-Security-Policy']};"
+    assert "script-src 'self';" in f"{answer['Content-Security-Policy']};"
+    assert "no-store" in answer["Cache-Control"]
+    text = answer.content.decode()
+    assert f'action="{origin}/.backendai/enter"' in text
+    code = text.partition('name="code" value="')[2].partition('"')[0]
+    claims = read_code(code, timezone.now())
+    assert (claims.user_id, claims.service, claims.port) == (cast.alice.pk, "jupyterlab", 8888)
+    assert claims.standing.login == client.session.session_key
+    assert client.session.session_key not in text, "the login stays where it is"
+    assert CODE_SECONDS == 30
+
+
+@pytest.mark.parametrize(
+    ("service", "host", "words"),
+    [
+        ("ring", "127.0.0.1", "does not speak HTTP"),
+        ("nothing", "127.0.0.1", "no app named"),
+        ("jupyterlab", "10.0.0.9", "BACKENDAI_APPS_DOMAIN"),
+    ],
+)
+def test_it_leads_back_with_the_reason_when_there_is_no_way_in(
+    cast: Cast, session: ComputeSession, service: str, host: str, words: str
+) -> None:
+    client = Client()
+    client.force_login(cast.alice)
+    answer = client.get(f"/sessions/{session.pk}/apps/{service}/", headers={"Host": host}, follow=True)
+    assert answer.redirect_chain == [(f"/sessions/{session.pk}/", 302)]
+    assert words in answer.content.decode()
+
+
+def test_the_portal_does_not_answer_to_the_names_of_apps(cast: Cast, session: ComputeSession) -> None:
+    for host in (
+        f"{host_of(session.pk, 'jupyterlab')}:8080",
+        settings.APPS_DOMAIN,
+        f"X.{settings.APPS_DOMAIN.upper()}",
+    ):
+        assert Client().get("/login/", headers={"Host": host}).status_code == 421
+
+
+def test_a_cluster_has_the_apps_of_its_main_kernel(cast: Cast) -> None:
+    make_image(labels=LABELS)
+    session = make_running_session(cast.alice, make_agent(cpu=8), cluster_size=2)
+    assert "jupyterlab" in shown(session)
