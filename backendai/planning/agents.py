@@ -40,8 +40,9 @@ class AgentRow(NamedTuple):
 
 
 def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
-    """Return the group's registered agents, in one query."""
-    rows = Agent.objects.registered().filter(resource_group=group).order_by("name")
+    """Return the group's registered agents, in one query; without those of which nothing is known yet, for their engine
+    has not answered since they came."""
+    rows = Agent.objects.registered().filter(resource_group=group).exclude(capacity={}).order_by("name")
     return [AgentRow(*row) for row in rows.values_list(*AgentRow._fields[:-1], Cast("capacity", TextField()))]
 
 

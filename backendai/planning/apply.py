@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from json.encoder import encode_basestring as _quoted
@@ -12,7 +11,8 @@ from uuid import UUID
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.services.waits import Waiting, note_waits
-from backendai.scheduler.plan import Placement, Plan, Reason, Step, Wait
+from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait
+from backendai.scheduler.trace import GATES_PASSED
 
 
 def apply_plan(group: ResourceGroup, plan: Plan, *, now: datetime) -> set[UUID]:
@@ -26,18 +26,17 @@ def apply_plan(group: ResourceGroup, plan: Plan, *, now: datetime) -> set[UUID]:
 
 
 class _Writer:
-    """Turns a plan into what is written. Steps and reasons are shared by many sessions: each is made text once.
+    """Turns a plan into what is written. What many sessions share is made text once.
 
-    They are known by their ``id``; the plan keeps them alive.
+    It is known by its ``id``; the plan keeps it alive.
     """
 
     def __init__(self) -> None:
-        self._texts: dict[int, str] = {}
+        self._shared: dict[int, str] = {}
         self._data: dict[int, dict[str, Any]] = {}
 
     def assignment(self, placement: Placement) -> Assignment:
-        steps = self._steps(placement.steps)
-        return Assignment(placement.session_id, placement.kernels, steps, placement.devices)
+        return Assignment(placement.session_id, placement.kernels, self._text(placement.trail), placement.devices)
 
     def waiting(self, wait: Wait) -> Waiting:
         reason = wait.reason
@@ -50,19 +49,23 @@ class _Writer:
             reason.message,
             data,
             skipped=not wait.tried,
-            steps=partial(self._steps, wait.steps),
+            steps=partial(self._text, wait.trail),
             position=wait.position,
             overtaken=wait.overtaken,
         )
 
-    def _steps(self, steps: Sequence[Step]) -> str:
-        texts = []
-        for step in steps:
-            text = self._texts.get(id(step))
-            if text is None:
-                text = self._texts[id(step)] = _text_of(step)
-            texts.append(text)
-        return f"[{','.join(texts)}]"
+    def _text(self, trail: Trail) -> str:
+        shared = self._shared.get(id(trail.shared))
+        if shared is None:
+            shared = self._shared[id(trail.shared)] = "".join([f", {_text_of(step)}" for step in _short(trail.shared)])
+        own = "".join([f", {_text_of(step)}" for step in trail.own])
+        return f'[{{"step": "sequencing", "message": {_quoted(trail.in_turn)}}}{shared}{own}]'
+
+
+def _short(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps with all gates as one when all of them were passed: every row of the history has them."""
+    passed = len(GATES_PASSED)
+    return (_ALL_GATES, *steps[passed:]) if steps[:passed] == GATES_PASSED else steps
 
 
 def _data_of(reason: Reason) -> dict[str, Any]:
@@ -73,6 +76,9 @@ def _data_of(reason: Reason) -> dict[str, Any]:
 
 
 def _text_of(step: Step) -> str:
-    code = f', "error_code": {_quoted(step.code)}' if step.code else ""
-    result = "SUCCESS" if step.passed else "FAILURE"
-    return f'{{"step": {_quoted(step.step)}, "result": "{result}", "message": {_quoted(step.message)}{code}}}'
+    """Return the step as it is stored; success and no code are what a reader takes for granted."""
+    result = "" if step.passed else f', "result": "FAILURE", "error_code": {_quoted(step.code)}'
+    return f'{{"step": {_quoted(step.step)}, "message": {_quoted(step.message)}{result}}}'
+
+
+_ALL_GATES = Step("gates", True, f"passed: {', '.join(step.step for step in GATES_PASSED)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -11,11 +11,12 @@ from uuid import UUID
 
 from backendai.accounts.models import User
 from backendai.cluster.models import ResourceGroup
+from backendai.cluster.rules import wrong_rules
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import TERMINAL, Status
 from backendai.core.slots import Slots
+from backendai.planning.deciding import WrongRules, decide_apart
 from backendai.planning.snapshot import read_snapshot
-from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Placement, Reason, Step, Wait
 from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.suggest import Suggestion, suggest
@@ -85,7 +86,13 @@ def foresee(
     snapshot: Snapshot, session: SessionView, user: User, *, least: Slots, others: Sequence[ResourceGroup]
 ) -> Explanation:
     """Return what a pass over this snapshot does with one of its sessions, as far as the user may know."""
-    plan = decide(snapshot)
+    try:
+        decision = decide_apart(snapshot)
+    except WrongRules as wrong:
+        return _no_pass(snapshot, "wrong-group-rules", f"The rules of {snapshot.group} cannot be followed: {wrong}.")
+    if any(each.id == session.id for each, _ in decision.faults):
+        return _no_pass(snapshot, "scheduler-error", "The scheduler fails on this session; its log has the error.")
+    plan, snapshot = decision.plan, decision.snapshot
     placement = next((each for each in plan.placements if each.session_id == session.id), None)
     if placement:
         return _starts(snapshot, placement)
@@ -96,7 +103,7 @@ def foresee(
         now=snapshot.now,
         group=snapshot.group,
         verdict=Verdict.NEVER if wait.reason.never else Verdict.WAITS,
-        message=wait.reason.message,
+        message=f"{wait.reason.message} {wait.reason.aside}".rstrip(),
         reason=_seen_by(user, wait),
         position=wait.position,
         waiting=len(plan.waits),
@@ -108,15 +115,19 @@ def foresee(
 
 
 def other_groups(project: Any, group: ResourceGroup) -> list[ResourceGroup]:
-    """Return further groups that the project may use, a few at most."""
+    """Return further groups that the project may use and whose rules can be followed, a few at most."""
     usable = ResourceGroup.objects.usable_for(project).exclude(pk=group.pk)
-    return list(usable.order_by("created_at")[:_MOST_GROUPS])
+    return [other for other in usable.order_by("created_at")[:_MOST_GROUPS] if not wrong_rules(other)]
 
 
 def _stored(session: ComputeSession) -> Reason | None:
     if not session.status_reason:
         return None
     return Reason(session.status_reason, session.reason_text, dict(session.status_data))
+
+
+def _no_pass(snapshot: Snapshot, code: str, message: str) -> Explanation:
+    return Explanation(snapshot.now, snapshot.group, Verdict.WAITS, message, Reason(code, message))
 
 
 def _starts(snapshot: Snapshot, placement: Placement) -> Explanation:
@@ -128,11 +139,11 @@ def _starts(snapshot: Snapshot, placement: Placement) -> Explanation:
 
 def _seen_by(user: User, wait: Wait) -> Reason:
     """Return the reason; whose session is in the way is that person's affair."""
-    blocker = wait.reason.details.get("blocker")
-    if not blocker or ComputeSession.objects.visible_to(user).filter(pk=blocker).exists():
-        return wait.reason
-    details = {name: value for name, value in wait.reason.details.items() if name != "blocker"}
-    return Reason(wait.reason.code, wait.reason.message, details, wait.reason.never, wait.reason.until)
+    details = {**wait.reason.details, **wait.reason.aside_details}
+    blocker = details.get("blocker")
+    if blocker and not ComputeSession.objects.visible_to(user).filter(pk=blocker).exists():
+        del details["blocker"]
+    return replace(wait.reason, details=details, aside_details={})
 
 
 def _named(ahead: Sequence[UUID], user: User) -> tuple[Ahead, ...]:

@@ -48,17 +48,17 @@ def _newcomer(user: User, spec: SessionSpec, checked: Checked, now: datetime) ->
         starts_at=spec.starts_at,
         image_id=checked.image.pk,
         attempts=0,
-        avoid_agents=[],
         session_type=spec.session_type,
         access_key=checked.access_key,
         owner_id=user.pk,
         project_id=checked.project.pk,
-        designated_agents=checked.agents,
         placement=spec.placement,
         launch_id=spec.launch_id,
         batch_timeout=spec.batch_timeout,
         overtaken_since=None,
         project__domain_id=checked.project.domain_id,
+        avoid_agents="[]",
+        designated_agents=json.dumps(checked.agents),
     )
     slots = json.dumps(checked.slots.to_json())
     return Newcomer(row, tuple((uuid.uuid4(), slots) for _ in range(spec.cluster_size)), tuple(checked.depends_on))

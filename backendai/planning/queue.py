@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -27,7 +28,7 @@ Broken = tuple[UUID, Exception]
 
 
 class Row(NamedTuple):
-    """What is read of one pending session."""
+    """What is read of one pending session; lists of agents are JSON text, most of them empty."""
 
     id: UUID
     name: str
@@ -36,17 +37,17 @@ class Row(NamedTuple):
     starts_at: datetime | None
     image_id: UUID
     attempts: int
-    avoid_agents: list[str]
     session_type: str
     access_key: str
     owner_id: UUID
     project_id: UUID
-    designated_agents: list[str]
     placement: str
     launch_id: UUID | None
     batch_timeout: timedelta | None
     overtaken_since: datetime | None
     project__domain_id: int
+    avoid_agents: str
+    designated_agents: str
 
 
 class Newcomer(NamedTuple):
@@ -135,7 +136,9 @@ def read_queue(group: ResourceGroup, newcomer: Newcomer | None = None) -> Queue 
     """Return the group's pending sessions, in four to six queries; None, after one, when there are none."""
     sessions = ComputeSession.objects.pending().filter(resource_group=group)
     order = _ORDERS.get(group.sequence, _USUAL_ORDER)
-    rows = [Row(*row) for row in sessions.order_by(*order).values_list(*Row._fields)[:MOST_PER_PASS]]
+    texts = [Cast(name, TextField()) for name in Row._fields[-2:]]
+    found = sessions.order_by(*order).values_list(*Row._fields[:-2], *texts)[:MOST_PER_PASS]
+    rows = [Row._make(row) for row in found]
     return Queue(rows, newcomer, with_ends=group.backfill) if rows or newcomer else None
 
 
@@ -177,8 +180,8 @@ def _holder(row: Row) -> Holder:
     )
 
 
-def _ids(texts: Sequence[str]) -> frozenset[UUID]:
-    return frozenset(map(UUID, texts)) if texts else _NONE
+def _ids(text: str) -> frozenset[UUID]:
+    return _NONE if text == "[]" else frozenset(map(UUID, json.loads(text)))
 
 
 _NONE: frozenset[UUID] = frozenset()

@@ -7,6 +7,7 @@ looked at in which the request could fit.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
@@ -16,13 +17,12 @@ from backendai.scheduler.launches import Taste
 from backendai.scheduler.room import NO_SHARES, Room
 from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.selection import Entry
-from backendai.scheduler.shelf import Shelf
+from backendai.scheduler.shelf import STRETCH, Shelf
 from backendai.scheduler.snapshot import SessionView
 
 Choice = tuple[Room, int, Sequence[Shares]]  # the agent, how many better ranked ones have no room, the devices
 _Found = tuple[Room, Sequence[Shares], int]  # the agent, the devices, its place on the shelf
 
-_MANY_MISSES = 64  # so many agents without room in one search: it is worth asking whether any has it
 _FEW = 64  # so few agents are looked at one by one
 
 
@@ -65,32 +65,53 @@ def with_amounts(request: Request, rooms: Rooms) -> Iterator[Room]:
         return
     for level in rooms.shelves.levels(request):
         for shelf in level:
-            for place in rooms.ranking.places(shelf.entries, cost):
-                room = shelf.rooms[place]
+            for room in _with_slots(shelf, cost, rooms):
                 has_image = not request.node_image or request.node_image in room.images
-                if has_image and rooms.packing.has_room(room.packed, cost) and room.has_kernels_left(request.kernels):
+                if has_image and room.has_kernels_left(request.kernels):
                     yield room
 
 
 def _first(shelf: Shelf, request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]) -> _Found | None:
     """Return the first agent of a shelf that takes the request, with the devices it would get."""
-    on_shelf, guards, kernels, image = shelf.rooms, rooms.packing.guards, request.kernels, request.node_image
-    misses = 0
-    for place in rooms.ranking.places(shelf.entries, cost):
-        room = on_shelf[place]
-        if (room.packed | guards) - cost & guards != guards:  # as in ``Packing.has_room``
-            misses += 1
-            if misses == _MANY_MISSES and not rooms.has_any_room(request):
-                return None
-        elif (
-            (room.max_kernels is None or room.kernels + kernels <= room.max_kernels)
-            and (not image or image in room.images)
-            and (not avoid or room.id not in avoid)
-        ):
-            shares = NO_SHARES if room.book is None else room.shares_for(request)
-            if shares is not None:
-                return room, shares, place
+    start = bisect_left(shelf.entries, rooms.ranking.start(cost))
+    found = _first_from(start, shelf, request, cost, rooms, avoid)
+    if found is None and start and rooms.takes_turns:
+        return _first_from(0, shelf, request, cost, rooms, avoid)
+    return found
+
+
+def _first_from(
+    place: int, shelf: Shelf, request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]
+) -> _Found | None:
+    standing, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
+    kernels, image = request.kernels, request.node_image
+    while place < len(standing):
+        stretch = place // STRETCH
+        end = (stretch + 1) * STRETCH
+        if (bounds[stretch] | guards) - cost & guards == guards:  # as in ``Packing.has_room``
+            for at, room in enumerate(standing[place:end], place):
+                if (
+                    (room.packed | guards) - cost & guards == guards
+                    and (room.max_kernels is None or room.kernels + kernels <= room.max_kernels)
+                    and (not image or image in room.images)
+                    and (not avoid or room.id not in avoid)
+                ):
+                    shares = NO_SHARES if room.book is None else room.shares_for(request)
+                    if shares is not None:
+                        return room, shares, at
+            shelf.looked_in_vain(stretch)
+        place = end
     return None
+
+
+def _with_slots(shelf: Shelf, cost: int, rooms: Rooms) -> Iterator[Room]:
+    """Yield the agents of a shelf that have the amounts, in its order."""
+    has_room = rooms.packing.has_room
+    for stretch, bound in enumerate(shelf.bounds):
+        if has_room(bound, cost):
+            for room in shelf.rooms[stretch * STRETCH : (stretch + 1) * STRETCH]:
+                if has_room(room.packed, cost):
+                    yield room
 
 
 def _most_liked(
@@ -108,8 +129,8 @@ def _most_liked(
         if chosen is not None:
             return chosen[0], chosen[2], 0
     ranking = rooms.ranking
-    ranked = [shelf.rooms[place] for shelf in level for place in ranking.places(shelf.entries, cost)]
-    if len(level) > 1:
+    ranked = [room for shelf in level for room in _with_slots(shelf, cost, rooms)]
+    if len(level) > 1 or rooms.takes_turns:
         ranked.sort(key=lambda room: ranking.rank(room.entry))
     likings = taste.of_all(ranked)
     for liking in sorted(set(likings)):

@@ -30,7 +30,14 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
     """Return the agents by kind, each shown by the first name of its kind."""
     alike: dict[tuple[object, ...], list[AgentView]] = {}
     for agent in sorted(agents, key=lambda agent: (agent.name, agent.id)):
-        features = agent.architecture, agent.alive, agent.schedulable, agent.max_kernels, agent.capacity
+        features = (
+            agent.architecture,
+            agent.alive,
+            agent.schedulable,
+            agent.max_kernels,
+            agent.capacity,
+            _devices_of(agent),
+        )
         alike.setdefault(features, []).append(agent)
     return tuple(_kind(same, order) for order, same in enumerate(alike.values()))
 
@@ -61,8 +68,18 @@ def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
     return Reason("designated-agent-unknown", message, {"unknown": unknown}, never=True)
 
 
+def _devices_of(agent: AgentView) -> tuple[tuple[str, int, int], ...]:
+    """Return what each device counts in which slot, whatever it is called; the last number tells which are the same."""
+    places: dict[str, int] = {}
+    return tuple(
+        [(device.slot, device.capacity, places.setdefault(device.id, len(places))) for device in agent.devices]
+    )
+
+
 def _kind(same: list[AgentView], order: int) -> Kind:
-    return Kind(Room(replace(same[0], occupied=Slots(), kernels=0), order), same[0].capacity, len(same))
+    devices = tuple(replace(device, taken=0) for device in same[0].devices)
+    empty = replace(same[0], occupied=Slots(), kernels=0, devices=devices)
+    return Kind(Room(empty, order), same[0].capacity, len(same))
 
 
 def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None:

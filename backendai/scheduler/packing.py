@@ -7,7 +7,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 
 class Packing:
@@ -17,10 +17,12 @@ class Packing:
         self.slot_order = slot_order
         self.order_bits = max(agents, 1).bit_length()
         self._fields: dict[str, tuple[int, int]] = {}
+        self._masks: list[int] = []
         self.guards = self.top = shift = 0
         for name in reversed(slot_order):
             most = (1 << largest[name].bit_length()) - 1
             self._fields[name] = shift, most
+            self._masks.append(most << shift)
             self.top |= most << shift
             shift += most.bit_length()
             self.guards |= 1 << shift
@@ -44,6 +46,10 @@ class Packing:
                 return None
             cost |= amount << shift
         return cost
+
+    def most_of(self, several: Sequence[int]) -> int:
+        """Return packed amounts of which each is the largest of its slot."""
+        return sum([max([number & field for number in several]) for field in self._masks])
 
     def has_room(self, packed: int, cost: int) -> bool:
         """Return whether every amount is there."""

@@ -10,7 +10,7 @@ from backendai.scheduler.choose import best
 from backendai.scheduler.demand import Demand, Request
 from backendai.scheduler.devices import Shares
 from backendai.scheduler.launches import launch_of
-from backendai.scheduler.plan import DeviceShares, Placement, Step, new_tuple
+from backendai.scheduler.plan import DeviceShares, Placement, Step, Trail, new_tuple
 from backendai.scheduler.room import NO_SHARES, Room
 from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.shortfall import Refusal, refusal_of
@@ -43,7 +43,7 @@ def place(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | Re
     return [new_tuple(Seat, (request, room, passed_over, shares))]
 
 
-def placement_of(session: SessionView, seats: list[Seat], steps: tuple[Step, ...]) -> Placement:
+def placement_of(session: SessionView, seats: list[Seat], trail: Trail) -> Placement:
     """Return the placement of a session that got these seats: on one seat all its kernels, or one on each."""
     kernels = session.kernels
     if len(seats) == 1:
@@ -51,12 +51,12 @@ def placement_of(session: SessionView, seats: list[Seat], steps: tuple[Step, ...
         agent = seat.room.id
         agents = {kernels[0].id: agent} if len(kernels) == 1 else {kernel.id: agent for kernel in kernels}
         if not seat.shares:
-            return new_tuple(Placement, (session.id, agents, steps, _NO_DEVICES))
+            return new_tuple(Placement, (session.id, agents, trail, _NO_DEVICES))
         shares = zip(kernels, seat.shares, strict=True)
     else:
         agents = {kernel.id: seat.room.id for kernel, seat in zip(kernels, seats, strict=True)}
         shares = zip(kernels, [seat.shares[0] if seat.shares else {} for seat in seats], strict=True)
-    return Placement(session.id, agents, steps, {kernel.id: given for kernel, given in shares if given})
+    return Placement(session.id, agents, trail, {kernel.id: given for kernel, given in shares if given})
 
 
 def _place_all(session: SessionView, demand: Demand, rooms: Rooms) -> list[Seat] | Refusal:

@@ -18,6 +18,8 @@ class Reason:
     """Why something does not happen: a stable kebab-case code, one plain sentence, and its numbers (JSON values).
 
     ``never``: waiting cannot help as things stand (bigger than any registered agent). ``until``: when it will end.
+    ``aside`` is one more sentence, with numbers, for whoever asks now; it is not kept with the sessions that wait, for
+    it would have to be written anew for all of them with every turn of the queue.
     """
 
     code: str
@@ -25,6 +27,8 @@ class Reason:
     details: dict[str, object] = field(default_factory=dict)
     never: bool = False
     until: datetime | None = None
+    aside: str = ""
+    aside_details: dict[str, object] = field(default_factory=dict)
 
 
 class Step(NamedTuple):
@@ -36,10 +40,34 @@ class Step(NamedTuple):
     code: str = ""
 
 
+class Trail(NamedTuple):
+    """What the scheduler looked at on the way to its decision about a session.
+
+    ``shared``: what it found for all sessions that ask for the same and end the same way. ``own``: the agents that it
+    chose for this one. ``of``: what ``turn`` is counted in.
+    """
+
+    turn: int
+    of: str
+    shared: tuple[Step, ...]
+    own: tuple[Step, ...] = ()
+
+    @property
+    def in_turn(self) -> str:
+        """Whose turn it was, in words."""
+        return f"turn {self.turn} of {self.of}"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All of it, in order."""
+        return Step("sequencing", True, self.in_turn), *self.shared, *self.own
+
+
 new_tuple = tuple.__new__
 
 DeviceShares = Mapping[str, Mapping[str, int]]  # slot → device id → thousandths
 _NO_DEVICES: Mapping[UUID, DeviceShares] = {}
+_NO_TRAIL = Trail(0, "", ())
 
 
 class Placement(NamedTuple):
@@ -47,8 +75,13 @@ class Placement(NamedTuple):
 
     session_id: UUID
     kernels: dict[UUID, UUID]
-    steps: tuple[Step, ...] = ()
+    trail: Trail = _NO_TRAIL
     devices: Mapping[UUID, DeviceShares] = _NO_DEVICES
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What the scheduler looked at."""
+        return self.trail.steps
 
 
 class Wait(NamedTuple):
@@ -61,9 +94,14 @@ class Wait(NamedTuple):
     session_id: UUID
     reason: Reason
     position: int
-    steps: tuple[Step, ...] = ()
+    trail: Trail = _NO_TRAIL
     tried: bool = False
     overtaken: bool = False
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What the scheduler looked at."""
+        return self.trail.steps
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from backendai.scheduler.gates import closed_for_all, closed_for_one, sight_of
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.outlook import Kind, kinds_of, no_designated_agent, outlook
 from backendai.scheduler.place import Seat, place, placement_of
-from backendai.scheduler.plan import Placement, Plan, Reason, Step, Wait, new_tuple
+from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait, new_tuple
 from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.sequence import Held, is_tired
 from backendai.scheduler.shortfall import Refusal, passed_steps
@@ -60,7 +60,7 @@ class Progress:
         self._gate_refusals: dict[int, Refusal] = {}
         self._placements: list[Placement] = []
         self._waits: list[Wait] = []
-        self._of_all = f" of {len(snapshot.pending)} by {snapshot.rules.sequence}"
+        self._of_all = f"{len(snapshot.pending)} by {snapshot.rules.sequence}"
         self._by_selection = f" by {snapshot.rules.selection}; "
 
     def shape_of(self, session: SessionView) -> Shape:
@@ -98,12 +98,9 @@ class Progress:
         """Write down that the session starts, and count what it takes."""
         if not shape.steps:
             shape.steps = (*QUEUE_PASSED, *passed_steps(seats[0].request, self.rooms))
-        in_turn = self._turn(turn)
-        if len(seats) == 1:
-            steps = (in_turn, *shape.steps, self._selected(seats[0]))
-        else:
-            steps = (in_turn, *shape.steps, *map(self._selected, seats))
-        self._placements.append(placement_of(session, seats, steps))
+        own = (self._selected(seats[0]),) if len(seats) == 1 else tuple(map(self._selected, seats))
+        trail = new_tuple(Trail, (turn, self._of_all, shape.steps, own))
+        self._placements.append(placement_of(session, seats, trail))
         if self._rules.backfill:
             self.started.append((session, seats))
         if self._has_limits:
@@ -118,9 +115,9 @@ class Progress:
     def wait(self, session: SessionView, refusal: Refusal, turn: int, *, tried: bool = False) -> None:
         """Write down that the session waits, and why."""
         waits = self._waits
-        steps = (self._turn(turn), *refusal.steps)
+        trail = new_tuple(Trail, (turn, self._of_all, refusal.steps, ()))
         overtaken = is_tired(session, self._rules)
-        waits.append(new_tuple(Wait, (session.id, refusal.reason, len(waits) + 1, steps, tried, overtaken)))
+        waits.append(new_tuple(Wait, (session.id, refusal.reason, len(waits) + 1, trail, tried, overtaken)))
 
     def plan(self) -> Plan:
         """Return what was written down."""
@@ -153,9 +150,6 @@ class Progress:
                 agents = tuple(agent for agent in agents if agent.id in designated)
             kinds = self._kinds[designated] = kinds_of(agents)
         return kinds
-
-    def _turn(self, turn: int) -> Step:
-        return new_tuple(Step, ("sequencing", True, f"turn {turn}{self._of_all}", ""))
 
     def _selected(self, seat: Seat) -> Step:
         chosen = f"{seat.room.name}{self._by_selection}{seat.passed_over} better ranked lacked room"

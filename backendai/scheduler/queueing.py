@@ -117,13 +117,14 @@ class Queue:
         kernels = len(shape.demand.requests)
         asked = describe_request(shape.demand.requests[0]) if kernels == 1 else _describe_kernels(shape)
         # The name of the first in line is its owner's affair: whoever waits may not see that session.
-        message = f"Waits for its turn: the first in line asks for {asked}."
-        details: dict[str, object] = {"blocker": str(session.id), "blocker_reason": why.code}
+        message, aside = "Waits for its turn: the first in line finds no room.", f"That one asks for {asked}."
+        about_the_first: dict[str, object] = {"blocker": str(session.id), "blocker_reason": why.code}
         if self._snapshot.rules.backfill:
             starts = f" and starts {_when(why.until)} at the latest" if why.until else ""
-            message = f"Waits behind the first in line, which asks for {asked}{starts}: beside it there is no room."
-            details["starts_at"] = why.until.isoformat() if why.until else None
-        self._behind = at_queue(Reason("behind-in-queue", message, details))
+            message = "Waits behind the first in line: beside it there is no room."
+            aside = f"That one asks for {asked}{starts}."
+            about_the_first["starts_at"] = why.until.isoformat() if why.until else None
+        self._behind = at_queue(Reason("behind-in-queue", message, aside=aside, aside_details=about_the_first))
 
 
 def _describe_kernels(shape: Shape) -> str:

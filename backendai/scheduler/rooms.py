@@ -48,7 +48,6 @@ class Rooms:
         self._costs: dict[Request, int | None] = {}
         self._having: dict[str, list[Room]] = {}
         self._nearest: Nearest | None = None
-        self._known_closest: tuple[Request, tuple[int, Room]] | None = None
         self.takes_turns = isinstance(self.ranking, InTurn)
         if isinstance(self.ranking, InTurn) and self.all:
             self.turn = bisect_left([room.name for room in self.all], rules.next_agent) % len(self.all)
@@ -125,23 +124,15 @@ class Rooms:
         other.launches = self.launches.copy()
         other._costs = dict(self._costs)
         other._having = {}
-        other._nearest = other._known_closest = None
+        other._nearest = None
         other._shelve()
         return other
 
     def closest(self, request: Request, suits: Callable[[Room], bool]) -> tuple[int, Room] | None:
         """Return how far the closest agent is from having the amounts, of those that take sessions and suit."""
-        if self._known_closest is not None and self._known_closest[0] is request and suits(self._known_closest[1][1]):
-            return self._known_closest[1]
         if self._nearest is None:
             self._nearest = Nearest(room for room in self.all if room.shelf is not None)
         return self._nearest.closest(request, suits)
-
-    def has_any_room(self, request: Request) -> bool:
-        """Return whether any agent of the architecture has the amounts; remembered until something changes."""
-        closest = self.closest(request, lambda room: request.architecture in ("", room.architecture))
-        self._known_closest = closest and (request, closest)
-        return closest is not None and closest[0] == 0
 
     def having_image(self, image: str) -> list[Room]:
         """Return the agents that have an image, by name."""
@@ -152,7 +143,7 @@ class Rooms:
 
     def _shelve(self) -> None:
         """Put every agent that is alive and schedulable on its shelf."""
-        self.shelves = Shelves()
+        self.shelves = Shelves(self.packing)
         self.limited = [room for room in self.all if room.max_kernels is not None]
         for room in self.all:
             room.packed = self.packing.pack(room.free)
@@ -168,12 +159,12 @@ class Rooms:
         if shelf is None:
             return
         packed = self.packing.pack(room.free)
+        has_grown = packed > room.packed
         if self._nearest is not None:
             self._nearest.shrunk(room)
-            if packed > room.packed:
+            if has_grown:
                 self._nearest.grown(room)
         room.packed = packed
-        self._known_closest = None
         entry = self.ranking.entry(room, packed, room.order)
         if request.kinds:
             kinds = accelerators_in(room.free)
@@ -183,5 +174,9 @@ class Rooms:
                 room.shelf = self.shelves.having(room.architecture, kinds)
                 room.shelf.put(room)
                 return
-        if entry != room.entry:
+        if has_grown:
+            shelf.remove(room)
+            room.entry = entry
+            shelf.put(room)
+        elif entry != room.entry:
             shelf.move(room, entry)

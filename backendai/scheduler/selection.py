@@ -7,10 +7,9 @@ accelerators would lie idle beside the session comes later in any case: that is 
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Protocol
 
 from backendai.scheduler.options import Option
@@ -31,16 +30,13 @@ class Candidate(Protocol):
 
 
 class Ranking(Protocol):
-    """The order of agents: the smaller entry is the better agent.
-
-    ``agents`` are their places by name, in the order of ``entries``. ``cost`` is a request as ``Packing`` packs it.
-    """
+    """The order of agents: the smaller entry is the better agent. ``cost`` is a request as ``Packing`` packs it."""
 
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
         """Return where an agent stands that has ``packed`` free."""
 
-    def places(self, entries: Sequence[Entry], cost: int) -> Iterable[int]:
-        """Yield, the best first, the places in ``entries`` at which the request could fit."""
+    def start(self, cost: int) -> Entry:
+        """Return the entry before which no agent has room for the request, or from which agents take turns."""
 
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
         """Return how many of the entries are better."""
@@ -87,8 +83,8 @@ class LeastLeft:
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
         return packed << self._shift | order
 
-    def places(self, entries: Sequence[Entry], cost: int) -> Iterable[int]:
-        return range(bisect_left(entries, cost << self._shift), len(entries))
+    def start(self, cost: int) -> Entry:
+        return cost << self._shift
 
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
         return bisect_left(entries, entry)
@@ -110,8 +106,8 @@ class MostLeft(LeastLeft):
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
         return self._top - packed << self._shift | order
 
-    def places(self, entries: Sequence[Entry], cost: int) -> Iterable[int]:
-        return range(bisect_right(entries, (self._top - cost + 1 << self._shift) - 1))
+    def start(self, cost: int) -> Entry:
+        return 0
 
 
 class InTurn:
@@ -123,9 +119,8 @@ class InTurn:
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
         return order
 
-    def places(self, entries: Sequence[Entry], cost: int) -> Iterable[int]:
-        start = bisect_left(entries, self.following)
-        return chain(range(start, len(entries)), range(start))
+    def start(self, cost: int) -> Entry:
+        return self.following
 
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
         ahead = bisect_left(entries, entry) - bisect_left(entries, self.following)
@@ -147,8 +142,8 @@ class ByKey:
     def entry(self, candidate: Candidate, packed: int, order: int) -> Entry:
         return *self._function(candidate, self._slot_order, self._options), order
 
-    def places(self, entries: Sequence[Entry], cost: int) -> Iterable[int]:
-        return range(len(entries))
+    def start(self, cost: int) -> Entry:
+        return ()
 
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
         return bisect_left(entries, entry)

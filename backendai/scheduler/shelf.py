@@ -1,56 +1,111 @@
-"""Shelves: agents that waste alike beside a request, each shelf in the order of the selection."""
+"""Shelves: agents that waste alike beside a request, each shelf in the order of the selection.
+
+Of each stretch of a shelf is known the most that any of its agents may have of each slot: where that is too little for
+a request, none of them need be looked at. When an agent shrinks, its stretch knows too much, never too little, until so
+many looks were in vain that measuring it anew is worth while.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 
 from backendai.scheduler.demand import Request
+from backendai.scheduler.packing import Packing
 from backendai.scheduler.room import Room
 from backendai.scheduler.selection import Entry
 
+STRETCH = 64
+_PATIENCE = 16  # looks in vain, each of which costs about an eighth of measuring a stretch
+
 
 class Shelf:
-    """Agents of one architecture with the same kinds of accelerators left; ``entries`` are their ranks."""
+    """Agents of one architecture with the same kinds of accelerators left; ``entries`` are their ranks.
 
-    __slots__ = ("architecture", "entries", "kinds", "rooms")
+    ``bounds``: for each ``STRETCH`` agents in a row, the most that one of them may have, packed.
+    """
 
-    def __init__(self, architecture: str, kinds: frozenset[str]) -> None:
+    __slots__ = ("_in_vain", "_packing", "architecture", "bounds", "entries", "kinds", "rooms")
+
+    def __init__(self, architecture: str, kinds: frozenset[str], packing: Packing) -> None:
         self.architecture, self.kinds = architecture, kinds
         self.entries: list[Entry] = []
         self.rooms: list[Room] = []
+        self.bounds: list[int] = []
+        self._in_vain: list[int] = []
+        self._packing = packing
+
+    def sort(self) -> None:
+        """Sort agents that were added to ``rooms`` in any order."""
+        self.rooms.sort(key=lambda room: room.entry)
+        self.entries = [room.entry for room in self.rooms]
+        self.bounds = [self._measured(at) for at in range(0, len(self.rooms), STRETCH)]
+        self._in_vain = [0] * len(self.bounds)
 
     def put(self, room: Room) -> None:
         """Put the agent where its entry belongs."""
         place = bisect_left(self.entries, room.entry)
         self.entries.insert(place, room.entry)
         self.rooms.insert(place, room)
+        if len(self.rooms) > STRETCH * len(self.bounds):
+            self.bounds.append(0)
+            self._in_vain.append(0)
+        self._cover((place, *_begins(place, len(self.rooms))))
 
     def remove(self, room: Room) -> None:
         """Take the agent away; its entry must be that with which it was put here."""
         place = bisect_left(self.entries, room.entry)
         del self.entries[place], self.rooms[place]
+        self._cover(_ends(place, len(self.rooms)))
 
     def move(self, room: Room, entry: Entry) -> None:
-        """Put an agent of this shelf where its new entry belongs."""
+        """Put an agent of this shelf that has shrunk where its new entry belongs."""
         entries = self.entries
         place = bisect_left(entries, room.entry)
         room.entry = entry
         if (not place or entries[place - 1] < entry) and (place + 1 == len(entries) or entry < entries[place + 1]):
             entries[place] = entry
-        else:
-            del entries[place], self.rooms[place]
-            self.put(room)
+            return
+        del entries[place], self.rooms[place]
+        target = bisect_left(entries, entry)
+        entries.insert(target, entry)
+        self.rooms.insert(target, room)
+        self._cover((target, *(_begins(target, place + 1) if target < place else _ends(place, target))))
 
-    def sort(self) -> None:
-        """Sort agents that were added to ``rooms`` in any order."""
-        self.rooms.sort(key=lambda room: room.entry)
-        self.entries = [room.entry for room in self.rooms]
+    def looked_in_vain(self, stretch: int) -> None:
+        """Note that no agent of the stretch had room, though its bound has."""
+        self._in_vain[stretch] += 1
+        if self._in_vain[stretch] == _PATIENCE:
+            self._in_vain[stretch] = 0
+            self.bounds[stretch] = self._measured(stretch * STRETCH)
+
+    def _cover(self, places: Iterable[int]) -> None:
+        """Let the bounds cover the agents who are new to their stretch."""
+        bounds, guards = self.bounds, self._packing.guards
+        for place in places:
+            stretch, packed = place // STRETCH, self.rooms[place].packed
+            if (bounds[stretch] | guards) - packed & guards != guards:  # as in ``Packing.has_room``
+                bounds[stretch] = self._packing.most_of((bounds[stretch], packed))
+
+    def _measured(self, begin: int) -> int:
+        return self._packing.most_of([room.packed for room in self.rooms[begin : begin + STRETCH]])
+
+
+def _begins(first: int, end: int) -> range:
+    """Return the places at which stretches begin behind ``first``: who is new there when all move up by one."""
+    return range(first - first % STRETCH + STRETCH, end, STRETCH)
+
+
+def _ends(first: int, end: int) -> range:
+    """Return the places at which stretches end: who is new there when all from ``first`` on close up by one."""
+    return range(first - first % STRETCH + STRETCH - 1, end, STRETCH)
 
 
 class Shelves:
     """All shelves of a pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
         self._all: dict[tuple[str, frozenset[str]], Shelf] = {}
         self._levels: dict[tuple[str, frozenset[str]], list[list[Shelf]]] = {}
 
@@ -58,7 +113,7 @@ class Shelves:
         """Return the shelf for such agents, a new one when there is none."""
         shelf = self._all.get((architecture, kinds))
         if shelf is None:
-            shelf = self._all[architecture, kinds] = Shelf(architecture, kinds)
+            shelf = self._all[architecture, kinds] = Shelf(architecture, kinds, self._packing)
             self._levels.clear()
         return shelf
 

@@ -8,14 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession
+from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.create import create_session
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import Status
 from backendai.controller.group_pass import schedule
 from backendai.core.errors import UserError
+from backendai.planning import deciding
 from backendai.planning.explain import Verdict, explain
 from backendai.planning.preview import preview
+from backendai.scheduler.decide import decide
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 
 pytestmark = pytest.mark.django_db
@@ -61,6 +63,8 @@ def test_others_ahead_are_counted_but_not_named(cast):
     mine, admins = why(session, cast.alice), why(session, cast.dana)
     assert (mine.position, mine.ahead_total, mine.ahead) == (2, 1, ())
     assert "blocker" not in mine.reason.details
+    assert admins.reason.details["blocker"] == str(first.pk)
+    assert mine.message == "Waits for its turn: the first in line finds no room. That one asks for cpu 4, mem 512 MiB."
     assert [other.id for other in admins.ahead] == [first.pk]
 
 
@@ -147,4 +151,34 @@ def test_the_next_pass_does_what_the_preview_said(cast, agents, queue, asked, ke
         assert {kernel.agent.name for kernel in session.kernels.all()} == set(said.agents)
     else:
         assert (session.status, session.status_reason) == (Status.PENDING, said.reason.code)
-        assert (session.status_message, session.queue_position) == (said.message, said.position)
+        assert said.message.startswith(session.status_message)
+        assert session.queue_position == said.position
+
+
+def test_rules_that_cannot_be_followed_are_an_answer_and_no_suggestion(cast):
+    make_agent("node-1", cpu=1)
+    make_agent("node-2", group=make_group("sound"))
+    ResourceGroup.objects.update(sequence="lottery")
+    session = make_session(cast.alice)
+    said = why(session, cast.alice)
+    assert (said.verdict, said.reason.code) == (Verdict.WAITS, "wrong-group-rules")
+    assert "lottery" in said.message
+    assert preview(cast.alice, spec(), now=timezone.now()).reason.code == "wrong-group-rules"
+    ResourceGroup.objects.filter(name="default").update(sequence="fifo")
+    ComputeSession.objects.update(slots={"cpu": "2"})
+    Kernel.objects.update(slots={"cpu": "2"})
+    assert why(ComputeSession.objects.get(), cast.alice).verdict == Verdict.NEVER
+
+
+def test_a_session_on_which_the_scheduler_fails_spoils_no_answer_for_others(cast, monkeypatch):
+    make_agent("node-1")
+    bad, good = make_session(cast.alice), make_session(cast.bob)
+
+    def failing(snapshot):
+        if any(each.id == bad.pk for each in snapshot.pending):
+            raise ZeroDivisionError
+        return decide(snapshot)
+
+    monkeypatch.setattr(deciding, "decide", failing)
+    assert why(good, cast.bob).verdict == Verdict.STARTS_NOW
+    assert why(bad, cast.alice).reason.code == "scheduler-error"

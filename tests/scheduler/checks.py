@@ -111,7 +111,7 @@ def everybody_is_answered_once_with_a_reason(snapshot: Snapshot, decide: Decide)
         assert wait.steps[-1].code == wait.reason.code
         assert [step.passed for step in wait.steps].count(False) == 1
         assert wait.reason.message.endswith(".")
-        assert wait.reason.details
+        assert wait.reason.details or wait.reason.aside_details
         assert wait.tried <= (wait.reason.code in LACKS_ROOM)
 
 
@@ -152,7 +152,7 @@ def one_that_may_be_passed_holds_back_nobody(snapshot: Snapshot, decide: Decide)
     plan, sessions = decide(snapshot), by_id(snapshot)
     for wait in plan.waits:
         if wait.reason.code == "behind-in-queue" and not snapshot.rules.backfill:
-            blocker = next(each for each in snapshot.pending if str(each.id) == wait.reason.details["blocker"])
+            blocker = next(each for each in snapshot.pending if str(each.id) == wait.reason.aside_details["blocker"])
             assert not is_passed(blocker, snapshot)
         tired = 0 < snapshot.rules.retries_to_skip <= sessions[wait.session_id].attempts
         assert wait.overtaken == tired

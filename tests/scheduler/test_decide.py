@@ -69,10 +69,18 @@ def test_it_holds_everybody_back_behind_a_session_that_lacks_resources_under_fif
     assert [wait.position for wait in plan.waits] == [1, 2]
     behind = wait_of(plan, small).reason
     assert behind.code == "behind-in-queue"
-    assert behind.message == "Waits for its turn: the first in line asks for cuda.device 4."
-    assert behind.details == {
-        "blocker": str(big.id), "blocker_reason": "insufficient-resources",
-    }  # fmt: skip
+    assert behind.message == "Waits for its turn: the first in line finds no room."
+    assert behind.aside == "That one asks for cuda.device 4."
+    assert behind.aside_details == {"blocker": str(big.id), "blocker_reason": "insufficient-resources"}
+
+
+def test_what_is_kept_of_a_wait_stays_the_same_when_another_one_is_the_first_in_line():
+    agent = an_agent(used={"cuda.device": 2})
+    big, other = a_session("big", {"cuda.device": 4}, age=3), a_session("other", {"cuda.device": 3}, age=2)
+    small = a_session("small", {"cpu": 1}, age=1)
+    before, after = (wait_of(plan_of([agent], these), small).reason for these in ([big, other, small], [other, small]))
+    assert (before.message, before.details) == (after.message, after.details)
+    assert before.aside != after.aside
 
 
 def test_it_lets_others_pass_a_session_that_was_tried_often_enough():

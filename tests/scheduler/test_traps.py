@@ -23,7 +23,7 @@ def test_small_sessions_of_low_priority_do_not_overtake_a_large_one_for_ever(seq
     plan = plan_of([an_agent(used={"cpu": 1})], [*small, big], sequence=sequence)
     assert plan.placements == ()
     assert {wait_of(plan, session).reason.code for session in small} == {"behind-in-queue"}
-    assert wait_of(plan, small[0]).reason.details["blocker"] == str(big.id)
+    assert wait_of(plan, small[0]).reason.aside_details["blocker"] == str(big.id)
 
 
 def test_the_number_of_tries_after_which_others_may_pass_is_not_ignored():

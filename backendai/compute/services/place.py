@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -27,17 +26,17 @@ from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import node_queue
 
 _NO_SHARES: Shares = {}
+_NO_DEVICES: Mapping[UUID, Shares] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(NamedTuple):
     """Start this session: an agent for every kernel, the devices of those that get any, and what the scheduler looked
     at on the way (the text of a JSON list)."""
 
     session_id: UUID
     kernels: Mapping[UUID, UUID]
     steps: str = NO_STEPS
-    devices: Mapping[UUID, Shares] = field(default_factory=dict)
+    devices: Mapping[UUID, Shares] = _NO_DEVICES
 
 
 class _Pending(NamedTuple):

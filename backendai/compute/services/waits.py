@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -23,9 +22,10 @@ from backendai.compute.services.history import LONGEST_MESSAGE, NO_STEPS, Entry,
 from backendai.compute.services.moves import tell
 from backendai.compute.status import Outcome, Phase, Status
 
+_NO_NUMBERS: Mapping[str, Any] = {}
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+
+class Waiting(NamedTuple):
     """A pending session stays pending: the code, one sentence, its numbers, its place in the queue, what was looked at.
 
     ``skipped``: it was not its turn, or waiting for room would not have helped. ``overtaken``: others may pass it.
@@ -34,7 +34,7 @@ class Waiting:
     session_id: UUID
     code: str
     message: str
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = _NO_NUMBERS
     skipped: bool = False
     steps: Steps = NO_STEPS
     position: int | None = None
@@ -84,8 +84,8 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime) -> None:
         fresh = [note for note in notes if not note.continues]
         _write_reasons(reworded, [note.seen.record for note in reworded])
         _write_reasons(fresh, _write_rows(fresh, now))
-        _reword_rows(reworded)
-        _count_rows([*same, *reworded], now)
+        _reword_rows(reworded, now)
+        _count_rows(same, now)
         _write_positions([note for note in same if note.wait.position != note.seen.position])
         _count_tries([note.wait.session_id for note in notes if not note.wait.skipped])
         _mark_overtaken(notes, now)
@@ -150,12 +150,13 @@ def _write_rows(notes: Sequence[_Note], now: datetime) -> list[str]:
     return write_history(entries, Phase.SCHEDULE, Status.PENDING, now=now)
 
 
-def _reword_rows(notes: Sequence[_Note]) -> None:
+def _reword_rows(notes: Sequence[_Note], now: datetime) -> None:
     columns: dict[str, tuple[str, Sequence[Any]]] = {
         "message": ("text", [note.wait.message[:LONGEST_MESSAGE] for note in notes]),
         "sub_steps": ("jsonb", [steps_text(note.wait.steps) for note in notes]),
     }
-    update_rows(_RECORDS, [note.seen.record for note in notes], columns, key="uid")
+    records = [note.seen.record for note in notes]
+    update_rows(_RECORDS, records, columns, key="uid", counting=["attempts"], always={"updated_at": now})
 
 
 def _count_rows(notes: Sequence[_Note], now: datetime) -> None:

@@ -26,22 +26,22 @@ def drf(line: Line) -> Iterator[SessionView]:
     for place in range(len(sessions) - 1, -1, -1):
         queues.setdefault(sessions[place].holder.user, []).append(place)
     heap = [
-        (dominant_share(held.get(user, {}), capacity, weights.get(user, 1.0)), queue[-1], user)
+        (dominant_share(held.get(user, {}), capacity, weights.get(user, 1.0)), queue[-1], user, queue)
         for user, queue in queues.items()
-    ]
+    ]  # no two are equal in the first two: the others are never compared
     heapify(heap)
     while heap:
-        share, place, user = heap[0]
-        queue, before = queues[user], held.get(user)
+        share, place, user, queue = heap[0]
+        before = held.get(user)
         yield sessions[place]
         queue.pop()
-        if queue:
-            now = held.get(user)
-            if now is not None and now is not before:
-                share = dominant_share(now, capacity, weights.get(user, 1.0))
-            heapreplace(heap, (share, queue[-1], user))
-        else:
+        if not queue:
             heappop(heap)
+            continue
+        now = held.get(user)
+        if now is not None and now is not before:
+            share = dominant_share(now, capacity, weights.get(user, 1.0))
+        heapreplace(heap, (share, queue[-1], user, queue))
 
 
 def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weight: float) -> float:

@@ -1,0 +1,50 @@
+"""Whose turn it is to ask what a pass would do: an answer costs as much as a pass, and the process has other work."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from backendai.core.errors import UserError
+
+_AT_ONCE = 2
+_PATIENCE_SECONDS = 5.0
+
+
+class Busy(UserError):
+    """Too many such questions at once."""
+
+    code = "busy"
+
+
+@contextmanager
+def turn_of(person: Any, *, patience: float = _PATIENCE_SECONDS) -> Iterator[None]:
+    """Hold one of the process's few turns, at most one for each person. A person's second question waits for the first,
+    a third is refused. Raises Busy, also when the wait takes longer than ``patience`` seconds."""
+    with _changed:
+        if _waiting[person]:
+            raise Busy("You have asked twice already; ask again when the scheduler has answered.")
+        _waiting[person] += 1
+        try:
+            is_free = _changed.wait_for(lambda: person not in _asking and len(_asking) < _AT_ONCE, patience)
+        finally:
+            _waiting.subtract({person: 1})
+            if not _waiting[person]:
+                del _waiting[person]
+        if not is_free:
+            raise Busy("Many people ask the scheduler just now; ask again in a few seconds.")
+        _asking.add(person)
+    try:
+        yield
+    finally:
+        with _changed:
+            _asking.discard(person)
+            _changed.notify_all()
+
+
+_changed = threading.Condition()
+_asking: set[Any] = set()
+_waiting: Counter[Any] = Counter()

@@ -1,0 +1,72 @@
+"""Stretches of a shelf are passed over only where nobody has room: how long they are changes no decision."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from backendai.scheduler import choose, shelf
+from backendai.scheduler.demand import demand_of
+from backendai.scheduler.place import place
+from backendai.scheduler.rooms import Rooms
+from backendai.scheduler.shortfall import Refusal
+from backendai.scheduler.snapshot import Rules
+from tests.scheduler.worlds import a_session, an_agent, plan_of
+
+SELECTIONS = ("concentrated", "dispersed", "round-robin")
+SEEDS = range(40)
+
+
+def a_world(seed):
+    """Twenty agents, a third of them with accelerators, and more sessions than they can hold."""
+    chance = Random(seed)
+    agents = []
+    for number in range(20):
+        has = {"cpu": 8, "mem": "8g"} | ({"cuda.device": 2} if chance.random() < 0.3 else {})
+        agents.append(an_agent(f"agent-{number:02}", has=has, used={"cpu": chance.randint(0, 4)}))
+    sessions = []
+    for number in range(80):
+        asks = {"cpu": chance.randint(1, 4), "mem": f"{chance.randint(1, 6)}g"}
+        asks |= {"cuda.device": 1} if chance.random() < 0.2 else {}
+        sessions.append(a_session(f"session-{number}", asks, age=100 - number))
+    return agents, sessions
+
+
+@pytest.fixture
+def in_pairs(monkeypatch):
+    monkeypatch.setattr(shelf, "STRETCH", 2)
+    monkeypatch.setattr(choose, "STRETCH", 2)
+    monkeypatch.setattr(shelf, "_PATIENCE", 1)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_short_stretches_give_the_same_plans(request, selection):
+    def plans():
+        return [plan_of(*a_world(seed), selection=selection, sequence="drf") for seed in SEEDS]
+
+    usual = plans()
+    request.getfixturevalue("in_pairs")
+    assert plans() == usual
+    assert all(plan.placements and plan.waits for plan in usual)
+
+
+@pytest.mark.parametrize("selection", SELECTIONS)
+def test_the_bound_of_a_stretch_is_never_less_than_what_an_agent_in_it_has(in_pairs, selection):
+    for seed in SEEDS:
+        agents, sessions = a_world(seed)
+        rooms, booked = Rooms(agents, Rules(selection=selection)), []
+        for session in sessions:
+            seats = place(session, demand_of(session), rooms)
+            booked += [] if isinstance(seats, Refusal) else seats
+            check(rooms)
+        for seat in booked:
+            rooms.undo(seat.room, seat.request, seat.shares)
+            check(rooms)
+
+
+def check(rooms):
+    for each in {room.shelf for room in rooms.all}:
+        assert each.entries == sorted(room.entry for room in each.rooms) == [room.entry for room in each.rooms]
+        for at, room in enumerate(each.rooms):
+            assert rooms.packing.has_room(each.bounds[at // shelf.STRETCH], room.packed)
