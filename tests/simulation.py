@@ -263,6 +263,7 @@ class Platform:
     nodes: list[Node]
     now: datetime
     hints: list[tuple[str, tuple, str]] = field(default_factory=list)
+    is_door_open: bool = True
 
     def send(self, task: str, *args, queue: str) -> bool:
         """Stand in for the broker: nothing is delivered until a test says so."""
@@ -285,6 +286,7 @@ class Platform:
 
     def settle(self, rounds: int = 8) -> None:
         """Let the loops run without faults, hints in any order."""
+        self.is_door_open = True
         for node in self.nodes:
             node.portal.cut = False
             node.engine.faults.start = node.engine.faults.portal = ""

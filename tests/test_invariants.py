@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from backendai.accounts.models import Domain, Membership, Project, User
 from backendai.activity.models import AuditEntry
-from backendai.cluster.models import Agent, PassLease, ResourceGroup
+from backendai.cluster.models import Agent, Hearing, PassLease, ResourceGroup
 from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
@@ -39,8 +39,8 @@ index = st.integers(0, 50)
 
 def clean() -> None:
     """Empty the tables that the walk writes; far faster than a flush of all."""
-    for model in (AuditEntry, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession, Agent, PassLease,
-                  ResourceGroup, Membership, Project, User, Domain):  # fmt: skip
+    for model in (AuditEntry, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession, Agent, Hearing,
+                  PassLease, ResourceGroup, Membership, Project, User, Domain):  # fmt: skip
         model.objects.all().delete()
 
 
@@ -54,6 +54,7 @@ class WholePlatform(RuleBasedStateMachine):
         self.patches = [
             mock.patch("django.utils.timezone.now", lambda: self.platform.now),
             mock.patch("backendai.wire.broker.hint", self.platform.send),
+            mock.patch("backendai.controller.hearing.door_answers", lambda address: self.platform.is_door_open),
         ]
         for patch in self.patches:
             patch.start()
@@ -162,6 +163,12 @@ class WholePlatform(RuleBasedStateMachine):
     def cable(self, number: int) -> None:
         portal = self.node(number).portal
         portal.cut = not portal.cut
+
+    @rule()
+    def door(self) -> None:
+        self.platform.is_door_open = not self.platform.is_door_open
+        for node in self.platform.nodes:
+            node.portal.cut = not self.platform.is_door_open
 
     @rule(number=index, which=index, code=st.sampled_from([0, 1, 137]))
     def container_exits(self, number: int, which: int, code: int) -> None:

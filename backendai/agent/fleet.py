@@ -12,7 +12,7 @@ import platform
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import count, islice
+from itertools import count
 from threading import Event
 from uuid import UUID
 
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 INTERVAL = 0.5
 _MOST_NODES = 1000  # in one call
+_MOST_LOGS = 2**20  # characters in one call, which the portal takes up to 5 MiB
 _SYNC_SECONDS = 5.0
 _LONGEST_REST = 10.0
 _DEVICES = ("cuda.device", "cuda.shares")
@@ -122,16 +123,22 @@ class Fleet:
         return max(min(event, self._next_call()) - now, 0.005)
 
     def _call_all(self, *, draining: bool = False) -> None:
-        nodes = iter(list(self._nodes))
-        while some := list(islice(nodes, _MOST_NODES)):
-            self._call(some, draining=draining)
-
-    def _call(self, nodes: Sequence[SimulatedNode], *, draining: bool) -> None:
         now = self._called_at = self._clock()
-        said = [node.say(self._up(node, now, draining=draining)) for node in nodes]
-        down = self._client.fleet(FleetUp(nodes=said))
+        some: list[tuple[SimulatedNode, FleetNode]] = []
+        logs = 0
+        for node in list(self._nodes):
+            some.append((node, node.say(self._up(node, now, draining=draining))))
+            logs += sum(len(tail.text) for tail in some[-1][1].logs)
+            if len(some) == _MOST_NODES or logs > _MOST_LOGS:
+                self._call(some)
+                some, logs = [], 0
+        if some:
+            self._call(some)
+
+    def _call(self, some: Sequence[tuple[SimulatedNode, FleetNode]]) -> None:
+        down = self._client.fleet(FleetUp(nodes=[told for _, told in some]))
         now = self._clock()
-        for node, told, answer in zip(nodes, said, down.nodes, strict=True):
+        for (node, told), answer in zip(some, down.nodes, strict=True):
             node.hear(told, answer, now)
             if told.up is not None:
                 self._plan_sync(node, told, answer, now)

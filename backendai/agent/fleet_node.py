@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError, Ended
@@ -15,6 +16,7 @@ from backendai.agent.backends.simulated_kernel import SimulatedKernel
 from backendai.agent.reconcile import Reconciler
 from backendai.agent.roster import Roster
 from backendai.wire.messages import (
+    FLEET_WORDS,
     FleetAnswer,
     FleetNode,
     KernelLogTail,
@@ -59,25 +61,30 @@ class SimulatedNode:
         return [kernel.sighting(now) for kernel in found if kernel and kernel.began(now)]
 
     def say(self, up: SyncUp | None) -> FleetNode:
-        """Return what this node has to say now."""
+        """Return what this node has to say now, as much of it as one call takes."""
+        reports = list(islice(self._words.values(), FLEET_WORDS))
+        ended = [report.kernel_id for report in reports if report.state == KernelState.TERMINATED]
         return FleetNode(
             token=self.token,
             up=up,
-            logs=list(self._logs.values()),
-            reports=list(self._words.values()),
+            logs=[self._logs[kernel_id] for kernel_id in ended if kernel_id in self._logs],
+            reports=reports,
             known=list(self._starting.items()),
         )
 
     def hear(self, said: FleetNode, answer: FleetAnswer, now: float) -> None:
-        """Do what the portal's answer to ``said`` asks for."""
+        """Do what the portal's answer to ``said`` asks for. Words that were not taken are said again, as they are or
+        after a look at the kernel."""
+        if answer.status != 200:
+            logger.warning("node %s is refused (%s): %s", self.name, answer.code, answer.detail)
+            self._reconciler.forget()
+            if answer.status == 400:
+                self._words.clear()
+            return
         for report in said.reports:
             self._words.pop((report.kernel_id, report.generation, report.state), None)
             if report.state == KernelState.TERMINATED:
                 self._remove(report.kernel_id, report.generation)
-        if answer.status != 200:
-            logger.warning("node %s is refused (%s): %s", self.name, answer.code, answer.detail)
-            self._reconciler.forget()
-            return
         for order in answer.stop:
             self._stop(order, now)
         for spec in answer.start:

@@ -6,6 +6,7 @@ kernel from here to there and tells the portal what became of it. Every order ma
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +18,8 @@ from backendai.agent.lanes import Claim, Lanes
 from backendai.agent.portal import Portal
 from backendai.agent.roster import Roster
 from backendai.agent.starts import Starts
+
+logger = logging.getLogger(__name__)
 
 
 class Kernels:
@@ -80,10 +83,11 @@ class Kernels:
                 self.look_soon(one.kernel_id, one.generation)
 
     def give_up_overdue(self) -> None:
-        """Report starts that take longer than their spec allows; what still comes of them is removed then."""
+        """Note which starts take longer than their specs allow. The portal is told nothing of them before the engine
+        has answered: their slots and devices would go to others, and the kernels might still come up. One that comes
+        up late is reported like any other, and a portal that has waited for too long has ordered its end by then."""
         for claim in self._lanes.overdue(time.monotonic()):
-            message = f"The engine did not start the kernel within {claim.allowed:.0f} s."
-            self._ends.give_verdict(claim.kernel_id, claim.generation, "create-timeout", message)
+            logger.warning("kernel %s: the engine has not started it within %.0f s", claim.kernel_id, claim.allowed)
 
     def sweep(self) -> None:
         """Let the backend remove what belongs to no kernel; starts that have not made anything yet wait meanwhile."""

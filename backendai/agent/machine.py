@@ -50,7 +50,8 @@ class Machine:
             architecture=platform.machine(),
             gateway_url=self._gateway_url,
             capacity=self._capacity.to_json(),
-            images=None if self._told_digest == self._digest else self._images,
+            # What is not known is not told: an engine that is down has not lost its images.
+            images=None if engine_fault or self._told_digest == self._digest else self._images,
             images_digest=self._digest,
             kernels=kernels,
             notes=notes,

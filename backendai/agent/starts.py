@@ -125,6 +125,7 @@ class Starts:
         except StartFailed as error:
             return self._fail(spec, error.code, error.message)
         except BackendError as error:
+            # No verdict, however late it is: the kernel may have come up, and the next try adopts it.
             logger.warning("kernel %s: %s", claim.kernel_id, error.message)
             return None
         finally:

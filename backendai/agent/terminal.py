@@ -12,6 +12,8 @@ from aiohttp import WSMsgType, web
 from backendai.agent.backends.base import Terminal
 
 WINDOW_BYTES = 256 * 1024
+WIDEST_WINDOW_BYTES = 1024 * 1024
+_WORTH_SECONDS = 0.1
 SHELL_ENDED = 4000
 _LARGEST_SIDE = 1000
 
@@ -32,14 +34,19 @@ class Acknowledge:
 
 
 class Window:
-    """Counts bytes that were sent and not yet acknowledged; ``size`` None: no limit."""
+    """Counts bytes that were sent and not yet acknowledged; ``size`` None: no limit.
 
-    def __init__(self, size: int | None) -> None:
-        self._size, self._open = size, 0
+    A wide window keeps a fast way full; on a slow way a key's echo would wait behind all that is in it. So it is as
+    wide as what the client has lately acknowledged in a tenth of a second, at least ``size`` and at most ``widest``.
+    """
+
+    def __init__(self, size: int | None, widest: int = WIDEST_WINDOW_BYTES) -> None:
+        self._size, self._widest, self._open = size, widest, 0
+        self._narrowest, self._counted, self._since = size or 0, 0, 0.0
         self._moved = asyncio.Event()
 
     async def wait_for_room(self) -> None:
-        """Return when fewer than ``size`` bytes are on their way."""
+        """Return when fewer bytes are on their way than the window is wide."""
         while self._size is not None and self._open >= self._size:
             self._moved.clear()
             await self._moved.wait()
@@ -48,9 +55,15 @@ class Window:
         """Count bytes that went out."""
         self._open += count
 
-    def acknowledged(self, count: int) -> None:
-        """Count bytes that arrived; more than were sent is taken as all."""
-        self._open = max(0, self._open - count)
+    def acknowledged(self, count: int, now: float) -> None:
+        """Count bytes that arrived by ``now`` (monotonic seconds); more than were sent is taken as all."""
+        count = min(count, self._open)
+        self._open -= count
+        self._counted += count
+        if self._size is not None and now - self._since >= _WORTH_SECONDS:
+            worth = int(self._counted * _WORTH_SECONDS / (now - self._since))
+            self._size = max(self._narrowest, min(worth, self._widest))
+            self._counted, self._since = 0, now
         self._moved.set()
 
 
@@ -111,4 +124,4 @@ async def _pass_input(websocket: web.WebSocketResponse, terminal: Terminal, wind
             if isinstance(said, Resize):
                 await terminal.resize(said.rows, said.cols)
             elif isinstance(said, Acknowledge):
-                window.acknowledged(said.count)
+                window.acknowledged(said.count, asyncio.get_running_loop().time())

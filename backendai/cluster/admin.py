@@ -1,8 +1,12 @@
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.db import models, transaction
+from django.db.models import Count, Q
 
 from backendai.accounts.audited_admin import Audited
+from backendai.accounts.duration_field import TimeSpanField, short_duration
+from backendai.activity.services import audit
 from backendai.cluster.group_form import GroupForm
-from backendai.cluster.models import Agent, JoinToken, PassLease, ResourceGroup
+from backendai.cluster.models import Agent, Hearing, JoinToken, PassLease, ResourceGroup
 
 
 @admin.register(ResourceGroup)
@@ -11,20 +15,27 @@ class ResourceGroupAdmin(Audited):
 
     audit_name = "resource-group"
     form = GroupForm
-    list_display = ["name", "is_active", "is_public", "sequence", "selection", "backfill"]
-    list_filter = ["is_active", "sequence", "selection"]
+    formfield_overrides = {models.DurationField: {"form_class": TimeSpanField}}
+    list_display = [
+        "name",
+        "is_active",
+        "sequence",
+        "overtaking",
+        "selection",
+        "longest_wait",
+        "agents_alive",
+        "open_to",
+    ]
     filter_horizontal = ["domains", "projects"]
     search_fields = ["name"]
     fieldsets = [
-        (None, {"fields": ["name", "description", "is_active"]}),
-        ("Open to", {"fields": ["is_public", "domains", "projects", "allowed_session_types"]}),
+        (None, {"fields": ["name", "description", "is_active", "allowed_session_types"]}),
         (
             "Queue",
             {
-                "fields": [
-                    "sequence", "strategy_options", "retries_to_skip", "overtaking_limit", "backfill",
-                    "usage_half_life",
-                ]
+                "fields": ["sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill"],
+                "description": "Who starts next. Sessions of a higher priority always come first; the sequence orders "
+                "those of the same. A change holds from the next pass on, within two seconds.",
             },
         ),
         (
@@ -32,35 +43,90 @@ class ResourceGroupAdmin(Audited):
             {
                 "fields": [
                     "selection", "slot_order", "max_kernels_per_agent", "device_allocation", "allow_fragmentation",
-                ]
+                ],
+                "description": "Where it starts.",
             },
         ),
-        ("Limits of waiting", {"fields": ["pending_timeout", "give_up_after", "on_give_up"]}),
+        (
+            "Limits of waiting",
+            {
+                "fields": ["pending_timeout", ("give_up_after", "on_give_up")],
+                "description": "Looked after every 30 seconds.",
+            },
+        ),
         (
             "Phases of a start and an end",
             {
                 "fields": [
                     "pull_timeout", "create_timeout", "terminate_timeout", "max_retries", "agent_lost_grace",
                 ],
-                "description": "Times as days hh:mm:ss, such as 00:30:00.",
             },
         ),
+        ("Open to", {"fields": ["is_public", "domains", "projects"]}),
+        ("Options of strategies", {"fields": ["strategy_options"], "classes": ["collapse"]}),
     ]  # fmt: skip
+
+    def get_queryset(self, request):
+        alive = Count("agents", filter=Q(agents__status=Agent.Status.ALIVE), distinct=True)
+        listed = Count("agents", filter=~Q(agents__status=Agent.Status.TERMINATED), distinct=True)
+        return super().get_queryset(request).annotate(alive_count=alive, agent_count=listed)
+
+    @admin.display(description="others may pass")
+    def overtaking(self, group):
+        ways = [f"after {group.retries_to_skip} tries"] if group.retries_to_skip else []
+        ways += ["backfill"] if group.backfill else []
+        return ", ".join(ways) or "never"
+
+    @admin.display(description="longest wait", ordering="pending_timeout")
+    def longest_wait(self, group):
+        return short_duration(group.pending_timeout) if group.pending_timeout else "unlimited"
+
+    @admin.display(description="agents alive")
+    def agents_alive(self, group):
+        return f"{group.alive_count} of {group.agent_count}"
+
+    @admin.display(description="open to", ordering="is_public")
+    def open_to(self, group):
+        return "everybody" if group.is_public else "those it names"
 
 
 @admin.register(Agent)
 class AgentAdmin(admin.ModelAdmin):
-    list_display = ["name", "resource_group", "status", "schedulable", "backend", "last_seen_at"]
+    list_display = ["name", "resource_group", "status", "schedulable", "last_seen_at"]
+    list_select_related = ["resource_group"]
+    actions = ["keep_new_sessions_away", "take_sessions_again"]
     list_filter = ["resource_group", "status", "schedulable"]
     search_fields = ["name"]
     exclude = ["token_digest"]
     readonly_fields = [
         "status", "backend", "architecture", "version", "boot_id", "gateway_url", "capacity", "devices", "notes",
-        "images_digest", "last_seen_at", "lost_at", "created_at",
+        "images_digest", "last_seen_at", "lost_at", "returned_at", "created_at",
     ]  # fmt: skip
 
     def has_add_permission(self, request):
         return False  # agents introduce themselves with a join token
+
+    @admin.action(description="Keep new sessions away from selected agents")
+    def keep_new_sessions_away(self, request, agents):
+        _set_schedulable(request, agents, to=False)
+
+    @admin.action(description="Let selected agents take sessions again")
+    def take_sessions_again(self, request, agents):
+        _set_schedulable(request, agents, to=True)
+
+
+def _set_schedulable(request, agents, *, to):
+    with transaction.atomic():
+        changed = list(agents.exclude(schedulable=to))
+        for agent in changed:
+            audit(
+                request.user.pk, "agent.change", "agent", [agent.pk], name=agent.name,
+                changes={"schedulable": [not to, to]},
+            )  # fmt: skip
+        Agent.objects.filter(pk__in=[agent.pk for agent in changed]).update(schedulable=to)
+    messages.success(
+        request, f"{len(changed)} agent{'s' if len(changed) != 1 else ''} changed; what runs there goes on."
+    )
 
 
 @admin.register(JoinToken)
@@ -80,4 +146,18 @@ class PassLeaseAdmin(admin.ModelAdmin):
         return False
 
     def has_change_permission(self, request, obj=None):
+        return False
+
+
+@admin.register(Hearing)
+class HearingAdmin(admin.ModelAdmin):
+    list_display = ["since", "noted_at"]
+
+    def has_add_permission(self, request):
+        return False
+
+    def has_change_permission(self, request, obj=None):
+        return False
+
+    def has_delete_permission(self, request, obj=None):
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 
@@ -27,6 +27,46 @@ class SlotOrderField(forms.CharField):
         return self.to_python(data) != list(initial or [])
 
 
+# How the page names and explains what the model calls otherwise.
+_WORDS: dict[str, tuple[str, str]] = {
+    "is_active": ("Takes sessions", "Unticked, nobody can launch here; what waits or runs goes on."),
+    "is_public": ("Open to everybody", "Ticked, every project may use it, and the two lists below mean nothing."),
+    "domains": ("Open to domains", "All projects of these domains may use it."),
+    "projects": ("Open to projects", "These projects may use it."),
+    "strategy_options": ("Options of the two strategies", ""),
+    "retries_to_skip": (
+        "Let others pass after",
+        "Tries in vain, after which a session that does not fit is pushed back behind the others. 0: never, so that "
+        "nobody overtakes. Usual where small sessions shall not wait for a large one: 10.",
+    ),
+    "overtaking_limit": ("Passed for at most", "A session that others passed for so long gets its strict place back."),
+    "backfill": (
+        "Backfill",
+        "The first in line gets a reserved start; others may pass it if they end before. Helps only where sessions "
+        "have a known end: a batch timeout, or a longest run by policy.",
+    ),
+    "usage_half_life": ("Past use is half forgotten after", "For fair-share alone: 1 day to 365 days."),
+    "slot_order": ("Most precious slots", ""),
+    "max_kernels_per_agent": ("Most kernels on one agent", "Empty: no limit. An agent may have one of its own."),
+    "device_allocation": ("Fractions of devices", "For slots that are given in fractions, such as cuda.shares."),
+    "allow_fragmentation": (
+        "Put fractions together", "A fraction that no single device has free may be taken from several."
+    ),
+    "pending_timeout": (
+        "Longest wait", "A session that waits longer is cancelled, and says so. 0: it may wait for ever."
+    ),
+    "give_up_after": ("Give up after", "Tries in vain to place a session. 0: never given up."),
+    "on_give_up": ("When giving up", "What becomes of the session then. A priority never falls below 0."),
+    "pull_timeout": ("Fetching an image takes at most", "Then the start counts as failed, and another agent is tried."),
+    "create_timeout": ("Making a container takes at most", "As for fetching."),
+    "terminate_timeout": ("Ending takes at most", "Then a container that does not end by itself is killed."),
+    "max_retries": ("Further tries of a start", "When these fail as well, it ends in error. 0: one try alone."),
+    "agent_lost_grace": (
+        "An agent may be silent for", "From when it counts as lost (a minute). Then its sessions end with agent-lost."
+    ),
+}  # fmt: skip
+
+
 class GroupForm(forms.ModelForm):
     """A resource group; every choice comes from the scheduler's own tables."""
 
@@ -37,6 +77,7 @@ class GroupForm(forms.ModelForm):
         label="On which agent it starts", choices=lambda: _choices(SELECTION), initial=DEFAULT_SELECTION
     )
     allowed_session_types = forms.MultipleChoiceField(
+        label="Takes sessions of type",
         choices=[(name, name) for name in SESSION_TYPES],
         initial=default_session_types,
         widget=forms.CheckboxSelectMultiple,
@@ -50,9 +91,14 @@ class GroupForm(forms.ModelForm):
     class Meta:
         model = ResourceGroup
         fields = "__all__"  # noqa: DJ007  (the fieldsets of the page say which are shown)
+        widgets: ClassVar[dict[str, Any]] = {"strategy_options": forms.Textarea(attrs={"rows": 2, "cols": 60})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name, (label, text) in _WORDS.items():
+            if name in self.fields:
+                self.fields[name].label = label
+                self.fields[name].help_text = text or self.fields[name].help_text
         if "strategy_options" in self.fields:
             self.fields["strategy_options"].help_text = _options_text()
 
@@ -63,7 +109,7 @@ class GroupForm(forms.ModelForm):
 
 def _choices(level: str) -> list[tuple[str, str]]:
     return [
-        (name, name if view.label in ("", name) else f"{name}: {view.label}")
+        (name, view.label if view.label.startswith(name) else f"{name}: {view.label}" if view.label else name)
         for name, view in strategies(level).items()
     ]
 
@@ -71,8 +117,9 @@ def _choices(level: str) -> list[tuple[str, str]]:
 def _options_text() -> str:
     views = [*strategies(SEQUENCE).values(), *strategies(SELECTION).values()]
     texts = [f"{view.name}: {_option_text(option)}" for view in views for option in view.options]
-    known = "; ".join(texts) or "none of the strategies has any"
-    return f'As JSON, such as {{"name": 1}}. Options of the strategies: {known}.'
+    if not texts:
+        return "None of the strategies has any: leave it as it is."
+    return f'As JSON, such as {{"name": 1}}. There are: {"; ".join(texts)}.'
 
 
 def _option_text(option: Option) -> str:

@@ -133,6 +133,7 @@ class Agent(models.Model):
     token_digest = models.CharField(max_length=64, unique=True)
     last_seen_at = models.DateTimeField(null=True, blank=True)
     lost_at = models.DateTimeField(null=True, blank=True)
+    returned_at = models.DateTimeField(null=True, blank=True, help_text="When it was last found again after a loss.")
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = AgentQuerySet.as_manager()
@@ -174,3 +175,14 @@ class PassLease(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Hearing(models.Model):
+    """Since when nodes can be heard without a break; one row. While nobody listens, or the door that nodes knock at is
+    shut, their silence means nothing, and no deadline that only they can meet runs."""
+
+    since = models.DateTimeField()
+    noted_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"hearing nodes since {self.since.isoformat()}"

@@ -12,15 +12,17 @@ from typing import Any
 from uuid import UUID
 
 from django.db import DataError, IntegrityError, transaction
-from django.db.models import Q
+from django.db.models import Case, F, Max, Q, When
 from django.utils import timezone
 
 from backendai.activity.services import audit
-from backendai.cluster.models import Agent, JoinToken, PassLease, ResourceGroup
+from backendai.cluster.models import Agent, Hearing, JoinToken, PassLease, ResourceGroup
 from backendai.core.errors import NotFound, UserError
 from backendai.core.names import architecture_name
 from backendai.core.slots import Slots
 from backendai.wire.messages import JoinUp, SyncUp
+
+_ENGINE_SILENT = "engine-unreachable"  # a node's note: its container engine does not answer
 
 
 def create_join_token(
@@ -52,6 +54,7 @@ def join_agent(message: JoinUp) -> tuple[Agent, str]:
         if agent is None:
             agent = Agent(name=message.name, resource_group=token.resource_group)
         agent.token_digest, agent.gateway_url, agent.status = _digest(text), message.gateway_url, Agent.Status.LOST
+        agent.lost_at = agent.lost_at or now  # it may die before its first sync, and must be given up then
         agent.save()
         audit(None, action, "agent", [agent.pk], name=agent.name, gateway_url=agent.gateway_url)
     return agent, text
@@ -75,7 +78,7 @@ def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
     Raises UserError for a capacity that is none."""
     columns = _said(message)
     news = _is_news(agent, columns)
-    Agent.objects.filter(pk=agent.pk).update(lost_at=None, last_seen_at=now, **columns)
+    Agent.objects.filter(pk=agent.pk).update(**_heard(now), **columns)
     agent.backend, agent.status = columns["backend"], columns["status"]
     return news
 
@@ -108,14 +111,15 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
     for text, ids in other.items():
         try:
             with transaction.atomic():
-                Agent.objects.filter(pk__in=ids).update(lost_at=None, last_seen_at=now, **json.loads(text))
+                Agent.objects.filter(pk__in=ids).update(**_heard(now), **json.loads(text))
         except DataError as error:
             refused |= dict.fromkeys(ids, str(error)[:200])
     return news - refused.keys(), refused
 
 
 def mark_lost(*, now: datetime, silent_for: timedelta) -> list[Agent]:
-    """Move agents that have not been heard of to LOST and return them."""
+    """Move agents that have not been heard of to LOST and return them. Those that are LOST without a time get one."""
+    Agent.objects.filter(status=Agent.Status.LOST, lost_at=None).update(lost_at=now)
     silent = list(Agent.objects.silent_since(now - silent_for))
     lost = []
     for agent in silent:
@@ -123,6 +127,27 @@ def mark_lost(*, now: datetime, silent_for: timedelta) -> list[Agent]:
         if still.update(status=Agent.Status.LOST, lost_at=now):
             lost.append(agent)
     return lost
+
+
+def last_heard_at() -> datetime | None:
+    """Return when any node that may come back was last heard of; None when there is no such node."""
+    newest: datetime | None = Agent.objects.registered().aggregate(newest=Max("last_seen_at"))["newest"]
+    return newest
+
+
+def note_hearing(*, now: datetime, can_hear: bool, longest_gap: timedelta) -> None:
+    """Note whether nodes can be heard now; after a gap of more than ``longest_gap`` between two notes nobody knows
+    whether they could, and what is heard counts from ``now``."""
+    row, _ = Hearing.objects.get_or_create(pk=1, defaults={"since": now, "noted_at": now})
+    if not can_hear or now - row.noted_at > longest_gap:
+        row.since = now
+    Hearing.objects.filter(pk=row.pk).update(since=row.since, noted_at=now)
+
+
+def hearing_since(now: datetime) -> datetime:
+    """Return since when nodes can be heard without a break; ``now`` when nobody has listened yet."""
+    since: datetime | None = Hearing.objects.values_list("since", flat=True).first()
+    return since or now
 
 
 def take_lease(
@@ -157,9 +182,16 @@ def last_pass_at(name: str) -> datetime | None:
     return found
 
 
+def _heard(now: datetime) -> dict[str, Any]:
+    """Return what changes when a node is heard, by column."""
+    returned = Case(When(status=Agent.Status.LOST, then=now), default=F("returned_at"))
+    return {"lost_at": None, "last_seen_at": now, "returned_at": returned}
+
+
 def _said(message: SyncUp) -> dict[str, Any]:
-    """Return what a sync says about its node, by column."""
-    return {
+    """Return what a sync says about its node, by column. What it has is not known while its engine does not answer:
+    the portal keeps what it knew."""
+    said = {
         "status": str(Agent.Status.DRAINING if message.draining else Agent.Status.ALIVE),
         "backend": message.backend,
         "architecture": architecture_name(message.architecture),
@@ -170,10 +202,13 @@ def _said(message: SyncUp) -> dict[str, Any]:
         "devices": message.devices,
         "notes": [note.model_dump() for note in message.notes],
     }
+    if any(note.code == _ENGINE_SILENT for note in message.notes):
+        del said["capacity"], said["devices"]
+    return said
 
 
 def _is_news(agent: Agent, columns: dict[str, Any]) -> bool:
-    return bool(agent.status != columns["status"] or agent.capacity != columns["capacity"])
+    return bool(agent.status != columns["status"] or agent.capacity != columns.get("capacity", agent.capacity))
 
 
 def _usable_token(message: JoinUp, now: datetime) -> JoinToken:

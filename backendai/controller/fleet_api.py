@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from backendai.catalog.services import record_images_of
 from backendai.cluster.models import Agent
 from backendai.cluster.services import agent_of_token, agents_of_tokens, record_syncs
-from backendai.compute.services.logs import save_logs
+from backendai.compute.services.logs import pack_logs, save_logs
 from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.reports import Verdict, Word, kernels_reported
 from backendai.controller import loops
@@ -96,9 +96,10 @@ def _take_words(some: Sequence[_Heard], now: datetime) -> tuple[_Applied, _Refus
 
 def _write_words(some: Sequence[_Heard], now: datetime) -> _Applied:
     said = [(one.place, Word(one.agent, report)) for one in some for report in one.node.reports]
+    logs = pack_logs([(one.agent, tail) for one in some for tail in one.node.logs])
     applied = defaultdict[int, list[bool]](list)
     with transaction.atomic():
-        save_logs([(one.agent, tail) for one in some for tail in one.node.logs], now=now)
+        save_logs(logs, now=now)
         for (place, _), verdict in zip(said, kernels_reported([word for _, word in said], now=now), strict=True):
             applied[place].append(verdict is Verdict.APPLIED)
     return applied

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -20,11 +19,9 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.bulk import among
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.planning.apply import apply_plan
+from backendai.planning.deciding import WrongRules, decide_apart
 from backendai.planning.queue import MOST_PER_PASS
 from backendai.planning.snapshot import read_picture
-from backendai.scheduler.decide import decide
-from backendai.scheduler.plan import Plan
-from backendai.scheduler.snapshot import SessionView, Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +38,13 @@ def schedule(group: ResourceGroup, now: datetime) -> int:
         snapshot = picture.snapshot
         if not snapshot.pending:
             return 0
-        placed = apply_plan(group, _decide(snapshot, now), now=now)
+        decision = decide_apart(snapshot)
+        _note_broken([(session.id, fault) for session, fault in decision.faults], now)
+        placed = apply_plan(group, decision.plan, now=now)
         if len(snapshot.pending) + len(picture.broken) >= MOST_PER_PASS:
             _note_beyond(group, [session.id for session in snapshot.pending], now)
         return len(placed)
-    except _WrongRules as error:
+    except WrongRules as error:
         _note_wrong_rules(group, error, now)
     except (OperationalError, InterfaceError) as error:
         # The database is away, or another scheduler holds the group for longer than we wait: no news for people, and
@@ -54,39 +53,6 @@ def schedule(group: ResourceGroup, now: datetime) -> int:
     except Exception as error:
         _note_failed_pass(group, error, now)
     return 0
-
-
-class _WrongRules(Exception):
-    """The group's strategies or their options cannot be followed, whatever its sessions are."""
-
-
-def _decide(snapshot: Snapshot, now: datetime) -> Plan:
-    """Decide; sessions on which the decision fails are left out of it and told so."""
-    try:
-        return decide(snapshot)
-    except Exception:
-        try:
-            decide(replace(snapshot, pending=()))
-        except ValueError as wrong:
-            raise _WrongRules(str(wrong)) from wrong
-        culprits = _culprits(snapshot, snapshot.pending)
-        if not culprits:
-            raise
-    _note_broken([(session.id, fault) for session, fault in culprits], now)
-    bad = {session.id for session, _ in culprits}
-    return decide(replace(snapshot, pending=tuple(one for one in snapshot.pending if one.id not in bad)))
-
-
-def _culprits(snapshot: Snapshot, sessions: Sequence[SessionView]) -> list[tuple[SessionView, Exception]]:
-    """Return the sessions that make a decision fail all by themselves, found by halving."""
-    try:
-        decide(replace(snapshot, pending=tuple(sessions)))
-    except Exception as error:
-        if len(sessions) == 1:
-            return [(sessions[0], error)]
-        half = len(sessions) // 2
-        return _culprits(snapshot, sessions[:half]) + _culprits(snapshot, sessions[half:])
-    return []
 
 
 def _note_broken(broken: Sequence[tuple[UUID, Exception]], now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""Agents that fall silent, and the sessions on them."""
+"""Agents that fall silent, and the sessions on them. Silence counts only while nodes can be heard (``hearing``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models import F
 
 from backendai.cluster.models import Agent
-from backendai.cluster.services import mark_lost
+from backendai.cluster.services import hearing_since, mark_lost
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import Why
@@ -23,6 +23,8 @@ _MOST_AT_ONCE = 1000
 
 def mark_silent_agents(now: datetime) -> int:
     """Call agents that have not been heard of for a while lost; returns how many."""
+    if now - hearing_since(now) < settings.AGENT_LOST_AFTER:
+        return 0
     lost = mark_lost(now=now, silent_for=settings.AGENT_LOST_AFTER)
     for agent in lost:
         logger.warning("agent %s is lost: last heard of at %s", agent.name, agent.last_seen_at)
@@ -31,7 +33,11 @@ def mark_silent_agents(now: datetime) -> int:
 
 def end_what_is_lost(now: datetime) -> int:
     """End sessions whose agent stays silent beyond the group's grace. What may still run keeps its allocations."""
-    gone = Agent.objects.filter(status=Agent.Status.LOST, lost_at__lt=now - F("resource_group__agent_lost_grace"))
+    gone = Agent.objects.filter(
+        status=Agent.Status.LOST,
+        lost_at__lt=now - F("resource_group__agent_lost_grace"),
+        resource_group__agent_lost_grace__lt=now - hearing_since(now),
+    )
     kernels = Kernel.objects.filter(
         agent__in=gone, status__in=PLACED, session__status__in=STARTING | {Status.RUNNING}
     ).order_by("pk")

@@ -1,35 +1,45 @@
-"""Ends that take too long: forced on a node that answers, unconfirmed and said so on one that does not."""
+"""Ends that take too long: forced on a node that answers, unconfirmed and said so on one that does not.
+
+A node may answer and yet be unable to kill, because its container engine is dead. Then the history counts how long the
+forced end stays open, and a superadmin's force frees what the node does not let go.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F, Max, QuerySet
 
 from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.bulk import update_returning
+from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.bulk import update_returning, update_rows
 from backendai.compute.services.ending import hint_stops
-from backendai.compute.services.history import Entry, write_history
+from backendai.compute.services.history import LONGEST_MESSAGE, Entry, write_history
 from backendai.compute.services.moves import touch
 from backendai.compute.status import Outcome, Phase, Status
 from backendai.core.durations import describe_duration
 
 _MOST_AT_ONCE = 1000
+_FORCED, _UNCONFIRMED = "terminate-timeout", "end-unconfirmed"
+_LIMIT = "session__resource_group__terminate_timeout"
+_Sentence = Callable[[str, str, str, str], str]  # of host name, agent, time waited, time allowed
 
 
 def force_ends(now: datetime) -> int:
     """Have kernels killed whose end is overdue, or note that nobody can confirm it; returns how many kernels. Each is
-    said once."""
+    said once; a forced end that stays open is counted in the history, once in each ``terminate_timeout``."""
     answering = Agent.objects.answering()
     ending = Kernel.objects.filter(status=Status.TERMINATING)
     ending.filter(is_unconfirmed=True, agent__in=answering).update(is_unconfirmed=False)  # its node is back
-    overdue = ending.filter(changed_at__lt=now - F("session__resource_group__terminate_timeout"))
+    overdue = ending.filter(changed_at__lt=now - F(_LIMIT))
     forced = _mark(overdue.filter(agent__in=answering, forced_at=None), now, forced_at=now)
     silent = overdue.exclude(agent__in=answering).filter(is_unconfirmed=False)
-    return forced + _mark(silent, now, is_unconfirmed=True)
+    unconfirmed = _mark(silent, now, is_unconfirmed=True)
+    _count(ending.filter(agent__in=answering, forced_at__lt=now - F(_LIMIT)), now)
+    return forced + unconfirmed
 
 
 def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
@@ -41,30 +51,75 @@ def _mark(kernels: QuerySet[Kernel], now: datetime, **columns: object) -> int:
         conditions = {name: None if name == "forced_at" else False for name in columns}
         still = Kernel.objects.filter(pk__in=candidates, status=Status.TERMINATING, **conditions)
         marked = [UUID(str(pk)) for (pk,) in update_returning(still, columns, ("id",))]
-        _tell(Kernel.objects.filter(pk__in=marked), now, forced="forced_at" in columns)
+        forced = "forced_at" in columns
+        told = _sentences(Kernel.objects.filter(pk__in=marked), now, _is_killed if forced else _is_silent)
+        touch(list(told))  # holds the sessions still, so that their rows chain
+        _write(told, _FORCED if forced else _UNCONFIRMED, now)
+        if forced:
+            hint_stops(told)
     return len(marked)
 
 
-def _tell(marked: QuerySet[Kernel], now: datetime, *, forced: bool) -> None:
-    told: dict[UUID, tuple[str, str]] = {}
-    rows = marked.order_by("rank").values_list(
-        "session_id", "hostname", "agent__name", "changed_at", "session__resource_group__terminate_timeout"
-    )
-    for session_id, hostname, agent, since, limit in rows:
+def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
+    """Count up the rows of sessions whose forced end is still open: the newest one, if it says so already."""
+    told = _sentences(kernels, now, _stays)
+    if not _due(told, now):
+        return
+    with transaction.atomic():
+        touch(list(_due(told, now)))  # holds the sessions still: who comes second finds nothing due
+        due = _due(told, now)
+        _write({session: told[session] for session, uid in due.items() if uid is None}, _FORCED, now)
+        again = {uid: told[session][:LONGEST_MESSAGE] for session, uid in due.items() if uid is not None}
+        texts = {"message": ("text", list(again.values()))}
+        always = {"updated_at": now}
+        table = SchedulingRecord._meta.db_table
+        update_rows(table, list(again), texts, key="uid", always=always, counting=["attempts"])
+
+
+def _due(sessions: Collection[UUID], now: datetime) -> dict[UUID, UUID | None]:
+    """Return the sessions whose history has not said lately that a forced end is open, with the row to count up."""
+    newest = SchedulingRecord.objects.filter(session__in=list(sessions)).order_by().values("session")
+    rows = SchedulingRecord.objects.filter(pk__in=newest.annotate(newest=Max("pk")).values("newest"))
+    due: dict[UUID, UUID | None] = {}
+    for row in rows.select_related("session__resource_group"):
+        said = row.phase, row.result, row.error_code, row.to_status
+        if said != (Phase.TERMINATE, Outcome.EXPIRED, _FORCED, row.session.status):
+            due[row.session_id] = None
+        elif row.updated_at < now - row.session.resource_group.terminate_timeout:
+            due[row.session_id] = row.uid
+    return due
+
+
+def _sentences(kernels: QuerySet[Kernel], now: datetime, sentence: _Sentence) -> dict[UUID, str]:
+    """Return by session what there is to say about the first of its kernels."""
+    told: dict[UUID, str] = {}
+    columns = ("session_id", "hostname", "agent__name", "changed_at", _LIMIT)
+    for session_id, hostname, agent, since, limit in kernels.order_by("rank").values_list(*columns)[:_MOST_AT_ONCE]:
         waited, allowed = describe_duration(now - since), describe_duration(limit)
-        if forced:
-            text = f"Node {agent} has not ended {hostname} for {waited}; the limit is {allowed}. It is killed now."
-            told.setdefault(session_id, ("terminate-timeout", text))
-        else:
-            text = (
-                f"Node {agent} does not answer and has not confirmed the end of {hostname} for {waited}; it may still "
-                "run there, so its resources stay taken."
-            )
-            told.setdefault(session_id, ("end-unconfirmed", text))
-    touch(list(told))  # holds the sessions still, so that their rows chain
+        told.setdefault(session_id, sentence(hostname, agent, waited, allowed))
+    return told
+
+
+def _is_killed(hostname: str, agent: str, waited: str, allowed: str) -> str:
+    return f"Node {agent} has not ended {hostname} for {waited}; the limit is {allowed}. It is killed now."
+
+
+def _is_silent(hostname: str, agent: str, waited: str, allowed: str) -> str:
+    return (
+        f"Node {agent} does not answer and has not confirmed the end of {hostname} for {waited}; it may still "
+        "run there, so its resources stay taken."
+    )
+
+
+def _stays(hostname: str, agent: str, waited: str, allowed: str) -> str:
+    return (
+        f"Node {agent} is told to kill {hostname} and has not ended it for {waited}; the limit is {allowed}. It may "
+        "still run there, so its resources stay taken until the node ends it or an administrator frees them by force."
+    )
+
+
+def _write(told: Mapping[UUID, str], code: str, now: datetime) -> None:
     statuses = dict(ComputeSession.objects.filter(pk__in=told).values_list("pk", "status"))
     for status in set(statuses.values()):
-        entries = [Entry(pk, status, Outcome.EXPIRED, *told[pk]) for pk, at in statuses.items() if at == status]
+        entries = [Entry(pk, status, Outcome.EXPIRED, code, told[pk]) for pk, at in statuses.items() if at == status]
         write_history(entries, Phase.TERMINATE, status, now=now)
-    if forced:
-        hint_stops(told)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
+from django.db.models import F, Q
+
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import Why
@@ -15,13 +17,16 @@ _MOST_AT_ONCE = 1000
 
 
 def end_runs(now: datetime) -> int:
-    """End sessions that have run until their ``ends_at``, which they were told at their start; returns how many."""
-    over = ComputeSession.objects.running().filter(ends_at__lte=now, started_at__isnull=False).order_by("ends_at", "pk")
+    """End sessions that have run until their ``ends_at``, which they were told at their start; returns how many. Those
+    that began when starts did not tell it yet have a batch program's own limit at most."""
+    untold = Q(ends_at=None, started_at__lte=now - F("batch_timeout"))
+    over = ComputeSession.objects.running().filter(Q(ends_at__lte=now) | untold, started_at__isnull=False)
     tasks: dict[UUID, Why] = {}
     programs: dict[UUID, Why] = {}
     lifetimes: dict[UUID, Why] = {}
-    rows = over.values_list("pk", "session_type", "started_at", "ends_at", "batch_timeout")
-    for pk, session_type, started_at, ends_at, batch_timeout in rows[:_MOST_AT_ONCE]:
+    rows = over.order_by("ends_at", "pk").values_list("pk", "session_type", "started_at", "ends_at", "batch_timeout")
+    for pk, session_type, started_at, told, batch_timeout in rows[:_MOST_AT_ONCE]:
+        ends_at = told or started_at + batch_timeout
         allowed = describe_duration(ends_at - started_at)
         data = {"allowed_seconds": round((ends_at - started_at).total_seconds()), "ends_at": ends_at.isoformat()}
         if batch_timeout is not None and started_at + batch_timeout <= ends_at:

@@ -1,4 +1,8 @@
-"""Starts that take too long on a node that answers: the image (precondition) and the making (start)."""
+"""Starts that take too long on a node that answers: the image (precondition) and the making (start).
+
+The time counts only while the node could tell how far it is: not before it was found again, and not while no node could
+be heard.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from uuid import UUID
 from django.db.models import Exists, F, OuterRef, Q
 
 from backendai.cluster.models import Agent
+from backendai.cluster.services import hearing_since
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import Why
@@ -17,7 +22,7 @@ from backendai.compute.services.retrying import Expired, expire_starts, phase_of
 from backendai.compute.status import STARTING, Outcome, SessionType, Status
 from backendai.core.durations import describe_duration
 
-SLACK = timedelta(seconds=60)  # the node gives up first, so that the two never disagree about one kernel
+SLACK = timedelta(seconds=60)  # the engine's own answer comes first, so that the two seldom disagree about one kernel
 _MOST_AT_ONCE = 1000
 _COLUMNS = (
     "pk",
@@ -26,6 +31,7 @@ _COLUMNS = (
     "hostname",
     "changed_at",
     "agent__name",
+    "agent__returned_at",
     "session__resource_group__pull_timeout",
     "session__resource_group__create_timeout",
     "may_retry",
@@ -43,26 +49,32 @@ def end_starts(now: datetime) -> int:
 
 
 def _overdue(now: datetime) -> Iterator[tuple[Expired, bool]]:
-    group = "session__resource_group"
-    late = Q(status=Status.PULLING, changed_at__lt=now - SLACK - F(f"{group}__pull_timeout")) | Q(
-        status__in=STARTING - {Status.PULLING}, changed_at__lt=now - SLACK - F(f"{group}__create_timeout")
-    )
+    group, heard_since = "session__resource_group", hearing_since(now)
+    late = Q(status=Status.PULLING) & _longer(now, heard_since, f"{group}__pull_timeout")
+    late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, heard_since, f"{group}__create_timeout")
     begun = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)
     left = Q(session__retries__lt=F(f"{group}__max_retries")) & ~Q(
         Exists(begun), session__session_type=SessionType.BATCH
     )
     kernels = Kernel.objects.filter(late, agent__in=Agent.objects.answering(), session__status__in=STARTING)
     for row in kernels.annotate(may_retry=left).order_by("changed_at", "pk").values(*_COLUMNS)[:_MOST_AT_ONCE]:
-        yield _expired(row, now), row["may_retry"]
+        yield _expired(row, now, heard_since), row["may_retry"]
 
 
-def _expired(row: dict[str, Any], now: datetime) -> Expired:
+def _longer(now: datetime, heard_since: datetime, limit: str) -> Q:
+    """Return what is true of kernels that had more than their group's limit, and the slack, to be reported."""
+    begin = now - SLACK - F(limit)
+    returned = Q(agent__returned_at=None) | Q(agent__returned_at__lt=begin)
+    return Q(returned, changed_at__lt=begin, **{f"{limit}__lt": now - SLACK - heard_since})
+
+
+def _expired(row: dict[str, Any], now: datetime, heard_since: datetime) -> Expired:
     pulls = row["status"] == Status.PULLING
     limit = row[f"session__resource_group__{'pull' if pulls else 'create'}_timeout"]
-    waited = describe_duration(now - row["changed_at"])
+    since = max(row["changed_at"], row["agent__returned_at"] or heard_since, heard_since)
     message = (
-        f"Node {row['agent__name']} left {row['hostname']} {Status(row['status']).label} for {waited}; "
-        f"the limit is {describe_duration(limit)}."
+        f"Node {row['agent__name']} left {row['hostname']} {Status(row['status']).label} for "
+        f"{describe_duration(now - since)}; the limit is {describe_duration(limit)}."
     )
     code = "pull-timeout" if pulls else "start-timeout"
     return Expired(row["pk"], row["session_id"], phase_of(row["status"]), code, message)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
+from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
 from backendai.controller.overdue_ends import force_ends
 from backendai.controller.overdue_runs import end_runs
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 Rule = Callable[[datetime], int]
 
 RULES: tuple[Rule, ...] = (
+    listen,
     mark_silent_agents,
     end_what_is_lost,
     end_starts,

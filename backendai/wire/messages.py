@@ -14,9 +14,10 @@ from enum import StrEnum
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 PROTOCOL = 1
+FLEET_WORDS = 64  # of one node in one call: words about one kernel are taken in one after the other
 
 
 def _cut(length: int) -> Callable[[str], str]:
@@ -218,21 +219,28 @@ class FleetNode(Message):
     """One node of a process that speaks for many: who it is, and what it has to say now.
 
     ``up`` is left out when no sync is due. ``known``: kernels (id, generation) whose spec it has and that do not run
-    yet.
+    yet. What is more than a call takes is said in the next one.
     """
 
     token: str = Field(max_length=128)
     up: SyncUp | None = None
-    logs: list[KernelLogTail] = Field(default_factory=list)
-    reports: list[KernelReport] = Field(default_factory=list)
-    known: list[tuple[UUID, int]] = Field(default_factory=list)
+    logs: list[KernelLogTail] = Field(default_factory=list, max_length=FLEET_WORDS)
+    reports: list[KernelReport] = Field(default_factory=list, max_length=FLEET_WORDS)
+    known: list[tuple[UUID, int]] = Field(default_factory=list, max_length=10_000)
 
 
 class FleetUp(Message):
-    """What many nodes say in one call. Each has its own token and reaches its own kernels only."""
+    """What many nodes say in one call, each once. Each has its own token and reaches its own kernels only."""
 
     protocol: int = PROTOCOL
     nodes: list[FleetNode] = Field(min_length=1, max_length=2000)
+
+    @field_validator("nodes")
+    @classmethod
+    def _speak_once(cls, nodes: list[FleetNode]) -> list[FleetNode]:
+        if len({node.token for node in nodes}) < len(nodes):
+            raise ValueError("a node may speak once in a call")
+        return nodes
 
 
 class FleetAnswer(Message):

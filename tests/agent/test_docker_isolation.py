@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import socket
 import subprocess
 import threading
@@ -20,12 +18,18 @@ from backendai.agent.backends.docker_firewall import Firewall
 from backendai.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec, until
 from tests.agent.docker_tools import shell
+from tests.agent.prerequisites import need_program, need_root
 
-pytestmark = [
-    pytest.mark.docker,
-    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="packet rules need root and iptables"),
-]
+pytestmark = pytest.mark.docker
 SERVE = "echo hello >index.html; exec httpd -f -p 8000"
+
+
+@pytest.fixture(autouse=True)
+def packet_rules() -> None:
+    """Nothing is shut off where no rules can be set."""
+    need_root("only root sets packet rules")
+    need_program("iptables", "iptables")
+    need_program("ip", "iproute2")
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,22 @@ from backendai.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec, ended_of, until
 from tests.agent.docker_tools import holders_of, shell
 from tests.agent.test_docker_backend import TestDockerBackend as DockerContract
+from tests.agent.warm_tools import (
+    READY,
+    Reopen,
+    address_of,
+    agents_with_warm_networks,
+    filled,
+    holder_of,
+    killed,
+    network_of,
+    stopped_filling,
+    unused,
+)
 
 pytestmark = pytest.mark.docker
-READY = 2
 SERVE = "echo hello >index.html; exec httpd -f -p 8000"
 LOOK = "hostname; id; cat /proc/sys/net/ipv4/ping_group_range /etc/resolv.conf /etc/hosts; ip route"
-Reopen = Callable[..., DockerBackend]
 
 
 @pytest.fixture(autouse=True)
@@ -42,67 +51,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def reopened(deployment: str, tmp_path: Path) -> Iterator[Reopen]:
     """Makes instances of ``backend``: the agent ``n1``, ready to work."""
-    made: list[DockerBackend] = []
-
-    def reopen(*, size: int = READY, agent: str = "n1") -> DockerBackend:
-        one = DockerBackend(tmp_path / agent, deployment=deployment, agent=agent, warm_networks=size)
-        made.append(one)
-        one.setup()
-        return one
-
-    yield reopen
-    for one in made:
-        for kernel in one.kernels():
-            one.remove(kernel.kernel_id)
-        one.close()
-        one.sweep(set())
+    with agents_with_warm_networks(deployment, tmp_path) as reopen:
+        yield reopen
 
 
 @pytest.fixture
 def backend(reopened: Reopen) -> DockerBackend:
     """The agent ``n1``, with all its networks ready."""
     return filled(reopened())
-
-
-def filled(backend: DockerBackend) -> DockerBackend:
-    """Return the backend when its pool is full."""
-    until(lambda: len(unused(backend)) == backend._warm._size)
-    return backend
-
-
-def unused(backend: DockerBackend) -> list[str]:
-    return [holder.container_id for holder in backend._warm._idle]
-
-
-def killed(backend: DockerBackend) -> None:
-    """Let the backend do nothing any more, as after kill -9 of its agent."""
-    with backend._warm._changed:
-        backend._warm._closed = True
-        backend._warm._changed.notify_all()
-    assert backend._warm._thread is not None
-    backend._warm._thread.join(30)
-
-
-def stopped_filling(backend: DockerBackend) -> DockerBackend:
-    """Return the backend with a full pool that is not filled again."""
-    backend._warm._retry_from = time.monotonic() + 1000
-    return backend
-
-
-def network_of(engine: APIClient, spec: KernelSpec) -> str:
-    return str(engine.inspect_container(f"krn-{spec.kernel_id}")["HostConfig"]["NetworkMode"])
-
-
-def holder_of(engine: APIClient, spec: KernelSpec) -> str:
-    """Return the container that holds the kernel's network."""
-    mode = network_of(engine, spec)
-    assert mode.startswith("container:")
-    return mode.removeprefix("container:")
-
-
-def address_of(engine: APIClient, container: str) -> str:
-    (network,) = engine.inspect_container(container)["NetworkSettings"]["Networks"].values()
-    return str(network["IPAddress"])
 
 
 class TestKernelsInWarmNetworks(DockerContract):
@@ -271,21 +227,6 @@ def test_it_goes_on_telling_of_ends_when_a_holder_dies(
     until(lambda: last.kernel_id in told)
 
 
-def test_it_starts_the_usual_way_when_the_network_that_was_ready_is_gone(
-    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
-) -> None:
-    stopped_filling(backend)
-    dead, gone = unused(backend)
-    engine.kill(dead)
-    engine.remove_container(gone, force=True)
-    for spec in (new_spec(), new_spec()):
-        started = backend.start(spec)
-        assert started.address and not started.adopted
-        assert network_of(engine, spec) == backend._networks.shared
-    with pytest.raises(NotFound):
-        engine.inspect_container(dead)
-
-
 def test_it_says_why_a_kernel_cannot_start_and_leaves_neither_kernel_nor_network(
     backend: DockerBackend, engine: APIClient, deployment: str, new_spec: NewSpec
 ) -> None:
@@ -425,7 +366,7 @@ def test_it_loses_and_leaves_no_network_while_kernels_come_and_go_and_it_sweeps(
     assert joined and len(set(joined)) == len(joined)
     filled(backend).sweep(set())
     assert set(holders_of(engine, deployment)) == set(unused(backend))
-    assert {mark.name for mark in backend._warm._marks.iterdir()} == {str(one.holder_id) for one in backend._warm._idle}
+    assert backend._warm._marks.all() == {one.holder_id for one in backend._warm._idle}
 
 
 def test_it_removes_what_was_ready_when_it_is_told_to_keep_less(

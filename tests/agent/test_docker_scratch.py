@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_scratch import Scratch
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
+from tests.agent.prerequisites import need_program, need_root
 
 pytestmark = pytest.mark.docker
 MIB = 2**20
@@ -22,8 +22,16 @@ MIB = 2**20
 
 @pytest.fixture
 def scratch(backend: DockerBackend) -> Scratch:
-    if not backend._scratch.is_limited:
-        pytest.skip("no loop devices here")
+    need_root("only root mounts file systems")
+    for program, package in (("mkfs.ext4", "e2fsprogs"), ("mount", "mount"), ("umount", "mount")):
+        need_program(program, package)
+    if not Path("/dev/loop-control").exists():
+        pytest.skip(
+            "this machine's Linux kernel has no loop devices: modprobe loop, on the host if this is a container"
+        )
+    assert backend._scratch.is_limited, (
+        "the engine must see what the tests mount: unset DOCKER_HOST, and run them beside it"
+    )
     return backend._scratch
 
 
@@ -130,8 +138,8 @@ def test_it_makes_a_plain_folder_without_loop_devices_and_watches_its_size(plain
     assert left_in(plain.root) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_it_gives_a_plain_folder_to_the_user_of_the_kernel(plain: Scratch) -> None:
+    need_root("only root gives files away")
     assert (plain.prepare(uuid4(), 0) / "home").stat().st_uid == 1000
 
 

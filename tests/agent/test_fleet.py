@@ -17,6 +17,7 @@ from backendai.agent.roster import Roster
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.wire.messages import (
+    FLEET_WORDS,
     Desired,
     FleetAnswer,
     FleetDown,
@@ -183,6 +184,30 @@ def test_a_node_that_the_portal_has_forgotten_does_not_shut_out_the_others() -> 
     world.portal.start["t-2"] = [spec_for("n-2")]
     world.let_pass(10)
     assert world.portal.states("t-2") == [RUNNING]
+
+
+def test_words_that_the_portal_refused_are_not_forgotten() -> None:
+    world = World()
+    world.portal.start["t-0"] = [spec_for("n-0")]
+    world.let_pass(0.5)
+    world.portal.unknown = {"t-0"}
+    world.let_pass(6)
+    refused = len(world.portal.words("t-0"))
+    assert refused
+    world.portal.unknown = set()
+    world.let_pass(3)
+    assert len(world.portal.words("t-0")) > refused
+
+
+def test_many_words_and_logs_are_said_in_several_calls() -> None:
+    world = World()
+    strangers = [StopOrder(kernel_id=uuid4(), generation=1) for _ in range(FLEET_WORDS + 1)]
+    world.portal.stop["t-0"] = strangers
+    world.let_pass(0.5)
+    world.portal.stop.clear()
+    world.let_pass(2)
+    assert max(len(node.reports) for call in world.portal.calls for node in call.nodes) == FLEET_WORDS
+    assert {word.kernel_id for word in world.portal.words("t-0")} == {order.kernel_id for order in strangers}
 
 
 def test_nodes_join_with_one_token_and_keep_their_own(tmp_path: Path) -> None:

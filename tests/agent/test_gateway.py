@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from uuid import UUID, uuid4
 
 import aiohttp
@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from backendai.agent.backends.base import Ended
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.roster import Roster
-from backendai.agent.terminal import WINDOW_BYTES, Acknowledge, Resize, read_control
+from backendai.agent.terminal import WINDOW_BYTES, Acknowledge, Resize, Window, read_control
 from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.memory_backend import Entry, MemoryBackend
 
@@ -119,6 +119,29 @@ async def test_it_takes_keys_while_the_window_is_full() -> None:
             while terminal.output.empty():
                 await asyncio.sleep(0.01)
         assert terminal.output.get_nowait() == b"\x03"
+
+
+async def test_it_opens_its_window_for_a_client_that_acknowledges_fast_and_closes_it_again() -> None:
+    window = Window(WINDOW_BYTES, widest=4 * WINDOW_BYTES)
+
+    async def acknowledge_for_a_second(begun: float, bytes_per_second: int) -> int:
+        """Returns how many bytes are sent then until there is no room."""
+        for step in range(100):
+            window.sent(bytes_per_second // 100)
+            window.acknowledged(bytes_per_second // 100, begun + step / 100)
+        sent = 0
+        with suppress(TimeoutError):
+            while True:
+                await asyncio.wait_for(window.wait_for_room(), 0.05)
+                window.sent(1024)
+                sent += 1024
+        window.acknowledged(sent, begun + 1)
+        return sent
+
+    assert await acknowledge_for_a_second(1000.0, 6 * WINDOW_BYTES) == WINDOW_BYTES
+    assert 2 * WINDOW_BYTES < await acknowledge_for_a_second(2000.0, 30 * WINDOW_BYTES) <= 4 * WINDOW_BYTES
+    assert await acknowledge_for_a_second(3000.0, 300 * WINDOW_BYTES) == 4 * WINDOW_BYTES
+    assert await acknowledge_for_a_second(4000.0, 6 * WINDOW_BYTES) == WINDOW_BYTES
 
 
 async def test_it_has_no_window_for_clients_that_say_so() -> None:

@@ -254,8 +254,8 @@ def test_it_stops_a_kernel_whose_stop_overtook_its_start() -> None:
     assert node.portal.status[spec.kernel_id] == "TERMINATED"
 
 
-def test_it_gives_up_on_a_start_that_takes_too_long_and_removes_what_still_comes() -> None:
-    node = Node()
+def start_late(node: Node):
+    """Return a spec whose start hangs in the engine for longer than it may."""
     node.backend.start_gate.clear()
     spec = node.portal.want(make_spec(create_timeout=0.01))
     node.kernels.start_soon(spec.kernel_id, 1)
@@ -263,10 +263,43 @@ def test_it_gives_up_on_a_start_that_takes_too_long_and_removes_what_still_comes
     time.sleep(0.02)  # the deadline itself
     node.kernels.give_up_overdue()
     node.kernels.give_up_overdue()
-    assert [report.reason for report in node.portal.reports] == ["create-timeout"]
+    return spec
+
+
+def test_it_says_nothing_of_a_start_that_takes_too_long_before_the_engine_has_answered() -> None:
+    node = Node()
+    spec = start_late(node)
+    node.sync(settle=False)
+    assert node.portal.reports == []  # an end would free its devices, while it may still come up
+    node.backend.start_gate.set()
+    node.settle()
+    assert node.portal.states(spec.kernel_id) == ["RUNNING"]
+    assert node.backend.said.count("create") == 1
+
+
+def test_it_removes_what_comes_up_after_the_portal_has_given_up_and_confirms_its_end_only_then() -> None:
+    node = Node()
+    spec = start_late(node)
+    node.portal.terminate(spec.kernel_id)
+    node.sync(settle=False)
+    assert node.portal.reports == []
     node.backend.start_gate.set()
     node.settle()
     assert node.backend.entries == {}
+    assert node.portal.status[spec.kernel_id] == "TERMINATED"
+    assert node.portal.said.index("remove") < node.portal.said.index("report TERMINATED")
+
+
+def test_it_gives_no_verdict_on_a_late_start_that_the_engine_left_without_an_answer() -> None:
+    node = Node()
+    spec = start_late(node)
+    node.backend.down = True
+    node.backend.start_gate.set()
+    node.settle()
+    assert node.portal.reports == []
+    node.backend.down = False
+    node.sync()
+    assert node.portal.states(spec.kernel_id) == ["RUNNING"]
 
 
 def test_it_sweeps_with_everything_that_lives_or_is_being_made() -> None:

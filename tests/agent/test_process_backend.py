@@ -17,13 +17,14 @@ from uuid import UUID
 import psutil
 import pytest
 
-from backendai.agent.backends import process_start
+from backendai.agent.backends import process_notes, process_start
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_sandbox import Isolation, probe
 from tests.agent.backend_contract import BackendContract
 from tests.agent.contract_tools import NewSpec, ended_of, read_until, until
+from tests.agent.prerequisites import need_program, need_root
 from tests.agent.specs import make_spec
 
 HERE = probe()
@@ -39,6 +40,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.fixture(autouse=True)
+def tmux() -> None:
+    """What keeps shells."""
+    need_program("tmux", "tmux")
+
+
 @pytest.fixture
 def data() -> Iterator[Path]:
     """A folder that the users of kernels can reach, as they must where there is no sandbox."""
@@ -51,7 +58,8 @@ def data() -> Iterator[Path]:
 @pytest.fixture(params=["sandbox", "plain"])
 def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Isolation:
     if request.param == "sandbox" and HERE.bwrap is None:
-        pytest.skip(HERE.why_not)
+        need_program("bwrap", "bubblewrap")
+        pytest.skip(f"this machine allows no sandbox: {HERE.why_not}")
     chosen = HERE if request.param == "sandbox" else NO_SANDBOX
     monkeypatch.setattr(process_start, "probe", lambda: chosen)
     return chosen
@@ -106,7 +114,7 @@ def run_to_end(backend: ProcessBackend, new_spec: NewSpec, command: str, **over:
 class TestProcessBackend(BackendContract):
     """The contract. Under tmux a new size arrives a moment later, so the question about it waits for it."""
 
-    keeps_terminals = shutil.which("tmux") is not None
+    keeps_terminals = True
     size_question = b'until [ "$(stty size)" = "37 $((110 + 1))" ]; do sleep 0.1; done; echo $((30 + 7)) 111\n'
 
     @pytest.fixture
@@ -245,19 +253,15 @@ def test_it_keeps_a_users_variables_from_what_still_has_rights(
     backend: ProcessBackend, new_spec: NewSpec, tmp_path: Path
 ) -> None:
     """The dynamic linker writes such a trace for every program that it starts; only root could write it there."""
-    if os.geteuid() != 0:
-        pytest.skip("only an agent of root has rights to give up")
+    need_root("only an agent of root has rights to give up")
     traced = {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(tmp_path / "trace"), "COLOUR": "green"}
     tmp_path.chmod(0o700)
     assert "green" in run_to_end(backend, new_spec, 'echo "$COLOUR"', environ=traced).split()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_hides_the_machine_inside_a_sandbox(
-    backend: ProcessBackend, isolation: Isolation, data: Path, new_spec: NewSpec
-) -> None:
-    if isolation.bwrap is None:
-        pytest.skip("there is no sandbox to hide in")
+@pytest.mark.parametrize("isolation", ["sandbox"], indirect=True)
+def test_it_hides_the_machine_inside_a_sandbox(backend: ProcessBackend, data: Path, new_spec: NewSpec) -> None:
     said = run_to_end(
         backend, new_spec, f"ls / /tmp; cat /etc/shadow; ls {data}; ls /proc | grep -c '^[0-9]'; hostname"
     )
@@ -268,17 +272,14 @@ def test_it_hides_the_machine_inside_a_sandbox(
 
 
 def test_it_limits_the_number_of_processes(backend: ProcessBackend, isolation: Isolation, new_spec: NewSpec) -> None:
-    if isolation.bwrap is None and not isolation.root:
-        pytest.skip("an ordinary user's kernels share one count")
+    if isolation.bwrap is None:
+        need_root("without a sandbox only users given by root have counts of their own")
     said = run_to_end(backend, new_spec, "for i in $(seq 40); do sleep 5 & done 2>&1; jobs | wc -l", pids=20)
     assert "unavailable" in said or "fork" in said
 
 
-def test_it_keeps_kernels_of_root_from_each_other(
-    backend: ProcessBackend, isolation: Isolation, new_spec: NewSpec
-) -> None:
-    if not isolation.root:
-        pytest.skip("only root can give users")
+def test_it_keeps_kernels_of_root_from_each_other(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    need_root("only root gives users")
     one, other = (run_to_end(backend, new_spec, "id -u").strip() for _ in range(2))
     assert one != other
 
@@ -317,8 +318,6 @@ def test_it_deletes_what_a_kernel_made_unreadable(backend: ProcessBackend, data:
 async def test_it_leaves_the_shell_but_no_client_behind_a_closed_terminal(
     backend: ProcessBackend, new_spec: NewSpec
 ) -> None:
-    if shutil.which("tmux") is None:
-        pytest.skip("tmux keeps shells")
     spec = new_spec()
     await asyncio.to_thread(backend.start, spec)
     terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
@@ -340,6 +339,28 @@ def test_it_says_what_it_does_not_protect(
     wanted = {"process-no-containers", "process-shared-network", "process-soft-limits"}
     assert notes.keys() == wanted | ({"process-no-sandbox"} if isolation.bwrap is None else set())
     assert all("Docker Engine" in note.fix for note in notes.values())
+
+
+@pytest.mark.parametrize(
+    ("installed", "root", "needed", "useless"),
+    [
+        (False, False, "bubblewrap (and allow user namespaces)", "sysctl"),
+        (False, True, "bubblewrap (and allow user namespaces)", "privileged container"),
+        (True, False, "allow user namespaces (sysctl", "privileged container"),
+        (True, True, "in a privileged container", "sysctl"),
+    ],
+)
+def test_it_tells_a_sandbox_that_is_missing_from_one_that_is_forbidden(
+    installed: bool, root: bool, needed: str, useless: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_notes.shutil, "which", lambda name: f"/usr/bin/{name}" if installed else None)
+    notes = process_notes.describe(Isolation(None, "the test says so", root), hard_limits=True, data=tmp_path)
+    fixes = {note.code: note.fix for note in notes}
+    assert needed in fixes["process-no-sandbox"]
+    assert ("Install" in fixes["process-no-sandbox"]) is not installed
+    assert (needed in fixes["process-no-containers"]) is installed
+    assert not any(useless in fix for fix in fixes.values())
+    assert "start it where it is installed" in fixes["process-no-containers"]
 
 
 def test_it_can_fetch_no_image(backend: ProcessBackend) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from uuid import uuid4
 
 import pytest
+from django.db import DatabaseError, transaction
 from django.db.models import F
 
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.bulk import among, update_returning, update_rows
+from backendai.compute.models import ComputeSession, SchedulingRecord
+from backendai.compute.services.bulk import among, insert_rows, update_returning, update_rows
 from backendai.compute.services.moves import Why, move
 from backendai.compute.status import Phase, Status
 from tests.cast import Cast
@@ -62,3 +63,8 @@ def test_a_move_that_no_status_allows_moves_nothing(cast: Cast) -> None:
     session = make_session(cast.alice)
     assert move([session.pk], Status.SCHEDULED, Why(Phase.SCHEDULE), only_from=[Status.RUNNING]) == set()
     assert update_returning(ComputeSession.objects.filter(status__in=[]), {"status": "ERROR"}, ["id"]) == []
+
+
+def test_what_the_database_refuses_is_an_error_of_django() -> None:
+    with pytest.raises(DatabaseError), transaction.atomic():
+        insert_rows(SchedulingRecord._meta.db_table, {"uid": [uuid4()]})

@@ -13,7 +13,7 @@ from backendai.accounts.models import ResourcePolicy
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.create import create_session
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import Status
+from backendai.compute.status import Result, Status
 from backendai.core.errors import Conflict, UserError
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
@@ -105,7 +105,7 @@ def test_a_name_means_the_live_session_of_that_name_else_the_newest(cast: Cast) 
         status=Status.TERMINATED, created_at=timezone.now() - timedelta(days=1)
     )
     ended = batch(cast, name="data")
-    ComputeSession.objects.filter(pk=ended.pk).update(status=Status.TERMINATED)
+    ComputeSession.objects.filter(pk=ended.pk).update(status=Status.TERMINATED, result=Result.SUCCESS)
     assert list(batch(cast, depends_on=["data"]).depends_on.all()) == [ended]
     live = batch(cast, name="data")
     ComputeSession.objects.filter(pk=live.pk).update(created_at=timezone.now() - timedelta(days=2))
@@ -119,6 +119,16 @@ def test_a_session_of_somebody_else_is_as_unknown_as_one_that_is_not_there(cast:
     error = refusal(cast, session_type="batch", startup_command="true", depends_on=[wanted])
     assert (error.field, error.code) == ("depends_on", "unknown-depends-on")
     assert error.message == f"You have no session {wanted!r}."
+
+
+def test_it_does_not_wait_for_what_cannot_end_well(cast: Cast) -> None:
+    make_session(cast.alice, name="notebook")
+    failed = batch(cast, name="failed")
+    ComputeSession.objects.filter(pk=failed.pk).update(status=Status.TERMINATED, result=Result.FAILED)
+    for name, why in (("notebook", "interactive"), ("failed", "has ended without success")):
+        error = refusal(cast, session_type="batch", startup_command="true", depends_on=[name])
+        assert (error.field, error.code) == ("depends_on", "dependency-cannot-succeed")
+        assert why in error.message
 
 
 def test_a_session_cannot_wait_for_itself(cast: Cast) -> None:

@@ -18,11 +18,11 @@ from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import Phase, Status
 from backendai.controller.loops import run_pass
-from backendai.controller.repair import repair
 from backendai.core.errors import Conflict, NotFound, UserError
 from backendai.core.slots import Slots
 from backendai.wire.messages import KernelSighting, KernelState
 from tests.cast import Cast
+from tests.controller.clocks import repair_at
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, place, report_of
 
 pytestmark = pytest.mark.django_db
@@ -228,10 +228,10 @@ def test_a_lost_agent_keeps_what_may_still_run_until_it_answers(cast: Cast) -> N
     agent = make_agent()
     session = make_running_session(cast.alice, agent)
     later = timezone.now() + timedelta(seconds=90)
-    repair(later)
+    repair_at(later, silent=(agent,))
     agent.refresh_from_db()
     assert agent.status == "LOST"
-    repair(later + timedelta(minutes=6))
+    repair_at(later + timedelta(minutes=6), silent=(agent,))
     session.refresh_from_db()
     assert (session.status, session.status_reason) == (Status.TERMINATING, "agent-lost")
     assert only_kernel(session).is_unconfirmed

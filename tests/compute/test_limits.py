@@ -100,13 +100,13 @@ def test_a_slot_that_may_not_wait_at_all_is_refused_and_an_unnamed_one_is_free(c
     assert refusal(cast.alice, resources={"cpu": 1, "mem": "512m", "cuda.device": 1}).details["what"] == "cuda.device"
 
 
-def test_who_has_no_policy_pays_one_query_for_it(cast: Cast) -> None:
+def test_who_has_no_policy_pays_no_query_for_it(cast: Cast) -> None:
     make_session(cast.alice)
     make_session(cast.bob)
     give(cast.bob, max_pending_sessions=50, max_pending_slots={"cpu": 99})
     free, limited = statements_of_a_launch(cast.alice), statements_of_a_launch(cast.bob)
-    assert len([sql for sql in free if "UNION ALL" in sql]) == 1
-    assert not [sql for sql in free if "resourcepolicy" in sql or "advisory" in sql or "COUNT" in sql]
+    words = ("UNION ALL", "resourcepolicy", "advisory", "COUNT")
+    assert not [sql for sql in free if any(word in sql for word in words)]
     extra = len(limited) - len(free)
     assert extra == (4 if connection.vendor == "postgresql" else 2), "the policy, what waits, and two for the lock"
 

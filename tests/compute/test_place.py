@@ -56,6 +56,18 @@ def test_devices_are_written_on_the_kernel_as_the_node_reads_them(cast: Cast) ->
     assert session.kernels.get().devices == {"cuda.shares": {"GPU-0": "1", "GPU-1": "0.25"}}
 
 
+def test_a_device_that_two_slots_offer_is_given_by_one_of_them(cast: Cast) -> None:
+    both = {"cuda.device": ["GPU-0"], "cuda.shares": ["GPU-0"]}
+    agent = make_agent(capacity={**GPU, "cuda.device": "1"}, devices=both)
+    first, second = make_session(cast.alice), make_session(cast.alice)
+    taken = []
+    for session, shares in ((first, {"cuda.device": {"GPU-0": 1000}}), (second, {"cuda.shares": {"GPU-0": 500}})):
+        pk = session.kernels.get().pk
+        one = Assignment(session.pk, {pk: agent.pk}, devices={pk: shares})
+        taken.append(bool(place_sessions(make_group().pk, [one], now=timezone.now())))
+    assert taken == [True, False]
+
+
 def test_a_plan_from_an_old_picture_cannot_give_a_device_twice(cast: Cast) -> None:
     agent = gpu_agent()
     first, second, third = (make_session(cast.alice, name=f"session-{letter}") for letter in "abc")

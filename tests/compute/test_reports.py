@@ -148,7 +148,7 @@ def dump() -> list[list[dict[str, Any]]]:
     tables: list[tuple[Any, tuple[str, ...]]] = [
         (ComputeSession, ("pk",)),
         (Kernel, ("pk",)),
-        (Allocation, ("kernel", "slot")),
+        (Allocation, ("kernel_id", "slot")),
         (SchedulingRecord, ("session", "id")),
     ]
     return [

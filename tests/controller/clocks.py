@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
+from unittest import mock
 
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
+from backendai.cluster.models import Agent, Hearing
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.controller.repair import repair
+from backendai.wire.messages import SyncUp
 
 
 def later(**duration: float) -> datetime:
@@ -17,10 +20,32 @@ def later(**duration: float) -> datetime:
 
 
 def repair_at(moment: datetime, *, silent: tuple[Agent, ...] = ()) -> None:
-    """Run the repair pass twice at this moment, as two control workers would; all agents answer but the silent ones."""
+    """Run the repair pass twice at this moment, as two control workers would; all agents answer but the silent ones.
+    Passes have gone on until then, and the portal's door is open."""
     Agent.objects.exclude(pk__in=[agent.pk for agent in silent]).update(last_seen_at=moment)
-    repair(moment)
-    repair(moment)
+    passes_went_on_until(moment)
+    with mock.patch("backendai.controller.hearing.door_answers", return_value=True):
+        repair(moment)
+        repair(moment)
+
+
+def passes_went_on_until(moment: datetime) -> None:
+    """Let the repair pass have heard nodes without a break for a long time."""
+    first = {"pk": 1, "since": moment - timedelta(days=9999)}
+    Hearing.objects.update_or_create(pk=1, defaults={"noted_at": moment}, create_defaults=first | {"noted_at": moment})
+
+
+def sync_of(**over: Any) -> SyncUp:
+    """Return what a small node says about itself."""
+    said: dict[str, Any] = {
+        "boot_id": "b",
+        "version": "1",
+        "backend": "docker",
+        "architecture": "x86_64",
+        "gateway_url": "http://127.0.0.1:1",
+        "capacity": {"cpu": "4", "mem": str(8 * 2**30)},
+    }
+    return SyncUp(**(said | over))
 
 
 def only_kernel(session: ComputeSession) -> Kernel:

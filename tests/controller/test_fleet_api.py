@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from backendai.compute.services.logs import saved_log
 from backendai.compute.services.node_view import spec_for
 from backendai.compute.status import Status
 from backendai.wire.messages import (
+    FLEET_WORDS,
     FleetAnswer,
     FleetDown,
     FleetNode,
@@ -147,6 +149,16 @@ def test_who_has_no_token_is_not_even_read(nodes: list[tuple[Agent, str]]) -> No
         assert post(body, headers).status_code == 401
     known = {"Authorization": f"Node {nodes[0][1]}"}
     assert [post(text, known).status_code for text in ("", "{}", '{"nodes": []}', body)] == [400, 400, 400, 200]
+
+
+def test_a_call_holds_each_node_once_and_so_many_words_of_it(cast: Cast, nodes: list[tuple[Agent, str]]) -> None:
+    token = nodes[0][1]
+    kernel = placed(cast, nodes[0][0])
+    said = {"token": token, "reports": [report(kernel, KernelState.RUNNING).model_dump(mode="json")] * FLEET_WORDS}
+    too_much = {**said, "reports": [*said["reports"], said["reports"][0]]}
+    known = {"Authorization": f"Node {token}"}
+    answers = [post(json.dumps({"nodes": told}), known).status_code for told in ([said], [said, said], [too_much])]
+    assert answers == [200, 400, 400]
 
 
 def test_the_number_of_statements_does_not_grow_with_the_nodes(cast: Cast) -> None:

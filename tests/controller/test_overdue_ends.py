@@ -5,16 +5,21 @@ from __future__ import annotations
 from unittest import mock
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from backendai.agent.backends.base import BackendError
 from backendai.agent.ends import Ends
 from backendai.agent.lanes import Claim
 from backendai.agent.roster import Roster
-from backendai.compute.models import Allocation
+from backendai.cluster.models import Agent
+from backendai.compute.models import Allocation, Kernel, SchedulingRecord
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.node_view import work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import Status
+from backendai.controller.overdue_ends import force_ends
+from backendai.ops.auditing import World, run_checks
 from backendai.wire.messages import KernelState
 from tests.cast import Cast
 from tests.controller.clocks import later, message_of, only_kernel, repair_at, rows
@@ -75,6 +80,43 @@ def test_a_node_that_is_back_gets_its_deadline_again(cast: Cast) -> None:
     repair_at(later(minutes=3))
     assert not only_kernel(session).is_unconfirmed
     assert rows(session)[-2:] == [UNCONFIRMED, FORCED]
+
+
+def test_a_forced_end_that_stays_open_is_counted_in_one_row(cast: Cast) -> None:
+    agent = make_agent("dead-engine")
+    session = make_running_session(cast.alice, agent)
+    terminate_session(session, cast.alice)
+    for minutes in (2, 4, 6):
+        repair_at(later(minutes=minutes))
+    repair_at(later(minutes=6, seconds=30))
+    ends = [row for row in rows(session) if row[2] == "terminate-timeout"]
+    assert ends == [("terminate", "EXPIRED", "terminate-timeout", 3)]
+    assert "told to kill main1 and has not ended it for 6 min" in message_of(session, "terminate-timeout")
+    assert "may still run there" in message_of(session, "terminate-timeout")
+    assert run_checks(World(later(minutes=2)), ["I-02", "I-07"]) == {}
+
+
+def test_what_somebody_forced_and_stays_open_is_told_too(cast: Cast) -> None:
+    session = make_running_session(cast.alice)
+    terminate_session(session, cast.alice, force=True)
+    repair_at(later(minutes=2))
+    assert rows(session)[-1] == FORCED
+    assert "told to kill main1" in message_of(session, "terminate-timeout")
+
+
+def test_counting_open_ends_takes_the_same_number_of_statements_for_many_as_for_two(cast: Cast) -> None:
+    agent, counts = make_agent(cpu=64, mem="64g"), []
+    for number, minutes in ((2, 0), (12, 20)):
+        for _ in range(number):
+            terminate_session(make_running_session(cast.alice, agent), cast.alice, force=True)
+        Kernel.objects.update(forced_at=later(minutes=minutes))
+        Agent.objects.update(last_seen_at=later(minutes=minutes + 9))
+        force_ends(later(minutes=minutes + 9))
+        with CaptureQueriesContext(connection) as captured:
+            force_ends(later(minutes=minutes + 12))
+        counts.append(len(captured))
+    assert counts[0] == counts[1]
+    assert set(SchedulingRecord.objects.filter(error_code="terminate-timeout").values_list("attempts", flat=True)) > {2}
 
 
 @pytest.mark.parametrize(("grace", "told"), [(5.0, False), (0.0, True)])

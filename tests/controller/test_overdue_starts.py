@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from backendai.cluster.models import Agent
+from backendai.cluster.services import record_sync
 from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.ending import Ended, end_each, terminate_session
 from backendai.compute.services.node_view import work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import Status
 from backendai.controller import overdue_starts
+from backendai.controller.repair import repair
 from backendai.ops.auditing import World, run_checks
 from backendai.wire.messages import KernelState
 from tests.cast import Cast
-from tests.controller.clocks import later, message_of, only_kernel, repair_at, rows
+from tests.controller.clocks import later, message_of, only_kernel, passes_went_on_until, repair_at, rows, sync_of
 from tests.factories import make_agent, make_group, make_session, place, report_of
 
 pytestmark = pytest.mark.django_db
@@ -74,6 +77,7 @@ def test_a_start_that_succeeds_meanwhile_is_left_alone(cast: Cast, monkeypatch: 
         return end_each(whys, **rest)
 
     monkeypatch.setattr(overdue_starts, "end_each", too_late)
+    passes_went_on_until(later(minutes=4))
     assert overdue_starts.end_starts(later(minutes=4)) == 0
     session.refresh_from_db()
     assert (session.status, only_kernel(session).status) == (Status.RUNNING, Status.RUNNING)
@@ -116,6 +120,45 @@ def test_a_node_that_falls_silent_before_it_confirms_ends_the_session(cast: Cast
     session.refresh_from_db()
     assert session.status == Status.ERROR
     assert not Allocation.objects.exists()
+
+
+def test_a_start_gets_its_whole_time_again_when_its_node_is_back(cast: Cast) -> None:
+    agent = make_agent()
+    session = placed(cast, agent)
+    repair_at(later(seconds=90), silent=(agent,))
+    agent.refresh_from_db()
+    assert agent.status == Agent.Status.LOST
+    found = later(minutes=4)
+    record_sync(agent, sync_of(), now=found)
+    repair_at(found)
+    repair_at(found + timedelta(minutes=2, seconds=50))
+    assert only_kernel(session).status == Status.SCHEDULED
+    repair_at(found + timedelta(minutes=3, seconds=10))
+    assert only_kernel(session).status == Status.TERMINATING
+    assert "for 3 min 10 s; the limit is 2 min" in message_of(session, "start-timeout")
+
+
+def test_a_batch_program_that_its_node_began_while_nobody_listened_is_not_killed(cast: Cast) -> None:
+    agent = make_agent()
+    session = placed(cast, agent, session_type="batch", startup_command="sleep 1h")
+    repair_at(later())
+    Agent.objects.update(last_seen_at=later(hours=1))
+    repair(later(hours=1))  # the control worker was down for an hour
+    repair(later(hours=1, seconds=30))
+    assert only_kernel(session).status == Status.SCHEDULED
+    kernel_reported(agent, report_of(only_kernel(session), KernelState.RUNNING))
+    session.refresh_from_db()
+    assert (session.status, session.retries) == (Status.RUNNING, 0)
+
+
+def test_a_start_is_overdue_again_when_nodes_have_been_heard_for_its_time(cast: Cast) -> None:
+    agent = make_agent()
+    session = placed(cast, agent)
+    repair_at(later())
+    for seconds in range(0, 240, 30):
+        Agent.objects.update(last_seen_at=later(hours=1, seconds=seconds))
+        repair(later(hours=1, seconds=seconds))
+    assert only_kernel(session).status == Status.TERMINATING
 
 
 def test_a_cluster_starts_again_when_all_its_kernels_have_ended(cast: Cast) -> None:
@@ -173,5 +216,5 @@ def test_it_asks_the_database_as_often_for_many_as_for_two(
         for _ in range(count):
             placed(cast, agent)
         Agent.objects.update(last_seen_at=later(minutes=4))
-        with django_assert_max_num_queries(60):
+        with django_assert_max_num_queries(75):
             repair_at(later(minutes=4))

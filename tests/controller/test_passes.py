@@ -14,18 +14,21 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.cluster.models import ResourceGroup
+from backendai.cluster.services import record_sync
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.status import Status
 from backendai.controller import group_pass, loops
 from backendai.controller.collector import collector_at_rest
 from backendai.ops.auditing import World, run_checks
-from backendai.planning import queue
+from backendai.planning import deciding, queue
 from backendai.planning.apply import apply_plan
 from backendai.planning.snapshot import read_snapshot
 from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Plan
 from backendai.scheduler.snapshot import Snapshot
+from backendai.wire.messages import Note
 from tests.cast import Cast, make_cast
+from tests.controller.clocks import sync_of
 from tests.factories import make_agent, make_group, make_session
 
 SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08"]
@@ -96,13 +99,38 @@ def test_a_session_on_which_the_decision_fails_is_found_and_the_others_start(
 ) -> None:
     make_agent(cpu=32, mem="64g")
     sessions = [make_session(cast.alice) for _ in range(9)]
-    monkeypatch.setattr(group_pass, "decide", failing_on(sessions[4]))
+    monkeypatch.setattr(deciding, "decide", failing_on(sessions[4]))
     with caplog.at_level(logging.ERROR):
         assert loops.run_pass(timezone.now()) == 8
     assert status_of(sessions[4]) == (Status.PENDING, "scheduler-error")
     assert sessions[4].status_data["error"] in caplog.text
     assert "a strategy divides by nothing" in caplog.text
     monkeypatch.undo()
+    assert loops.run_pass(timezone.now()) == 1
+
+
+@pytest.mark.django_db
+def test_while_the_engine_of_its_only_node_does_not_answer_a_session_waits_and_more_may_be_launched(cast: Cast) -> None:
+    agent, session = make_agent(), make_session(cast.alice)
+    dead = Note(code="engine-unreachable", message="It does not answer.")
+    record_sync(agent, sync_of(capacity={}, draining=True, notes=[dead]), now=timezone.now())
+    make_session(cast.alice)
+    loops.run_pass(timezone.now())
+    assert status_of(session) == (Status.PENDING, "no-agent-alive")
+    assert not session.status_data["never"]
+    agent.refresh_from_db()
+    record_sync(agent, sync_of(), now=timezone.now())
+    assert loops.run_pass(timezone.now()) == 2
+
+
+@pytest.mark.django_db
+def test_an_agent_whose_engine_never_answered_may_turn_out_to_have_anything(cast: Cast) -> None:
+    agent = make_agent(capacity={})
+    session = make_session(cast.alice)
+    loops.run_pass(timezone.now())
+    assert status_of(session)[0] == Status.PENDING
+    assert not session.status_data["never"]
+    record_sync(agent, sync_of(), now=timezone.now())
     assert loops.run_pass(timezone.now()) == 1
 
 

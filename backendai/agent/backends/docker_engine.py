@@ -19,6 +19,7 @@ from backendai.agent.backends.base import BackendError
 
 PREFIX = "backendai."
 CALL_SECONDS = 60.0
+UNREACHABLE = "engine-unreachable"  # the code of a BackendError when the engine gave no answer
 _REMOVAL_SECONDS = 60.0
 _DEFAULT_URL = "unix:///var/run/docker.sock"
 _NO_ANSWER = (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError)
@@ -61,14 +62,15 @@ class Engine:
         """Give the client with a deadline per call; whatever goes wrong inside leaves as a BackendError."""
         try:
             client = self.client
-            client.timeout = seconds
-            yield client
+            before, client.timeout = client.timeout, seconds
+            try:
+                yield client
+            finally:
+                client.timeout = before  # inside another ``asking``: its own
         except APIError as error:
             raise BackendError(f"The container engine refused: {said(error)}") from error
         except _NO_ANSWER as error:
-            raise BackendError(f"The container engine does not answer: {error}", code="engine-unreachable") from error
-        finally:
-            self._reset_deadline()
+            raise BackendError(f"The container engine does not answer: {error}", code=UNREACHABLE) from error
 
     def labels(self) -> dict[str, str]:
         """Return the labels that mark everything of this deployment and agent."""
@@ -99,31 +101,32 @@ class Engine:
         labels = container["Config"]["Labels"] or {}
         return all(labels.get(name) == value for name, value in self.labels().items())
 
-    def discard(self, container_id: str) -> None:
-        """Kill and remove a container, and wait until its name is free."""
-        deadline = time.monotonic() + _REMOVAL_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                self.client.remove_container(container_id, force=True, v=True)
-            except NotFound:
-                return
-            except APIError as error:
-                if error.status_code != 409:  # 409: somebody else is removing it
-                    raise
-                time.sleep(0.05)
-            else:
-                return
-        raise BackendError(f"A container was still being removed after {_REMOVAL_SECONDS:.0f} seconds.")
+    def discard(self, container_id: str, *, seconds: float = _REMOVAL_SECONDS) -> None:
+        """Kill and remove a container, and wait until its name is free. Raises BackendError, after ``seconds`` in all
+        when the engine has not done it by then."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            with self.asking(seconds=min(left, self._patience())) as client:
+                try:
+                    client.remove_container(container_id, force=True, v=True)
+                except NotFound:
+                    return
+                except APIError as error:
+                    if error.status_code != 409:  # 409: somebody else is removing it
+                        raise
+                else:
+                    return
+            time.sleep(0.05)
+        raise BackendError(f"A container was still being removed after {seconds:.0f} seconds.")
 
     def close(self) -> None:
         """Close the connections of all threads."""
         for client in self._clients:
             client.close()
 
-    def _reset_deadline(self) -> None:
+    def _patience(self) -> float:
         client: APIClient | None = getattr(self._own, "client", None)
-        if client is not None:
-            client.timeout = CALL_SECONDS
+        return client.timeout if client is not None else CALL_SECONDS
 
 
 def container_name(kernel_id: UUID) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import logging
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,8 +14,10 @@ from uuid import UUID
 from docker.errors import APIError, NotFound
 
 from backendai.agent.backends.base import StartFailed
-from backendai.agent.backends.docker_engine import PREFIX, Engine
+from backendai.agent.backends.docker_engine import PREFIX, Engine, said
 from backendai.wire.messages import KernelSpec
+
+logger = logging.getLogger(__name__)
 
 BRIDGES = "bai-"
 _SESSION_PREFIX = f"{BRIDGES}s-"
@@ -54,12 +57,16 @@ class Networks:
             self._remove(name)
 
     def sweep(self, live_sessions: set[UUID], *, now: datetime | None = None) -> None:
-        """Remove the session networks of this deployment whose session has no kernel here any more."""
+        """Remove the session networks of this deployment whose session has no kernel here any more; what the engine
+        refuses to remove stays for the next sweep."""
         client = self._engine.client
         for network in client.networks(filters={"label": [f"{PREFIX}deployment={self._engine.deployment}"]}):
             session = (network["Labels"] or {}).get(f"{PREFIX}session")
             if session and UUID(session) not in live_sessions and _is_settled(network, now or datetime.now(UTC)):
-                self._remove(network["Id"])
+                try:
+                    self._remove(network["Id"])
+                except APIError as error:
+                    logger.warning("network %s cannot be removed now: %s", network["Name"], said(error))
 
     def remove_shared(self) -> None:
         """Remove the shared network unless kernels still use it."""

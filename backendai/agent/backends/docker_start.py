@@ -2,7 +2,7 @@
 
 The engine lets a name exist once, so creating under the kernel's name is the lock between processes. Only when the
 name is taken is anything looked at; the usual start of a lone kernel is one create and one start in a network that was
-made in advance, any other start one create, one start and one inspection.
+made in advance, after a look at that network; any other start one create, one start and one inspection.
 """
 
 from __future__ import annotations
@@ -70,14 +70,16 @@ class Starter:
         deadline = time.monotonic() + spec.create_timeout
         may_join = spec.cluster_size == 1 and spec.hostname == HOSTNAME
         with self._one_at_a_time(spec.kernel_id), self._engine.asking(seconds=spec.create_timeout):
-            while time.monotonic() < deadline:
+            while True:
                 try:
                     started = self._create(spec, may_join=may_join) or self._adopt(spec)
                 except _CannotJoin:
                     may_join = False
-                    continue
+                    continue  # once the usual way, however late it is: nothing is wrong with the kernel
                 if started is not None:
                     return started
+                if time.monotonic() >= deadline:
+                    break
                 time.sleep(_RETRY_SECONDS)
         raise StartFailed(f"An older container was still there after {spec.create_timeout:.0f} seconds.")
 

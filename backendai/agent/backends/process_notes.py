@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from backendai.agent.backends.process_sandbox import Isolation, open_to_all
 from backendai.wire.messages import Note
 
-_DOCKER = "Install Docker Engine and start the agent again."
+_DOCKER = "install Docker Engine, or start it where it is installed"
+_ALLOWED_TO_USERS = (
+    "allow user namespaces (sysctl -w user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1; in a container"
+    " its security profile decides too)"
+)
+_ALLOWED_TO_ROOT = "run the agent where root may make namespaces: on the machine itself, or in a privileged container"
 
 
 def describe(isolation: Isolation, *, hard_limits: bool, data: Path) -> list[Note]:
     """Return one note for each protection that containers would give and this node does not."""
+    containers = _how_to_have_containers(isolation)
     notes = [
         Note(
             code="process-no-containers",
             message="Kernels run as native processes of this machine, not in containers: there are no images, only the"
             " programs of the machine, and a scratch folder can fill the disk.",
-            fix=_DOCKER,
+            fix=containers,
         ),
         Note(
             code="process-shared-network",
             message="Kernels share the network of this machine: they reach its services on localhost and each other's"
             " ports, and two kernels cannot listen on the same port.",
-            fix=_DOCKER,
+            fix=containers,
         ),
     ]
     if isolation.bwrap is None:
-        notes.append(Note(code="process-no-sandbox", message=_no_sandbox(isolation), fix=_fix_sandbox()))
+        notes.append(
+            Note(code="process-no-sandbox", message=_no_sandbox(isolation), fix=_how_to_have_a_sandbox(isolation))
+        )
     if not hard_limits:
         notes.append(
             Note(
                 code="process-soft-limits",
                 message="CPU is not limited, and memory only by a look every 2 seconds: a kernel that takes memory"
                 " quickly can still harm its neighbours.",
-                fix=f"{_DOCKER} Or run the agent where it may make cgroups (as root, or as a systemd user service).",
+                fix=f"{containers} Or run the agent where it may make cgroups (as root, or as a systemd user service).",
             )
         )
     if must_be_open(isolation) and not open_to_all(data / "kernels"):
@@ -42,7 +51,7 @@ def describe(isolation: Isolation, *, hard_limits: bool, data: Path) -> list[Not
             Note(
                 code="process-data-closed",
                 message=f"Kernels run as users of their own, who cannot reach {data}.",
-                fix="Choose a data folder outside of /root, or install bubblewrap.",
+                fix="Choose a data folder outside of /root, or make bubblewrap work.",
             )
         )
     return notes
@@ -58,5 +67,21 @@ def _no_sandbox(isolation: Isolation) -> str:
     return f"Kernels are not shut in: they see the files {whose} and all processes. The cause: {isolation.why_not}."
 
 
-def _fix_sandbox() -> str:
-    return "Install Docker Engine, or bubblewrap (and allow user namespaces), and start the agent again."
+def _how_to_have_containers(isolation: Isolation) -> str:
+    if not _is_sandbox_forbidden(isolation):
+        return f"To have containers, {_DOCKER}, and start the agent again."
+    if isolation.root:  # no engine can be started there either
+        return f"To have containers, first {_ALLOWED_TO_ROOT}; then {_DOCKER}, and start the agent again."
+    return f"To have a sandbox, {_ALLOWED_TO_USERS}. To have containers, {_DOCKER}. Then start the agent again."
+
+
+def _how_to_have_a_sandbox(isolation: Isolation) -> str:
+    if not _is_sandbox_forbidden(isolation):
+        return "Install Docker Engine, or bubblewrap (and allow user namespaces), and start the agent again."
+    allowed = _ALLOWED_TO_ROOT if isolation.root else _ALLOWED_TO_USERS
+    return f"Bubblewrap is installed: {allowed}. Or use Docker Engine. Then start the agent again."
+
+
+def _is_sandbox_forbidden(isolation: Isolation) -> bool:
+    """Return whether bubblewrap is installed and yet of no use here."""
+    return isolation.bwrap is None and shutil.which("bwrap") is not None

@@ -84,7 +84,8 @@ def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]
     names = ", ".join(map(connection.ops.quote_name, columns))
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            with cursor.copy(f"COPY {target} ({names}) FROM STDIN") as copy:
+            # Django does not wrap what the driver offers beyond the standard.
+            with connection.wrap_database_errors, cursor.copy(f"COPY {target} ({names}) FROM STDIN") as copy:
                 for start in range(0, length, _ROWS_AT_ONCE):  # the server reads them while the next are written
                     copy.write(_copied(columns, slice(start, min(start + _ROWS_AT_ONCE, length))))
         else:

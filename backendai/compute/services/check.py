@@ -7,8 +7,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from backendai.accounts.models import Project, User
-from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of, limited_holders
+from backendai.accounts.models import KeyPair, Project, User
+from backendai.accounts.policies import Limited, limits_of_launch
 from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.services.check_amounts import check_minimum, check_reach, shm_of, slots_of
@@ -66,8 +66,9 @@ def check_spec(user: User, spec: SessionSpec) -> Checked:
     agents = agents_of(spec, group)
     check_reach(slots, group, spec.cluster_size, agents)
     depends_on = dependencies_of(user, spec)
-    access_key = _access_key(user)
-    limited = limited_holders(_holder_keys(user, project, access_key))
+    key_pair: KeyPair | None = user.key_pairs.filter(is_active=True).first()
+    access_key = key_pair.access_key if key_pair else ""
+    limited = limits_of_launch(user, project, key_pair)
     check_kernels(spec, limited)
     priority = priority_of(spec, limited)
     return Checked(project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
@@ -105,7 +106,7 @@ def _check_environ(spec: SessionSpec) -> None:
 
 
 def _project(user: User, spec: SessionSpec) -> Project:
-    projects = Project.objects.usable_by(user)
+    projects = Project.objects.usable_by(user).select_related("domain")
     if spec.project:
         try:
             found: Project | None = projects.filter(pk=UUID(str(spec.project))).first()
@@ -120,18 +121,17 @@ def _project(user: User, spec: SessionSpec) -> Project:
 
 
 def _group(project: Project, spec: SessionSpec) -> ResourceGroup:
-    groups: list[ResourceGroup] = list(ResourceGroup.objects.usable_for(project).order_by("created_at"))
-    names = ", ".join(group.name for group in groups) or "none"
-    if not spec.resource_group and groups:
-        return groups[0]
-    for group in groups:
-        if group.name == spec.resource_group:
-            return group
-    raise UserError(
-        f"Resource group {spec.resource_group!r} is not open to project {project.name}; open to it: {names}.",
-        field="resource_group",
-        code="resource-group-not-allowed",
-    )
+    groups = ResourceGroup.objects.usable_for(project).order_by("created_at")
+    wanted = groups.filter(name=spec.resource_group) if spec.resource_group else groups
+    found: ResourceGroup | None = wanted.first()
+    if found is None:
+        names = ", ".join(group.name for group in groups) or "none"
+        raise UserError(
+            f"Resource group {spec.resource_group!r} is not open to project {project.name}; open to it: {names}.",
+            field="resource_group",
+            code="resource-group-not-allowed",
+        )
+    return found
 
 
 def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:
@@ -156,13 +156,3 @@ def _image(user: User, spec: SessionSpec) -> Image:
             code="unknown-image",
         )
     return found
-
-
-def _access_key(user: User) -> str:
-    key_pair = user.key_pairs.filter(is_active=True).first()
-    return key_pair.access_key if key_pair else ""
-
-
-def _holder_keys(user: User, project: Project, access_key: str) -> list[str]:
-    keys = [key_of(USER, user.pk), key_of(PROJECT, project.pk), key_of(DOMAIN, project.domain_id)]
-    return [key_of(KEY_PAIR, access_key), *keys] if access_key else keys

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from django.db.models import F, Q
+from django.db.models import F, Q, TextField
+from django.db.models.functions import Cast
 
 from backendai.accounts.models import User
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.services.ledger import slots_of as stored_slots
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots, format_amount, format_size, parse_amount, parse_size
@@ -59,11 +61,12 @@ def shm_of(spec: SessionSpec, slots: Slots) -> int:
 
 def check_reach(slots: Slots, group: ResourceGroup, cluster_size: int, designated: Collection[str] = ()) -> None:
     """Refuse what no registered agent could ever give, also a lost one; with no agent at all the session may wait.
-    When agents are ``designated`` (ids), only they count."""
-    agents = Agent.objects.registered().filter(resource_group=group)
+    When agents are ``designated`` (ids), only they count. One whose engine never answered may have anything."""
+    agents = Agent.objects.registered().filter(resource_group=group).exclude(capacity={})
     if designated:
         agents = agents.filter(pk__in=designated)
-    capacities = [agent.slots for agent in agents]
+    texts = agents.order_by().values_list(Cast("capacity", TextField()), flat=True)
+    capacities = [stored_slots(text) for text in texts.distinct()]  # many machines are alike
     total = slots * cluster_size
     if not capacities or any(total.fits(capacity) for capacity in capacities):
         return

@@ -13,7 +13,7 @@ from backendai.accounts.policies import Limited, strictest
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import ComputeSession
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import LIVE, Placement, SessionType
+from backendai.compute.status import LIVE, Placement, Result, SessionType
 from backendai.core.errors import UserError
 
 USUAL_PRIORITY, HIGHEST_PRIORITY = 10, 100
@@ -101,9 +101,19 @@ def dependencies_of(user: User, spec: SessionSpec) -> list[UUID]:
     wanted = Q(name__in=spec.depends_on) | Q(pk__in=[pk for text in spec.depends_on if (pk := _uuid(text))])
     rows = ComputeSession.objects.filter(wanted, owner=user).order_by("created_at", "pk")
     found: dict[str, UUID] = {}
-    for pk, name, _ in sorted(rows.values_list("pk", "name", "status"), key=lambda row: row[2] in LIVE):
+    hopeless: dict[UUID, str] = {}
+    columns = rows.values_list("pk", "name", "status", "session_type", "result")
+    for pk, name, status, kind, result in sorted(columns, key=lambda row: row[2] in LIVE):
         found[name] = found[str(pk)] = pk
-    return list(dict.fromkeys(_found(text, found, "You have no session", "depends_on") for text in spec.depends_on))
+        if kind != SessionType.BATCH:
+            hopeless[pk] = f"{name} is interactive: only batch sessions end with success or failure."
+        elif status not in LIVE and result != Result.SUCCESS:
+            hopeless[pk] = f"{name} has ended without success."
+    named = list(dict.fromkeys(_found(text, found, "You have no session", "depends_on") for text in spec.depends_on))
+    for pk in named:
+        if pk in hopeless:
+            raise UserError(hopeless[pk], field="depends_on", code="dependency-cannot-succeed")
+    return named
 
 
 def agents_of(spec: SessionSpec, group: ResourceGroup) -> list[str]:

@@ -8,7 +8,7 @@ import secrets
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -26,26 +26,38 @@ from backendai.wire.browser import SessionEvent, publish_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
 
+class Launched(NamedTuple):
+    """A session; with its kernels by rank when it was made just now, without them when it is an earlier one."""
+
+    session: ComputeSession
+    kernels: list[Kernel] | None
+
+
 def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> ComputeSession:
+    """Return the session that ``launch_session`` makes or finds."""
+    return launch_session(user, spec, idempotency_key=idempotency_key).session
+
+
+def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> Launched:
     """Return a new PENDING session with its kernels, or the one made earlier under the same idempotency key.
 
     Raises UserError (the field, the number and the limit) with nothing written; Conflict when the name is taken or as
     much waits already as a policy allows.
     """
     if idempotency_key and (earlier := _earlier(user, spec, idempotency_key)):
-        return earlier
+        return Launched(earlier, None)
     checked = check_spec(user, spec)
     name = spec.name or _generated_name(checked.image.name)
     try:
         with transaction.atomic():
-            session = _write(user, checked, name, spec, idempotency_key)
+            launched = _write(user, checked, name, spec, idempotency_key)
             check_pending(checked.limited, user.pk)  # last: its locks are held for the moment of the commit only
             hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
     except IntegrityError as error:
         if idempotency_key and (earlier := _earlier(user, spec, idempotency_key)):
-            return earlier
+            return Launched(earlier, None)
         raise _taken(user, name) from error
-    return session
+    return launched
 
 
 def _earlier(user: User, spec: SessionSpec, key: str) -> ComputeSession | None:
@@ -74,7 +86,7 @@ def _generated_name(image_name: str) -> str:
     return f"{stem}-{secrets.token_hex(3)}"
 
 
-def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempotency_key: str | None) -> ComputeSession:
+def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempotency_key: str | None) -> Launched:
     slots = checked.slots.to_json()
     session: ComputeSession = ComputeSession.objects.create(
         name=name,
@@ -98,14 +110,14 @@ def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempoten
         idempotency_key=(idempotency_key or "")[:128] or None,
         request_digest=_digest(spec) if idempotency_key else "",
     )
-    Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
+    kernels = Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
     _write_dependencies(session.pk, checked.depends_on)
     SchedulingRecord.objects.bulk_create(
         [history_entry(session=session, phase=Phase.SCHEDULE, result=Outcome.SUCCESS, to_status=Status.PENDING)]
     )
     audit(user.pk, "session.create", "session", [session.pk], name=name, image=checked.image.name, slots=slots)
     publish_on_commit([SessionEvent(str(session.pk), str(user.pk), session.status, 0)])
-    return session
+    return Launched(session, kernels)
 
 
 def _kernel(session_id: UUID, rank: int, slots: dict[str, str]) -> Kernel:

@@ -75,9 +75,12 @@ class Door:
         return not seat.shares or self._has_devices(seat)
 
     def _has_devices(self, seat: Seat) -> bool:
+        """Whether each device is there and has so much left. One that two slots offer is taken by one of them only."""
         taken, devices = self._taken.get(seat.agent_id, {}), self._devices[seat.agent_id]
         return all(
-            device in devices.get(slot, ()) and taken.get(slot, {}).get(device, 0) + amount <= _ONE_DEVICE
+            device in devices.get(slot, ())
+            and taken.get(slot, {}).get(device, 0) + amount <= _ONE_DEVICE
+            and not any(of_other.get(device) for other, of_other in taken.items() if other != slot)
             for slot, of in seat.shares.items()
             for device, amount in of.items()
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import F, Q
 from django.utils import timezone
 
 from backendai.accounts.models import User
@@ -18,7 +20,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.moves import Why, move, move_kernels
-from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, Status
+from backendai.compute.status import FAULTS, LIVE, PLACED, TERMINAL, Outcome, Phase, Result, SessionType, Status
 from backendai.core.errors import Conflict
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE, node_queue
@@ -37,7 +39,8 @@ class Ended:
 
 def terminate_session(session: ComputeSession, user: User, *, force: bool = False) -> Ended:
     """End a session that the user may see. Force kills at once; for a superadmin it also frees what a silent node
-    holds. Raises Conflict when it has ended already."""
+    holds, and what a node has been told to kill for longer than the group's ``terminate_timeout``. Raises Conflict
+    when it has ended already."""
     if session.status not in LIVE:
         raise Conflict(f"The session has ended already ({session.get_status_display()}).", code="already-ended")
     own = session.owner_id == user.pk
@@ -45,7 +48,7 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
     now = timezone.now()
     with transaction.atomic():
         ended = end_sessions([session.pk], Why(Phase.TERMINATE, code, f"Ended by {user.email}."), now=now, force=force)
-        forced = _give_up_on_silent_nodes([session.pk], user, now) if force and user.is_superadmin else set()
+        forced = _give_up_on_nodes([session.pk], user, now) if force and user.is_superadmin else set()
         audit(user.pk, "session.terminate", "session", [session.pk], force=force, forced=bool(forced))
     return Ended(ended.cancelled, ended.terminating, forced)
 
@@ -55,7 +58,7 @@ def end_sessions(
 ) -> Ended:
     """End these sessions with this reason: pending ones at once, placed ones when their nodes confirm it. Pending
     sessions that depend on one that is cancelled here end with it."""
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         ended = _end(session_ids, why, now, force=force, **columns)
         cancel_dependents(ended.cancelled, now=now)
     return ended
@@ -66,7 +69,7 @@ def end_each(whys: Mapping[UUID, Why], *, only_from: Collection[Status], now: da
     statements, however many they are. Those that are not in one of the statuses any more are left alone."""
     if not whys:
         return Ended(set(), set(), set())
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         ended = _end_each(whys, now, only_from, **columns)
         cancel_dependents(ended.cancelled, now=now)
     return ended
@@ -83,6 +86,25 @@ def cancel_dependents(session_ids: Collection[UUID] | None = None, *, now: datet
         cancelled |= ended
         failed = ended
     return cancelled
+
+
+def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> set[UUID]:
+    """Bring TERMINATING sessions, all of whose kernels have ended, to their last status; returns those that moved.
+    Pending sessions that depended on their success end with them, and their groups are scheduled after commit."""
+    targets: dict[Status, list[UUID]] = defaultdict(list)
+    for session in sessions:
+        targets[_last_status(session)].append(session.pk)
+    moved: set[UUID] = set()
+    for to, ids in targets.items():
+        # A code would replace the reason of what never ran, and the first reason of an end stays.
+        moved |= move(ids, to, replace(why, code="") if to == Status.CANCELLED else why, now=now)
+    ids = [session.pk for session in sessions]
+    cancel_dependents(ids, now=now)
+    waiting = ComputeSession.objects.filter(depends_on__in=ids, status=Status.PENDING).order_by()
+    groups = set(waiting.values_list("resource_group_id", flat=True))
+    for group_id in sorted(groups | {session.resource_group_id for session in sessions}):
+        hint_on_commit("controller.schedule_group", group_id, queue=CONTROL_QUEUE)
+    return moved
 
 
 def hint_stops(session_ids: Collection[UUID]) -> None:
@@ -162,17 +184,25 @@ def _cancel_kernels(session_ids: Collection[UUID], now: datetime) -> None:
     move_kernels(list(kernels), Status.CANCELLED, now=now)
 
 
-def _give_up_on_silent_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
-    """End kernels whose node does not answer, on an administrator's word; the message says that they may still run."""
-    silent = Kernel.objects.filter(session__in=session_ids, status=Status.TERMINATING).exclude(
-        agent__in=Agent.objects.answering()
+def _last_status(session: ComputeSession) -> Status:
+    if session.status_reason in FAULTS:
+        return Status.ERROR
+    if session.started_at is None and session.session_type != SessionType.BATCH:
+        return Status.CANCELLED
+    return Status.TERMINATED
+
+
+def _give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
+    """End kernels whose node does not answer, or cannot kill them, on an administrator's word; the message says that
+    they may still run."""
+    killed_in_vain = Q(forced_at__lt=now - F("session__resource_group__terminate_timeout"))
+    stuck = Kernel.objects.filter(
+        killed_in_vain | ~Q(agent__in=Agent.objects.answering()), session__in=session_ids, status=Status.TERMINATING
     )
-    for kernel_id, agent in list(silent.values_list("pk", "agent__name")):
+    for kernel_id, agent in list(stuck.values_list("pk", "agent__name")):
         message = f"Ended by force by {user.email}; node {agent} has not confirmed it and may still run it."
         move_kernels([kernel_id], Status.TERMINATED, message=message, reason="force-terminated", now=now)
         Kernel.objects.filter(pk=kernel_id).update(is_unconfirmed=True)
-    open_sessions = set(
-        Kernel.objects.filter(session__in=session_ids, status__in=LIVE).values_list("session_id", flat=True)
-    )
+    over = ComputeSession.objects.filter(pk__in=session_ids, status=Status.TERMINATING)
     why = Why(Phase.TERMINATE, "force-terminated", "Ended by force.")
-    return move(set(session_ids) - open_sessions, Status.TERMINATED, why, now=now)
+    return finish(list(over.exclude(kernels__status__in=LIVE)), why, now=now)

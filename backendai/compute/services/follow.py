@@ -12,29 +12,24 @@ from uuid import UUID
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among, update_rows
 from backendai.compute.services.by_row import by_row
-from backendai.compute.services.ending import cancel_dependents, end_each
+from backendai.compute.services.ending import end_each, finish
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.services.moves import Why, move
 from backendai.compute.services.retrying import may_start_again, phase_of, start_again
 from backendai.compute.services.steps import steps_of
-from backendai.compute.status import FAULTS, LIVE, STARTING, TERMINAL, Phase, Result, SessionType, Status
-from backendai.wire.broker import hint_on_commit
-from backendai.wire.queues import CONTROL_QUEUE
+from backendai.compute.status import LIVE, STARTING, TERMINAL, Phase, Result, SessionType, Status
 
 _ORDER = [Status.SCHEDULED, Status.PREPARING, Status.PULLING, Status.CREATING, Status.RUNNING]
-_SESSION_COLUMNS = (
-    "status",
-    "status_reason",
-    "retries",
-    "avoid_agents",
-    "session_type",
-    "cluster_size",
-    "started_at",
-    "resource_group__max_retries",
-    "image__is_built_here",
-)
-_KERNEL_COLUMNS = (
-    "session_id",
+_COLUMNS = (
+    "session__status",
+    "session__status_reason",
+    "session__retries",
+    "session__avoid_agents",
+    "session__session_type",
+    "session__cluster_size",
+    "session__started_at",
+    "session__resource_group__max_retries",
+    "session__image__is_built_here",
     "rank",
     "hostname",
     "agent_id",
@@ -53,7 +48,7 @@ class _Followed:
     """A session with its kernels, the main one first."""
 
     session: ComputeSession
-    kernels: Sequence[Kernel]
+    kernels: list[Kernel] = field(default_factory=list)
 
     @property
     def ended(self) -> list[Kernel]:
@@ -85,20 +80,20 @@ def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
     for to, some in changes.further.items():
         _advance(some, to, now)
     ending = _end(changes.ending, now)
-    _finish([*changes.over, *(one for one in ending if one.is_over)], now)
+    over = [one.session for one in (*changes.over, *ending) if one.is_over]
+    if over:
+        finish(over, Why(Phase.TERMINATE), now=now)
 
 
 def _look(session_ids: Collection[UUID]) -> _Changes:
-    live = LIVE - {Status.PENDING}
-    sessions = ComputeSession.objects.filter(pk__in=among(session_ids), status__in=live).order_by()
-    kernels: dict[UUID, list[Kernel]] = defaultdict(list)
-    rows = Kernel.objects.filter(session__in=among(session_ids)).order_by("session", "rank").only(*_KERNEL_COLUMNS)
-    found = list(sessions.select_related("image", "resource_group").only(*_SESSION_COLUMNS))
-    for kernel in rows if found else ():
-        kernels[kernel.session_id].append(kernel)
+    rows = Kernel.objects.filter(session__in=among(session_ids), session__status__in=LIVE - {Status.PENDING})
+    related = rows.select_related("session__image", "session__resource_group").only(*_COLUMNS)
+    followed: dict[UUID, _Followed] = {}
+    for kernel in related.order_by("session_id", "rank"):
+        followed.setdefault(kernel.session_id, _Followed(kernel.session)).kernels.append(kernel)
     changes = _Changes()
-    for session in found:
-        _sort(_Followed(session, kernels[session.pk]), changes)
+    for one in followed.values():
+        _sort(one, changes)
     return changes
 
 
@@ -185,27 +180,3 @@ def _on_their_way_out(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) ->
         elif one.session.pk in ended_elsewhere:
             found.append(_Followed(ended_elsewhere[one.session.pk], one.kernels))
     return found
-
-
-def _finish(some: Sequence[_Followed], now: datetime) -> None:
-    if not some:
-        return
-    targets: dict[Status, list[UUID]] = defaultdict(list)
-    for one in some:
-        targets[_target(one.session)].append(one.session.pk)
-    for to, ids in targets.items():
-        move(ids, to, Why(Phase.TERMINATE), now=now)
-    ids = [one.session.pk for one in some]
-    cancel_dependents(ids, now=now)
-    waiting = ComputeSession.objects.filter(depends_on__in=ids, status=Status.PENDING).order_by()
-    groups = set(waiting.values_list("resource_group_id", flat=True))
-    for group_id in sorted(groups | {one.session.resource_group_id for one in some}):
-        hint_on_commit("controller.schedule_group", group_id, queue=CONTROL_QUEUE)
-
-
-def _target(session: ComputeSession) -> Status:
-    if session.status_reason in FAULTS:
-        return Status.ERROR
-    if session.started_at is None and session.session_type != SessionType.BATCH:
-        return Status.CANCELLED
-    return Status.TERMINATED

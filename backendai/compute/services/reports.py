@@ -17,6 +17,7 @@ from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.by_row import Kind, by_row
 from backendai.compute.services.follow import follow
+from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import move_kernels, touch
 from backendai.compute.services.steps import step_failed, steps_taken
 from backendai.compute.status import KERNEL_MOVES, STARTING, TERMINAL, SessionType, Status, sources_of
@@ -117,7 +118,8 @@ def _next_round(
 
 def _read(kernel_ids: Collection[UUID]) -> dict[UUID, Kernel]:
     """Return the kernels, held still with their sessions until the transaction ends, always in the same order."""
-    rows = Kernel.objects.select_for_update(of=("self", "session"), no_key=True).select_related("session")
+    hold_sessions_of(kernel_ids)
+    rows = Kernel.objects.select_for_update(of=("self",), no_key=True).select_related("session")
     found = rows.filter(pk__in=among(kernel_ids)).order_by("session", "rank").only(*_COLUMNS)
     return {kernel.pk: kernel for kernel in found}
 

@@ -13,6 +13,7 @@ from django.db import transaction
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.history import Entry, write_history
+from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import Why, move, move_kernels, touch
 from backendai.compute.services.steps import steps_of
 from backendai.compute.status import NO_IMAGE, RETRIABLE, STARTING, TERMINAL, Outcome, Phase, SessionType, Status
@@ -86,6 +87,7 @@ def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
     alone; a second caller finds nothing left to do.
     """
     with transaction.atomic():
+        hold_sessions_of([one.kernel_id for one in expired])
         late = Kernel.objects.select_for_update(of=("self",)).filter(
             pk__in=[one.kernel_id for one in expired], status__in=STARTING
         )

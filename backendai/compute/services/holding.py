@@ -1,0 +1,19 @@
+"""Holding sessions still. One order everywhere: a session's row before those of its kernels, sessions by their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from django.db import connection
+
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.bulk import among
+
+
+def hold_sessions_of(kernel_ids: Collection[UUID]) -> None:
+    """Let nobody else change the sessions of these kernels until the transaction ends. SQLite has one writer anyway."""
+    if connection.features.has_select_for_update:
+        sessions = Kernel.objects.filter(pk__in=among(kernel_ids)).order_by().values("session")
+        held = ComputeSession.objects.filter(pk__in=sessions).order_by("pk").select_for_update(no_key=True)
+        list(held.values_list("pk"))

@@ -1,0 +1,78 @@
+"""What the portal keeps of what a node says about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from backendai.cluster.models import Agent
+from backendai.cluster.services import mark_lost, record_sync, record_syncs
+from backendai.core.errors import UserError
+from backendai.wire.messages import Note, SyncUp
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+CAPACITY = {"cpu": "4", "mem": str(8 * 2**30), "cuda.device": "1"}
+DEVICES = {"cuda.device": ["GPU-0"]}
+DEAD_ENGINE = Note(code="engine-unreachable", message="It does not answer.")
+
+
+def said(**over: Any) -> SyncUp:
+    words = {"boot_id": "b", "version": "1", "backend": "docker", "architecture": "x86_64", "gateway_url": ""}
+    return SyncUp(**(words | {"capacity": CAPACITY, "devices": DEVICES} | over))
+
+
+def one(agent: Agent, up: SyncUp) -> bool:
+    return record_sync(agent, up, now=timezone.now())
+
+
+def many(agent: Agent, up: SyncUp) -> bool:
+    news, refused = record_syncs([(agent, up)], now=timezone.now())
+    assert not refused
+    return agent.pk in news
+
+
+ways = pytest.mark.parametrize("record", [one, many])
+
+
+@ways
+def test_a_node_whose_engine_does_not_answer_keeps_what_it_is_known_to_have(
+    record: Callable[[Agent, SyncUp], bool],
+) -> None:
+    agent = make_agent(capacity=CAPACITY, devices=DEVICES)
+    assert record(agent, said(capacity={}, devices={}, draining=True, notes=[DEAD_ENGINE]))
+    agent.refresh_from_db()
+    assert (agent.status, agent.capacity, agent.devices) == (Agent.Status.DRAINING, CAPACITY, DEVICES)
+    assert not record(agent, said(capacity={}, devices={}, draining=True, notes=[DEAD_ENGINE]))
+    agent.refresh_from_db()
+    assert record(agent, said(capacity={"cpu": "2"}))
+    agent.refresh_from_db()
+    assert (agent.status, agent.capacity) == (Agent.Status.ALIVE, {"cpu": "2"})
+
+
+def test_a_capacity_that_is_none_is_refused_whatever_the_engine_does() -> None:
+    with pytest.raises(UserError):
+        one(make_agent(), said(capacity={"cpu": "many"}, notes=[DEAD_ENGINE]))
+
+
+@ways
+def test_it_is_kept_when_a_lost_node_was_found_again(record: Callable[[Agent, SyncUp], bool]) -> None:
+    agent, begun = make_agent(), timezone.now()
+    record(agent, said())
+    agent.refresh_from_db()
+    assert agent.returned_at is None
+    mark_lost(now=timezone.now(), silent_for=timedelta())
+    agent.refresh_from_db()
+    record(agent, said())
+    agent.refresh_from_db()
+    found = agent.returned_at
+    assert found is not None
+    assert (agent.lost_at, agent.status) == (None, Agent.Status.ALIVE)
+    assert found > begun
+    record(agent, said(version="2"))
+    agent.refresh_from_db()
+    assert agent.returned_at == found

@@ -1,0 +1,76 @@
+"""Who ends a session and the node that reports of it do not stand in each other's way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.db import connection
+from django.utils import timezone
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import Kernel
+from backendai.compute.services import ending
+from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.services.retrying import Expired, expire_starts
+from backendai.compute.status import Phase
+from backendai.wire.messages import KernelReport, KernelState
+from tests.cast import Cast, make_cast
+from tests.factories import make_agent, make_session, place
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def people() -> Cast:
+    return make_cast()
+
+
+@pytest.mark.parametrize("other", ["report", "expiry"])
+def test_an_end_and_what_starts_with_the_kernel_wait_for_each_other(
+    people: Cast, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = make_agent(cpu=64, mem="64g")
+    session = make_session(people.alice)
+    place(session, agent)
+    kernel = session.kernels.get()
+    holds_session, told = threading.Event(), {"report": lambda: report(agent, kernel), "expiry": lambda: expire(kernel)}
+    move_kernels = ending.move_kernels
+
+    def slowly(kernel_ids: list[UUID], *args: Any, **named: Any) -> Any:
+        if kernel_ids:
+            holds_session.set()
+            time.sleep(0.5)  # the other one asks for its rows meanwhile
+        return move_kernels(kernel_ids, *args, **named)
+
+    monkeypatch.setattr(ending, "move_kernels", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        ended = pool.submit(in_own_connection, lambda: terminate_session(session, people.alice))
+        assert holds_session.wait(30)
+        waited = pool.submit(in_own_connection, told[other])
+        ended.result(60)
+        waited.result(60)
+    session.refresh_from_db()
+    assert session.status == "TERMINATING"
+
+
+def report(agent: Agent, kernel: Kernel) -> None:
+    kernel_reported(agent, KernelReport(kernel_id=kernel.pk, generation=kernel.generation, state=KernelState.CREATING))
+
+
+def expire(kernel: Kernel) -> None:
+    late = Expired(kernel.pk, kernel.session_id, Phase.START, "start-timeout", "too late")
+    expire_starts([late], now=timezone.now())
+
+
+def in_own_connection(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    finally:
+        connection.close()

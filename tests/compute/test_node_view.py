@@ -1,0 +1,40 @@
+"""What a node is told to start: all in one read for one kernel, and the same when many nodes ask at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from backendai.compute.services.node_view import Asking, spec_for, work_for_each
+from backendai.core.errors import NotFound
+from tests.cast import Cast
+from tests.factories import make_agent, make_image, make_session, place
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(("kernels", "queries"), [(1, 1), (2, 2)])  # of a cluster also the names of the others
+def test_a_spec_is_read_at_once_and_is_the_one_that_fleets_get(
+    cast: Cast, kernels: int, queries: int, django_assert_num_queries: Any
+) -> None:
+    make_image("jupyter", process_reference="python3", labels={"ai.backend.service-ports": "jupyter:http:8080"})
+    agent = make_agent()
+    session = make_session(cast.alice, image="jupyter", cluster_size=kernels, environ={"SEED": "7"})
+    place(session, agent)
+    for_fleets = {spec.kernel_id: spec for spec in work_for_each([Asking(agent)])[0].start}
+    for kernel in session.kernels.all():
+        with django_assert_num_queries(queries):
+            spec = spec_for(agent, kernel.pk)
+        assert spec == for_fleets.pop(kernel.pk)
+        assert spec.environ["BACKENDAI_USER_EMAIL"] == "alice@example.com"
+        assert spec.environ["SEED"] == "7"
+        assert len(spec.peers) == kernels
+    assert not for_fleets
+
+
+def test_another_node_gets_no_spec(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    place(session, make_agent())
+    with pytest.raises(NotFound):
+        spec_for(make_agent(), session.kernels.get().pk)
