@@ -2,10 +2,12 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm
-from django.db.models import Count, OuterRef, Subquery
+from django.contrib.auth.models import Group
+from django.db.models import Count, DurationField, OuterRef, Subquery
 
 from backendai.accounts.amounts_field import AmountsField
 from backendai.accounts.audited_admin import Audited
+from backendai.accounts.duration_field import TimeSpanField, short_duration
 from backendai.accounts.models import (
     AccessToken,
     Domain,
@@ -20,15 +22,28 @@ from backendai.accounts.policy_rules import thousandths
 from backendai.core.slots import format_amount
 
 _LIMITS = ["policy", "share_weight"]
+# Roles say who may do what; beside resource groups these would only mislead.
+admin.site.unregister(Group)
+
+_WORDS = {
+    "unnamed_slots": ("Of every other slot", "For slots that are not named above."),
+    "max_sessions": ("Most sessions at once", "That hold slots. Empty: unlimited; 0: none may start."),
+    "max_pending_sessions": ("Most sessions waiting", "A launch beyond it is refused. Empty: unlimited."),
+    "max_priority": ("Highest priority", "0 to 100; sessions usually have 10. Empty: up to 100."),
+    "max_kernels_per_session": ("Most kernels in one session", "Empty: up to 16."),
+    "max_session_lifetime": (
+        "Longest run", "From a session's start; then it ends. What runs already keeps its end. Empty: unlimited."
+    ),
+}  # fmt: skip
 
 
 class PolicyForm(forms.ModelForm):
     slots = AmountsField(
         label="Most held at once",
-        help_text="Over all resource groups. Slots with their most, such as cpu=8, mem=64g, cuda.device=2.",
+        help_text="Over all resource groups, as cpu=8, mem=64g, cuda.device=2. A slot with 0: none of it.",
     )
     max_pending_slots = AmountsField(
-        label="Most waiting at once", help_text="What sessions that wait may ask for together; refused beyond it."
+        label="Most asked for by waiting sessions", help_text="All that wait together; a launch beyond it is refused."
     )
 
     class Meta:
@@ -38,6 +53,11 @@ class PolicyForm(forms.ModelForm):
             "max_priority", "max_kernels_per_session", "max_session_lifetime",
         ]  # fmt: skip
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for name, (label, text) in _WORDS.items():
+            self.fields[name].label, self.fields[name].help_text = label, text
+
 
 @admin.register(ResourcePolicy)
 class PolicyAdmin(Audited):
@@ -45,10 +65,20 @@ class PolicyAdmin(Audited):
 
     audit_name = "resource-policy"
     form = PolicyForm
-    list_display = ["name", "held_at_once", "max_sessions", "max_pending_sessions", "max_priority", "holders"]
+    formfield_overrides = {DurationField: {"form_class": TimeSpanField}}
+    list_display = [
+        "name", "held_at_once", "max_sessions", "max_pending_sessions", "max_priority", "longest_run", "holders",
+    ]  # fmt: skip
     search_fields = ["name"]
     fieldsets = [
-        (None, {"fields": ["name"]}),
+        (
+            None,
+            {
+                "fields": ["name"],
+                "description": "Key pairs, users, projects and domains get a policy on their own pages. Where several "
+                "hold, the tightest counts.",
+            },
+        ),
         ("Held at once", {"fields": ["slots", "unnamed_slots", "max_sessions"]}),
         ("Waiting at once", {"fields": ["max_pending_sessions", "max_pending_slots"]}),
         ("One session", {"fields": ["max_priority", "max_kernels_per_session", "max_session_lifetime"]}),
@@ -69,6 +99,10 @@ class PolicyAdmin(Audited):
     def holders(self, policy):
         numbers = {kind.replace("_", " "): getattr(policy, f"number_of_{kind}") for kind in _HOLDERS}
         return ", ".join(f"{number} {kind}" for kind, number in numbers.items() if number) or "nobody"
+
+    @admin.display(description="longest run", ordering="max_session_lifetime")
+    def longest_run(self, policy):
+        return short_duration(policy.max_session_lifetime) if policy.max_session_lifetime else None
 
 
 _HOLDERS = {"key_pairs": KeyPair, "users": User, "projects": Project, "domains": Domain}

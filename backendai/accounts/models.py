@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
@@ -230,6 +231,10 @@ class AccessToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.hint}…)"
+
+    def is_valid(self, now: datetime) -> bool:
+        """Return whether it has not expired, and its owner may still log in."""
+        return self.user.is_active and (self.expires_at is None or self.expires_at > now)
 
 
 class LoginCount(models.Model):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
@@ -47,7 +46,3 @@ class TokenQuerySet(models.QuerySet[Any]):
     def visible_to(self, user: User) -> TokenQuerySet:
         """One's own only, whatever the role."""
         return self.filter(user=user)
-
-    def valid(self, now: datetime) -> TokenQuerySet:
-        """Not expired, and the owner may still log in."""
-        return self.filter(Q(expires_at=None) | Q(expires_at__gt=now), user__is_active=True)

@@ -68,10 +68,11 @@ def user_of_token(text: str) -> User | None:
     if not text.startswith(_PREFIX) or len(text) > 128:
         return None
     now = timezone.now()
-    token: AccessToken | None = (
-        AccessToken.objects.valid(now).select_related("user").filter(digest=digest_of(text)).first()
-    )
-    if token is None:
+    try:
+        token: AccessToken = AccessToken.objects.select_related("user").get(digest=digest_of(text))
+    except AccessToken.DoesNotExist:
+        return None
+    if not token.is_valid(now):
         return None
     if token.last_used_at is None or now - token.last_used_at > _TOUCH_AFTER:
         AccessToken.objects.filter(pk=token.pk).update(last_used_at=now)

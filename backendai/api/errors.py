@@ -16,6 +16,7 @@ from django.http import Http404, JsonResponse
 from rest_framework.exceptions import APIException, ValidationError
 
 from backendai.core.errors import Conflict, NotFound, PlatformError, UserError
+from backendai.planning.turns import Busy
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ def _user_problem(error: UserError) -> JsonResponse:
         status = HTTPStatus.NOT_FOUND
     elif isinstance(error, Conflict):
         status = HTTPStatus.CONFLICT
+    elif isinstance(error, Busy):
+        status = HTTPStatus.TOO_MANY_REQUESTS
     return problem(status, error.code, error.message, field=error.field, data=dict(error.details))
 
 

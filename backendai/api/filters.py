@@ -6,9 +6,21 @@ from typing import Any
 
 import django_filters.rest_framework as filters
 from django.db.models import Q, QuerySet
+from rest_framework.request import Request
 
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.status import LIVE, Outcome, Phase, SessionType, Status
+
+
+class FiltersAskedFor(filters.DjangoFilterBackend):
+    """Filters, for requests that ask for any: to build the form costs as much as to find out who asks."""
+
+    def filter_queryset(self, request: Request, queryset: QuerySet[Any], view: Any) -> QuerySet[Any]:
+        """Return the rows that the request wants; raises a ValidationError for a filter that is wrong."""
+        known = self.get_filterset_class(view, queryset)
+        if known and known.base_filters.keys().isdisjoint(request.query_params):
+            return queryset
+        return super().filter_queryset(request, queryset, view)
 
 
 class SessionFilter(filters.FilterSet):

@@ -8,6 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from backendai.accounts.models import AccessToken, Project, User
+from backendai.api.answers import Answer
 from backendai.api.parsing import StrictSerializer
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import Agent
@@ -15,7 +16,7 @@ from backendai.cluster.models import Agent
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
-class ImageBody(serializers.ModelSerializer[Image]):
+class ImageBody(Answer[Image]):
     """An image to start sessions from."""
 
     title = serializers.CharField(source="display_name")
@@ -32,7 +33,7 @@ class ImageBody(serializers.ModelSerializer[Image]):
         return image.minimum_slots.to_json()
 
 
-class PresetBody(serializers.ModelSerializer[ResourcePreset]):
+class PresetBody(Answer[ResourcePreset]):
     """A named amount of resources."""
 
     resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
@@ -70,7 +71,7 @@ class NoteBody(serializers.Serializer[Any]):
     fix = serializers.CharField()
 
 
-class AgentBody(serializers.ModelSerializer[Agent]):
+class AgentBody(Answer[Agent]):
     """A compute node."""
 
     resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
@@ -94,7 +95,7 @@ class AgentBody(serializers.ModelSerializer[Agent]):
         return taken.to_json() if taken else {}
 
 
-class ProjectBody(serializers.ModelSerializer[Project]):
+class ProjectBody(Answer[Project]):
     """A project that one belongs to."""
 
     domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
@@ -105,7 +106,7 @@ class ProjectBody(serializers.ModelSerializer[Project]):
         read_only_fields = fields
 
 
-class MeBody(serializers.ModelSerializer[User]):
+class MeBody(Answer[User]):
     """The one who asks."""
 
     role = serializers.CharField()
@@ -125,7 +126,7 @@ class TokenRequest(StrictSerializer):
     expires_at = serializers.DateTimeField(default=None, allow_null=True)
 
 
-class TokenBody(serializers.ModelSerializer[AccessToken]):
+class TokenBody(Answer[AccessToken]):
     """A bearer token without its text."""
 
     class Meta:

@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from backendai.api.answers import Answer
 from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.steps import full_steps
@@ -69,10 +70,10 @@ class TerminateRequest(StrictSerializer):
     force = serializers.BooleanField(default=False)
 
 
-class KernelBody(serializers.ModelSerializer[Kernel]):
+class KernelBody(Answer[Kernel]):
     """One kernel of a session."""
 
-    agent = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    agent = serializers.CharField(source="agent_name", read_only=True)
     status = serializers.CharField()
     status_message = serializers.CharField(source="reason_text")
     resources = serializers.SerializerMethodField()
@@ -98,20 +99,20 @@ class KernelBody(serializers.ModelSerializer[Kernel]):
         return dict(kernel.devices)
 
 
-class SessionBody(serializers.ModelSerializer[ComputeSession]):
+class SessionBody(Answer[ComputeSession]):
     """A compute session with its kernels."""
 
     type = serializers.CharField(source="session_type")
     status = serializers.CharField()
     status_message = serializers.CharField(source="reason_text")
     result = serializers.CharField()
-    owner = serializers.SlugRelatedField[Any](slug_field="email", read_only=True)
-    project = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
-    resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
-    image = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    owner = serializers.EmailField(source="owner_email", read_only=True)
+    project = serializers.CharField(source="project_name", read_only=True)
+    resource_group = serializers.CharField(source="resource_group_name", read_only=True)
+    image = serializers.CharField(source="image_name", read_only=True)
     resources = serializers.SerializerMethodField(help_text="Of each kernel.")
     environ = serializers.SerializerMethodField(help_text="The owner's variables; null for anybody else.")
-    kernels = KernelBody(many=True)
+    kernels = KernelBody(many=True, source="shown_kernels")
 
     class Meta:
         model = ComputeSession
@@ -146,7 +147,7 @@ class StepBody(serializers.Serializer[Any]):
     ended_at = serializers.DateTimeField()
 
 
-class RecordBody(serializers.ModelSerializer[SchedulingRecord]):
+class RecordBody(Answer[SchedulingRecord]):
     """One row of the scheduling history."""
 
     id = serializers.UUIDField(source="uid", read_only=True)

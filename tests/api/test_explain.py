@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backendai.compute.models import ComputeSession
+from backendai.planning import turns
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.factories import make_agent, make_image, make_running_session, make_session
 
@@ -43,3 +44,13 @@ def test_a_preview_refuses_what_a_launch_refuses(cast):
     make_image()
     refused = Caller(cast.alice).post(PREVIEW, LAUNCH | {"resources": {"cpu": 1, "mem": "1m"}})
     assert (refused.status_code, refused.json()["field"]) == (400, "resources.mem")
+
+
+def test_who_asks_too_often_at_once_is_told_to_come_back(cast, monkeypatch):
+    session = make_session(cast.alice)
+    monkeypatch.setitem(turns._waiting, cast.alice.pk, 1)
+    for answer in (
+        Caller(cast.alice).get(f"{SESSIONS}{session.pk}/explain/"),
+        Caller(cast.alice).post(PREVIEW, LAUNCH),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (429, "busy")

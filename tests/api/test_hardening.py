@@ -171,7 +171,7 @@ def test_it_shows_our_own_faults_by_id_only(
     def fail(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr("backendai.api.views.sessions.create_session", fail)
+    monkeypatch.setattr("backendai.api.views.sessions.launch_session", fail)
     answer = alice.post(SESSIONS, LAUNCH)
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert "hunter2" not in answer.content.decode()

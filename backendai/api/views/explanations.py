@@ -19,6 +19,7 @@ from backendai.api.session_bodies import LaunchRequest
 from backendai.compute.models import ComputeSession
 from backendai.planning.explain import explain
 from backendai.planning.preview import preview
+from backendai.planning.turns import turn_of
 
 
 class SessionExplanation(GenericAPIView[Any]):
@@ -32,7 +33,9 @@ class SessionExplanation(GenericAPIView[Any]):
         """Return what the next pass does with the session; nothing is changed."""
         visible = ComputeSession.objects.visible_to(asker(request)).select_related("resource_group", "image", "project")
         session = get_object_or_404(visible, pk=session_id)
-        return Response(self.get_serializer(explain(session, asker(request), now=timezone.now())).data)
+        with turn_of(asker(request).pk):
+            explanation = explain(session, asker(request), now=timezone.now())
+        return Response(self.get_serializer(explanation).data)
 
 
 class SessionPreview(GenericAPIView[Any]):
@@ -46,4 +49,6 @@ class SessionPreview(GenericAPIView[Any]):
         """Return whether such a session would start now and where, would wait and why, or could never start."""
         body = LaunchRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(self.get_serializer(preview(asker(request), body.spec(), now=timezone.now())).data)
+        with turn_of(asker(request).pk):
+            explanation = preview(asker(request), body.spec(), now=timezone.now())
+        return Response(self.get_serializer(explanation).data)

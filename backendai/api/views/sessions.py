@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.filters import OrderingFilter
@@ -15,14 +14,14 @@ from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.accounts.models import User
 from backendai.api.authentication import asker
-from backendai.api.filters import HistoryFilter, SessionFilter
+from backendai.api.filters import FiltersAskedFor, HistoryFilter, SessionFilter
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.session_bodies import KernelBody, LaunchRequest, RecordBody, SessionBody, TerminateRequest
+from backendai.api.shown_sessions import shown_at_launch, shown_kernels, shown_sessions
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.create import create_session
+from backendai.compute.services.create import launch_session
 from backendai.compute.services.ending import terminate_session
 from backendai.core.errors import UserError
 
@@ -36,11 +35,12 @@ class SessionList(ListAPIView[ComputeSession]):
     serializer_class = SessionBody
     pagination_class = NewestFirst
     filterset_class = SessionFilter
+    filter_backends = [FiltersAskedFor]
     parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
         """Return the visible sessions with all that an answer shows."""
-        return shown(asker(self.request))
+        return shown_sessions(asker(self.request))
 
     @extend_schema(
         request=LaunchRequest,
@@ -56,10 +56,12 @@ class SessionList(ListAPIView[ComputeSession]):
         key = _idempotency_key(request)
         body = LaunchRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        known = bool(key) and ComputeSession.objects.filter(owner=asker(request), idempotency_key=key).exists()
-        session = create_session(asker(request), body.spec(), idempotency_key=key)
-        answer = self.get_serializer(get_object_or_404(shown(asker(request)), pk=session.pk))
-        return Response(answer.data, status=status.HTTP_200_OK if known else status.HTTP_201_CREATED)
+        launched = launch_session(asker(request), body.spec(), idempotency_key=key)
+        if launched.kernels is None:
+            earlier = get_object_or_404(shown_sessions(asker(request)), pk=launched.session.pk)
+            return Response(self.get_serializer(earlier).data)
+        made = shown_at_launch(launched.session, launched.kernels)
+        return Response(self.get_serializer(made).data, status=status.HTTP_201_CREATED)
 
 
 class SessionDetail(RetrieveAPIView[ComputeSession]):
@@ -72,7 +74,7 @@ class SessionDetail(RetrieveAPIView[ComputeSession]):
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
         """Return the visible sessions with all that an answer shows."""
-        return shown(asker(self.request))
+        return shown_sessions(asker(self.request))
 
 
 class SessionEnd(GenericAPIView[ComputeSession]):
@@ -84,11 +86,12 @@ class SessionEnd(GenericAPIView[ComputeSession]):
     @extend_schema(request=TerminateRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
         """End the session; ``force`` kills at once. 409 when it has ended already."""
-        session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
+        visible = ComputeSession.objects.visible_to(asker(request)).only("status", "owner")
+        session = get_object_or_404(visible, pk=session_id)
         body = TerminateRequest(data=request.data)
         body.is_valid(raise_exception=True)
         terminate_session(session, asker(request), force=body.validated_data["force"])
-        return Response(self.get_serializer(get_object_or_404(shown(asker(request)), pk=session_id)).data)
+        return Response(self.get_serializer(get_object_or_404(shown_sessions(asker(request)), pk=session_id)).data)
 
 
 class SessionKernels(GenericAPIView[Kernel]):
@@ -101,7 +104,7 @@ class SessionKernels(GenericAPIView[Kernel]):
     def get(self, request: Request, session_id: UUID) -> Response:
         """Return them all: a session has sixteen at most."""
         session = get_object_or_404(ComputeSession.objects.visible_to(asker(request)), pk=session_id)
-        return Response(self.get_serializer(session.kernels.select_related("agent"), many=True).data)
+        return Response(self.get_serializer(shown_kernels(session.kernels.all()), many=True).data)
 
 
 class SessionHistory(ListAPIView[SchedulingRecord]):
@@ -111,7 +114,7 @@ class SessionHistory(ListAPIView[SchedulingRecord]):
     serializer_class = RecordBody
     pagination_class = NewestFirst
     filterset_class = HistoryFilter
-    filter_backends = [DjangoFilterBackend, OrderingFilter]
+    filter_backends = [FiltersAskedFor, OrderingFilter]
     ordering_fields = ["created_at", "updated_at"]
     ordering = ["-created_at"]
 
@@ -122,13 +125,6 @@ class SessionHistory(ListAPIView[SchedulingRecord]):
         visible = ComputeSession.objects.visible_to(asker(self.request))
         session: ComputeSession = get_object_or_404(visible, pk=self.kwargs["session_id"])
         return session.records.order_by()
-
-
-def shown(user: User) -> QuerySet[ComputeSession]:
-    """Return the sessions that the user may see, with everything an answer shows, in two queries."""
-    kernels = Prefetch("kernels", Kernel.objects.select_related("agent"))
-    visible: QuerySet[ComputeSession] = ComputeSession.objects.visible_to(user)
-    return visible.select_related("owner", "project", "resource_group", "image").prefetch_related(kernels)
 
 
 def _idempotency_key(request: Request) -> str | None:

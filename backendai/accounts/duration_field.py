@@ -1,0 +1,76 @@
+"""A form field for lengths of time, written as people write them: ``30m``, ``2h 30m``, ``7d``."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.dateparse import parse_duration
+
+_SECONDS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
+_UNITS = {
+    **dict.fromkeys(("w", "week", "weeks"), "w"),
+    **dict.fromkeys(("d", "day", "days"), "d"),
+    **dict.fromkeys(("h", "hour", "hours"), "h"),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), "m"),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), "s"),
+}
+_PART = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*([a-z]+)")
+_SEVERAL = re.compile(rf"(?:{_PART.pattern}[\s,]*)+")
+
+
+class TimeSpanField(forms.DurationField):
+    """A length of time; its value is a timedelta. ``days hh:mm:ss`` is understood as well."""
+
+    default_error_messages = {"invalid": "Write a number with its unit, such as 90s, 30m, 2h or 7d."}
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("widget", forms.TextInput(attrs={"size": 22, "placeholder": "such as 30m, 2h, 7d"}))
+        super().__init__(**kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return what the input shows."""
+        return short_duration(value) if isinstance(value, timedelta) else value
+
+    def to_python(self, value: Any) -> timedelta | None:
+        """Return the length of time, None for an empty field; a bare number is refused but for 0: it has no unit."""
+        if value in self.empty_values or isinstance(value, timedelta):
+            return value or (value if isinstance(value, timedelta) else None)
+        try:
+            return _parse(str(value).strip().lower())
+        except (ValueError, OverflowError):
+            raise ValidationError(self.error_messages["invalid"], code="invalid") from None
+
+
+def short_duration(duration: timedelta) -> str:
+    """Return a length of time as somebody would type it, exactly: ``2h 30m``, ``7d``, ``0``."""
+    seconds = abs(duration).total_seconds()
+    parts = []
+    for unit, size in list(_SECONDS.items())[1:-1]:  # weeks are understood, and days are written
+        number, seconds = divmod(seconds, size)
+        parts += [f"{number:g}{unit}"] if number else []
+    parts += [f"{seconds:g}s"] if seconds else []
+    return ("-" if duration < timedelta(0) else "") + " ".join(parts) if parts else "0"
+
+
+def _parse(text: str) -> timedelta:
+    sign = -1 if text.startswith("-") else 1
+    unsigned = text.removeprefix("-").strip()
+    if re.fullmatch(r"0+|-\d{1,9}", text):  # nothing needs no unit; less than it is refused, whatever its unit
+        return timedelta(seconds=int(text))
+    if _SEVERAL.fullmatch(unsigned):
+        parts = [(float(number), _UNITS.get(unit, "")) for number, unit in _PART.findall(unsigned)]
+        return sign * timedelta(seconds=sum(number * _SECONDS[unit] for number, unit in _known(parts)))
+    found = parse_duration(text) if ":" in text else None
+    if found is None:
+        raise ValueError(text)
+    return found
+
+
+def _known(parts: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    if not all(unit for _, unit in parts):
+        raise ValueError("an unknown unit")
+    return parts

@@ -1,0 +1,40 @@
+"""Sessions and kernels with what an answer shows of them. Of the rows that they point to only a name is shown: it comes
+as a column, which costs half of what the rows would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import F, Prefetch, QuerySet
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession, Kernel
+
+_NAMES = {
+    "owner_email": F("owner__email"),
+    "project_name": F("project__name"),
+    "resource_group_name": F("resource_group__name"),
+    "image_name": F("image__name"),
+}
+
+
+def shown_sessions(user: User) -> QuerySet[Any]:
+    """Return the sessions that the user may see, with ``shown_kernels``, in two queries."""
+    kernels = Prefetch("kernels", shown_kernels(Kernel.objects.all()), to_attr="shown_kernels")
+    return ComputeSession.objects.visible_to(user).annotate(**_NAMES).prefetch_related(kernels)
+
+
+def shown_kernels(kernels: QuerySet[Kernel]) -> QuerySet[Any]:
+    """Return these kernels with the name of the agent of each."""
+    return kernels.annotate(agent_name=F("agent__name"))
+
+
+def shown_at_launch(session: Any, kernels: list[Any]) -> ComputeSession:
+    """Return a session that was made just now as ``shown_sessions`` would read it."""
+    session.owner_email, session.project_name = session.owner.email, session.project.name
+    session.resource_group_name, session.image_name = session.resource_group.name, session.image.name
+    session.shown_kernels = kernels
+    for kernel in kernels:
+        kernel.agent_name = None
+    launched: ComputeSession = session
+    return launched
