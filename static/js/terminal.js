@@ -1,12 +1,168 @@
-// The terminal of a session. Bytes travel as binary frames; text frames are JSON. Bytes are acknowledged as they come
-// while little waits to be drawn, and held back while much does: so the way to the node never runs dry, and a program
-// that prints without end is slowed down instead of flooding the page. What comes while much is undrawn is gathered and
-// drawn together: a picture for each little piece of a flood costs more than reading the flood.
+// Hands the bytes of a terminal to xterm, and leaves out what nobody could ever see. A flood of plain text runs faster than
+// xterm reads; but of plain text that has scrolled through all of screen and scrollback nothing is left, whatever was
+// there before. So of the bytes that wait, only the last lines of such text are kept, as many as screen and scrollback
+// hold: in the end everything is exactly as if each byte had been read.
+window.portal = window.portal || {};
 (() => {
-  const acknowledgeEvery = 65536;
   const mostUndrawn = 2 ** 20;
+  const mostPassing = 2 ** 22;
+  const lookEvery = 65536;
   const atOnce = 32768;
   const gatherFor = 40; // ms
+  const glimpseEvery = 200; // ms, and the longest rest
+  const quietAfter = 100; // ms
+  const longLine = 256; // bytes; of longer ones too much would wait before some can be left out
+  const lineFeed = 10;
+  const carriageReturn = 13;
+  const beforeControls = 0xc2; // in UTF-8 the controls from U+0080 to U+009F are this byte and one below 0xa0
+  const [text, line, odd, maybeOdd] = [0, 1, 2, 4];
+  const kinds = new Uint8Array(256).fill(odd, 0, 32).fill(odd, 127, 128);
+  kinds[9] = kinds[carriageReturn] = text;
+  kinds[lineFeed] = line;
+  kinds[beforeControls] = maybeOdd;
+
+  // Text is plain when it leaves every mode of the terminal as it is: no escapes, no controls but tabs and ends of lines.
+  const look = (bytes, before) => {
+    let lines = 0;
+    let found = before === beforeControls && bytes[0] < 0xa0 ? odd : 0;
+    for (let at = 0; at < bytes.length; at++) {
+      const kind = kinds[bytes[at]];
+      if (kind === text) continue;
+      if (kind === line) lines++;
+      else if (kind === odd || bytes[at + 1] < 0xa0) found = odd;
+    }
+    return { bytes, lines, plain: found === 0 };
+  };
+
+  // The parser stands between two sequences and a line feed on the last row moves everything up. xterm tells this only
+  // behind its public interface: where an update has moved it away, the answer is no, and nothing is left out.
+  const runsThrough = ({ _core: core, rows, options }) =>
+    core?._inputHandler?._parser?.currentState === 0 &&
+    core.buffer?.scrollTop === 0 &&
+    core.buffer.scrollBottom === rows - 1 &&
+    !options.screenReaderMode;
+
+  const looksAtEnd = (terminal) => terminal.buffer.active.viewportY === terminal.buffer.active.baseY && !terminal.hasSelection();
+  const linesOf = (pieces) => pieces.reduce((sum, { lines }) => sum + lines, 0);
+
+  // `take` brings bytes, `hasRoom` says whether more may come, `whenRoom` is called when that may have changed, and
+  // `restart` forgets all and empties the screen.
+  portal.feedOf = (terminal, whenRoom) => {
+    let pieces = []; // what waits
+    let waiting = 0; // bytes
+    let given = 0; // bytes that xterm has and has not read
+    let unlooked = 0; // bytes
+    let passing = false; // all that xterm has is plain and runs through the screen, so what comes next will too
+    let leftOut = false; // since something was drawn last; what waits then fills screen and scrollback
+    let lastByte = 0;
+    let lastAt = 0;
+    let busy = false;
+    let timer = 0;
+
+    const take = (bytes) => {
+      pieces.push(look(bytes, lastByte));
+      lastByte = bytes.at(-1) ?? lastByte;
+      lastAt = performance.now();
+      waiting += bytes.length;
+      unlooked += bytes.length;
+      if (passing && unlooked >= lookEvery) leaveOut();
+      if (busy || timer) return;
+      if (waiting < atOnce) draw(false);
+      else timer = setTimeout(draw, gatherFor, false);
+    };
+
+    const leaveOut = () => {
+      unlooked = 0;
+      // Once the height of the screen for what stood below the cursor, once for the screen itself, and both again in case
+      // the window grows before this is read.
+      const enough = terminal.options.scrollback + 4 * terminal.rows;
+      const end = pieces.findIndex(({ plain }) => !plain);
+      let lines = linesOf(end < 0 ? pieces : pieces.slice(0, end));
+      let first = 0;
+      while (first < pieces.length && lines - pieces[first].lines >= enough) lines -= pieces[first++].lines;
+      // What is kept begins with a carriage return, for the column in which the rest ended is not known.
+      let at = -1;
+      while (first > 0 && at < 0) at = pieces[--first].bytes.lastIndexOf(carriageReturn);
+      if (at < 0 || first + at === 0) return;
+      pieces = pieces.slice(first);
+      pieces[0] = { bytes: pieces[0].bytes.subarray(at), lines: 0, plain: true };
+      waiting = pieces.reduce((sum, { bytes }) => sum + bytes.length, 0);
+      leftOut = true;
+    };
+
+    // Rests until that time, or until nothing comes any more.
+    const rest = (until) => {
+      timer = setTimeout(() => {
+        const now = performance.now();
+        const isQuiet = now - lastAt >= quietAfter;
+        if (now < until && !isQuiet) rest(until);
+        else draw(isQuiet);
+      }, Math.min(quietAfter, until - performance.now()));
+    };
+
+    const draw = (isQuiet) => {
+      timer = 0;
+      passing = runsThrough(terminal);
+      if (passing) leaveOut();
+      passing &&= pieces.every(({ plain }) => plain);
+      if (passing && leftOut && !isQuiet && looksAtEnd(terminal)) glimpse();
+      else giveAll();
+    };
+
+    // In a flood only its newest piece is shown. All that was kept is given later and makes it as if this had never been.
+    const glimpse = () => {
+      const { bytes } = pieces.at(-1);
+      const start = bytes.indexOf(carriageReturn);
+      give(start < 0 ? [] : [bytes.subarray(start)], () => glimpseEvery);
+    };
+
+    const giveAll = () => {
+      const [drawn, lines] = [waiting, linesOf(pieces)];
+      const writes = pieces.map(({ bytes }) => bytes);
+      pieces = [];
+      waiting = 0;
+      // Much plain text is drawn in a third of the time at most: what gathers meanwhile may need no drawing.
+      const mayFlood = passing && drawn >= atOnce && drawn < lines * longLine;
+      give(writes, (took) => (mayFlood ? Math.min(glimpseEvery, 2 * took) : 0));
+    };
+
+    const give = (writes, restAfter) => {
+      const begun = performance.now();
+      busy = true;
+      leftOut = false;
+      given = writes.reduce((sum, { length }) => sum + length, 0);
+      for (const bytes of writes) terminal.write(bytes);
+      terminal.write("", () => {
+        busy = false;
+        given = 0;
+        whenRoom();
+        const now = performance.now();
+        const wait = restAfter(now - begun);
+        if (wait) rest(now + wait);
+        else if (pieces.length) draw(false);
+      });
+    };
+
+    return {
+      take,
+      hasRoom: () => waiting + given <= (passing ? mostPassing : mostUndrawn),
+      restart: () => {
+        pieces = [];
+        waiting = 0;
+        passing = false;
+        leftOut = false;
+        // After what xterm still has to read, and before all that comes now.
+        terminal.write("", () => terminal.reset());
+      },
+    };
+  };
+})();
+
+// The terminal of a session. Bytes travel as binary frames; text frames are JSON. Bytes are acknowledged as they come
+// while little waits to be drawn, and held back while much does: so the way to the node never runs dry, and a program
+// that prints without end is slowed down instead of flooding the page.
+(() => {
+  const acknowledgeEvery = 131072;
   const pasteAtOnce = 32768;
   const encoder = new TextEncoder();
   const box = document.getElementById("terminal-box");
@@ -15,11 +171,9 @@
   const state = document.getElementById("terminal-state");
   const kernel = document.getElementById("terminal-kernel");
   let screen = null;
+  let feed = null;
   let socket = null;
   let unacknowledged = 0;
-  let undrawn = 0;
-  const gathered = [];
-  let drawing = 0;
 
   const sendJson = (message) => socket.send(JSON.stringify(message));
   const sendBytes = (bytes) => {
@@ -28,23 +182,11 @@
   const sendSize = () => sendJson({ type: "resize", rows: screen.terminal.rows, cols: screen.terminal.cols });
   const take = (bytes) => {
     unacknowledged += bytes.length;
-    undrawn += bytes.length;
-    gathered.push(bytes);
-    acknowledge();
-    if (drawing) return;
-    if (undrawn < atOnce) draw();
-    else drawing = setTimeout(draw, gatherFor);
-  };
-  const draw = () => {
-    drawing = 0;
-    for (const bytes of gathered.splice(0)) screen.terminal.write(bytes, () => drawn(bytes));
-  };
-  const drawn = (bytes) => {
-    undrawn -= bytes.length;
+    feed.take(bytes);
     acknowledge();
   };
   const acknowledge = () => {
-    if (unacknowledged < acknowledgeEvery || undrawn > mostUndrawn) return;
+    if (unacknowledged < acknowledgeEvery || !feed.hasRoom()) return;
     sendJson({ type: "ack", bytes: unacknowledged });
     unacknowledged = 0;
   };
@@ -101,6 +243,7 @@
     // Few lines, because they make drawing slower: where there is tmux, it keeps the past.
     const cursorBlink = !matchMedia("(prefers-reduced-motion: reduce)").matches;
     screen = portal.openScreen(box.querySelector(".screen"), { cursorBlink, scrollback: 10000 });
+    feed = portal.feedOf(screen.terminal, acknowledge);
     screen.terminal.onData((text) => sendBytes(encoder.encode(text)));
     screen.terminal.onBinary((text) => sendBytes(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
     screen.terminal.onResize(sendSize);
@@ -122,8 +265,7 @@
 
   kernel?.addEventListener("change", () => {
     socket?.close();
-    for (const bytes of gathered.splice(0)) undrawn -= bytes.length;
-    screen?.terminal.reset();
+    feed?.restart();
     if (screen) connect();
   });
 
