@@ -1,13 +1,44 @@
+from django import forms
 from django.contrib import admin
 
+from backendai.accounts.amounts_field import AmountsField
 from backendai.catalog.models import Image, ImageOnAgent, ResourcePreset
+from backendai.catalog.services import adopt_labels
+from backendai.core.slots import format_amount
+
+
+class ImageForm(forms.ModelForm):
+    minimum = AmountsField(label="Smallest size", help_text="What a kernel of it needs at least, as cpu=1, mem=512m.")
+
+    class Meta:
+        model = Image
+        fields = "__all__"  # noqa: DJ007  (superadmins alone see this page, and may change all of it)
+
+
+class PresetForm(forms.ModelForm):
+    slots = AmountsField(label="Amounts", help_text="What each kernel gets, as cpu=2, mem=4g, cuda.device=1.")
+
+    class Meta:
+        model = ResourcePreset
+        fields = "__all__"  # noqa: DJ007  (superadmins alone see this page, and may change all of it)
+
+    def clean_slots(self):
+        if not self.cleaned_data["slots"]:
+            raise forms.ValidationError("Write at least one slot and its amount, such as cpu=1, mem=1g.")
+        return self.cleaned_data["slots"]
 
 
 @admin.register(Image)
 class ImageAdmin(admin.ModelAdmin):
+    form = ImageForm
+    readonly_fields = ["created_at"]
     list_display = ["name", "title", "reference", "architecture", "is_enabled"]
     list_filter = ["is_enabled"]
     search_fields = ["name", "reference"]
+
+    def save_model(self, request, obj, form, change):
+        super().save_model(request, obj, form, change)
+        adopt_labels(obj)
 
 
 @admin.register(ImageOnAgent)
@@ -26,5 +57,11 @@ class ImageOnAgentAdmin(admin.ModelAdmin):
 
 @admin.register(ResourcePreset)
 class ResourcePresetAdmin(admin.ModelAdmin):
-    list_display = ["name", "resource_group", "slots", "rank"]
+    form = PresetForm
+    list_display = ["name", "resource_group", "amounts_text", "rank"]
     list_filter = ["resource_group"]
+    list_select_related = ["resource_group"]
+
+    @admin.display(description="amounts")
+    def amounts_text(self, preset):
+        return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in sorted(preset.amounts.items()))

@@ -53,6 +53,13 @@ def seed_images() -> None:
     )
 
 
+def adopt_labels(image: Image) -> None:
+    """Take over the labels of an image that agents had before the catalogue did; those that it has stay."""
+    there = ImageOnAgent.objects.filter(reference=image.reference).exclude(labels={}).order_by("pk").first()
+    if there and not image.labels:
+        _take_over(image, there.labels, there.architecture)
+
+
 def _row(agent: Agent, image: ImageSighting) -> ImageOnAgent:
     return ImageOnAgent(
         agent=agent,
@@ -69,10 +76,14 @@ def _refresh_catalogue(seen: dict[str, ImageSighting]) -> None:
     may ask for. An administrator who empties the labels asks for them anew."""
     for image in Image.objects.filter(reference__in=seen, labels={}):
         found = seen[image.reference]
-        image.labels = found.labels
-        image.minimum = _minimum(found.labels) or image.minimum
-        image.architecture = architecture_name(found.architecture) or image.architecture
-        image.save(update_fields=["labels", "minimum", "architecture"])
+        _take_over(image, found.labels, found.architecture)
+
+
+def _take_over(image: Image, labels: dict[str, str], architecture: str) -> None:
+    image.labels = labels
+    image.minimum = _minimum(labels) or image.minimum
+    image.architecture = architecture_name(architecture) or image.architecture
+    image.save(update_fields=["labels", "minimum", "architecture"])
 
 
 def _minimum(labels: dict[str, str]) -> dict[str, str]:

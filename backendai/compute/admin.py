@@ -1,4 +1,5 @@
 from django.contrib import admin
+from django.urls import reverse
 
 from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord
 
@@ -37,6 +38,9 @@ class ComputeSessionAdmin(ReadOnlyAdmin):
     search_fields = ["name", "owner__email", "id"]
     list_select_related = ["owner", "resource_group"]
     inlines = [KernelInline]
+
+    def view_on_site(self, session):
+        return reverse("web:session", args=[session.pk])
 
 
 @admin.register(Kernel)

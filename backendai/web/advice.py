@@ -44,6 +44,9 @@ _AFTERWARDS = {
     "dependency-failed": "See why the other session failed; once it has ended well, start this one again.",
     "gave-up-scheduling": "Start it again with less or in another resource group, or when fewer sessions run.",
     "pending-timeout": "Start it again with less or in another resource group, or when fewer sessions run.",
+    "registry-unreachable": "An administrator can mend the image's reference or put the image on the agents.",
+    "image-not-found": "An administrator can mend the image's reference or put the image on the agents.",
+    "agent-lost": "Start it again: another agent takes it. Files in the container are gone with the node.",
     "task-timeout": "Start it again with a longer batch timeout, or let the program go on from where it saved.",
     "session-lifetime": "Start it again, or let an administrator raise the longest lifetime that the policy allows.",
 }
@@ -62,6 +65,7 @@ _WAITS = {
     "wrong-group-rules": "Waiting for an administrator",
     "scheduler-error": "Waiting for an administrator",
 }
+_TURN = "Waits for its turn: "
 _ANYTHING = "Start one with other resources, another image or another resource group."
 
 
@@ -76,10 +80,12 @@ class SilentAgent:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A session's wait: what for, its place in the queue, since when (None before its own time has come), until when
-    (if known), and when it is cancelled should it still wait then."""
+    """A session's wait: what for, why in one sentence (empty where its own start time says it), its place in the queue,
+    since when (None before its own time has come), until when (if known), and when it is cancelled should it still
+    wait then."""
 
     title: str
+    why: str
     position: int | None
     since: datetime | None
     until: datetime | None
@@ -95,11 +101,19 @@ def wait_of(session: ComputeSession) -> Wait | None:
     until = session.status_data.get("until")
     return Wait(
         title=_WAITS.get(session.status_reason, "Waiting for room"),
+        why=_why(session),
         position=session.queue_position,
         since=None if session.status_reason == "start-time-not-reached" else begins_at,
         until=parse_datetime(until) if isinstance(until, str) else None,
         cancelled_at=begins_at + longest if longest else None,
     )
+
+
+def _why(session: ComputeSession) -> str:
+    if session.status_reason == "start-time-not-reached" and session.starts_at:
+        return ""
+    text = session.reason_text.removeprefix(_TURN)  # the title says that
+    return text[:1].upper() + text[1:] or "The scheduler looks at it within a few seconds."
 
 
 def what_to_change(session: ComputeSession) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import tzinfo
 from typing import Any, cast
 
 from django import forms
 from django.utils import timezone
 
+from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession
 from backendai.compute.services.check import LARGEST_CLUSTER
+from backendai.compute.services.check_wishes import HIGHEST_PRIORITY, USUAL_PRIORITY
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
@@ -28,7 +31,8 @@ _PLAIN_SLOTS = {"cpu", "mem", "shm"}
 _IN_ADDRESS = frozenset(
     {"image", "name", "session_type", "project", "resource_group", "preset", "cpu", "mem", "cluster_size"}
 )
-_ADVANCED = ("environ", "cluster_size", "starts_at")
+_ADVANCED = ("environ", "cluster_size", "priority", "starts_at", "batch_timeout", "depends_on")
+_USUAL = {"cluster_size": "1"}
 
 
 class LaunchForm(forms.Form):
@@ -53,7 +57,7 @@ class LaunchForm(forms.Form):
     preset = forms.ChoiceField(required=False)
     cpu = forms.CharField(required=False, initial="1", label="CPU cores", widget=forms.TextInput(attrs=_NUMBER))
     mem = forms.CharField(required=False, initial="1g", label="Memory", help_text="Such as 512m or 4g.")
-    environ = VariablesField(required=False)
+    environ = VariablesField(required=False, label="Environment variables")
     cluster_size = forms.IntegerField(
         required=False,
         min_value=1,
@@ -62,11 +66,33 @@ class LaunchForm(forms.Form):
         label="Kernels",
         help_text="Each is a container with all of the above. They reach each other as main1, sub1, sub2 …",
     )
+    priority = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=HIGHEST_PRIORITY,
+        label="Priority",
+        widget=forms.NumberInput(attrs={"placeholder": str(USUAL_PRIORITY)}),
+        help_text=f"0 to {HIGHEST_PRIORITY}, usually {USUAL_PRIORITY}; the higher starts first.",
+    )
     starts_at = forms.DateTimeField(
         required=False,
         label="Start not before",
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
-        help_text="Only batch sessions wait for a time.",
+        help_text="It waits until then, and longer if there is no room.",
+    )
+    batch_timeout = TimeSpanField(
+        required=False,
+        label="End it after",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "such as 30m, 2h, 7d"}),
+        help_text="At the latest, from its start. With a known end it may start sooner where the group backfills.",
+    )
+    depends_on = forms.ModelMultipleChoiceField(
+        ComputeSession.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label="Start after"
+    )
+    replaces = forms.ModelChoiceField(
+        ComputeSession.objects.none(),
+        required=False,
+        label="Instead of the one that waits",
     )
     time_zone = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
 
@@ -76,6 +102,8 @@ class LaunchForm(forms.Form):
             "image": Image.objects.usable_by(user),
             "project": Project.objects.usable_by(user),
             "resource_group": ResourceGroup.objects.visible_to(user).filter(is_active=True),
+            "depends_on": ComputeSession.objects.filter(owner=user, session_type=SessionType.BATCH).live(),
+            "replaces": ComputeSession.objects.filter(owner=user),
         }
         for name, rows in choices.items():
             cast(Any, self.fields[name]).queryset = rows
@@ -109,16 +137,29 @@ class LaunchForm(forms.Form):
             startup_command=data["startup_command"] if batch else "",
             starts_at=data["starts_at"] if batch else None,
             cluster_size=data["cluster_size"] or 1,
+            priority=data["priority"],
+            batch_timeout=data["batch_timeout"] if batch else None,
+            depends_on=[str(each.pk) for each in data["depends_on"]] if batch else [],
         )
 
     def refuse(self, error: UserError) -> None:
         """Show a refusal at the field it names, else on top."""
-        name = _FIELD_OF.get(error.field or "", error.field or "")
-        if name.startswith("resources."):
-            name = "slot." + name.removeprefix("resources.")
-        if self.cleaned_data.get("preset") and (name in ("cpu", "mem") or name.startswith("slot.")):
-            name = "preset"
-        self.add_error(name if name in self.fields else None, error.message)
+        self.add_error(self._field_of(error), error.message)
+
+    def refusal(self, error: UserError) -> str:
+        """Return a refusal with the label of the field it names, where its own words do not say which."""
+        name = self._field_of(error)
+        label = self.fields[name].label if name else ""
+        names = {str(label).lower(), str(name).removeprefix("slot.")}
+        said = not label or any(each in error.message.lower() for each in names)
+        return error.message if said else f"{label}: {error.message}"
+
+    def first_wrong(self) -> str:
+        """Return what is wrong with the first wrong field, with its name."""
+        name, errors = next(iter(self.errors.items()))
+        label = self.fields[name].label if name in self.fields else ""
+        title = str(label or name.removeprefix("slot.").replace("_", " ").capitalize())
+        return f"{title}: {cast(Sequence[str], errors)[0]}"
 
     def accelerator_fields(self) -> list[forms.BoundField]:
         """Return the fields of accelerators that the groups offer."""
@@ -131,8 +172,16 @@ class LaunchForm(forms.Form):
     def is_advanced_open(self) -> bool:
         """Return whether something under "Advanced" has been changed or refused."""
         values = {name: self[name].value() for name in _ADVANCED}
-        changed = bool(values["environ"] or values["starts_at"]) or str(values["cluster_size"] or 1) != "1"
+        changed = any(value and str(value) != _USUAL.get(name) for name, value in values.items())
         return changed or any(self[name].errors for name in _ADVANCED)
+
+    def _field_of(self, error: UserError) -> str | None:
+        name = _FIELD_OF.get(error.field or "", error.field or "")
+        if name.startswith("resources."):
+            name = "slot." + name.removeprefix("resources.")
+        if self.cleaned_data.get("preset") and (name in ("cpu", "mem") or name.startswith("slot.")):
+            name = "preset"
+        return name if name in self.fields else None
 
     def _choose_first_preset(self) -> None:
         if self.is_bound or "preset" in self.initial:

@@ -9,10 +9,13 @@ from urllib.parse import urlencode
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession
+from backendai.compute.spec import SessionSpec
 from backendai.compute.status import SessionType, Status
 from backendai.core.errors import UserError
+from backendai.core.slots import Slots
 from backendai.planning.explain import Ahead, Explanation, Verdict, explain
 from backendai.planning.preview import preview
+from backendai.planning.turns import Busy, turn_of
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.suggest import Suggestion
 from backendai.web.launch_form import CUSTOM, LaunchForm, initial_amounts
@@ -20,6 +23,12 @@ from backendai.web.presets import typed_amounts
 
 _MOST_NAMED = 8
 _WAITS = "Waits "
+_NONE_FOUND = "No change of its amounts or of its group was found with which it would start now."
+_NO_CHANGE = {
+    "start-time-not-reached": "Until its time has come, no change of its amounts helps.",
+    "dependency-not-finished": "Until the sessions that it waits for have ended well, no change of its amounts helps.",
+    "image-building": "Until its image is there, no change of its amounts helps.",
+}
 _NO_PASS = frozenset({"wrong-group-rules", "scheduler-error"})  # a pass over the group fails: there is none to foresee
 
 
@@ -57,6 +66,12 @@ class Outlook:
     others: int
     steps: tuple[Step, ...]
     changes: tuple[Change, ...]
+    code: str = ""
+
+    @property
+    def no_change(self) -> str:
+        """What there is to say when no change would start it now."""
+        return _NO_CHANGE.get(self.code, _NONE_FOUND)
 
     @property
     def ahead_total(self) -> int:
@@ -88,20 +103,44 @@ def outlook_of(session: ComputeSession, user: User, *, now: datetime) -> Outlook
     if session.status_reason in _NO_PASS:
         return _outlook(_as_stored(session, now))
     try:
-        return _outlook(explain(session, user, now=now))
-    except ValueError:  # somebody has just given the group rules that cannot be followed
+        with turn_of(user.pk):
+            return _outlook(explain(session, user, now=now))
+    except Busy:
         return _outlook(_as_stored(session, now))
 
 
-def outlook_of_form(user: User, form: LaunchForm, *, now: datetime) -> Outlook | None:
-    """Return what would become of the session that a valid form asks for; None when the launch would be refused."""
+def outlook_of_form(user: User, form: LaunchForm, *, now: datetime) -> Outlook:
+    """Return what would become of the session that a valid form asks for; raises the UserError that a launch would, and
+    Busy."""
+    with turn_of(user.pk):
+        return _of_form(user, form, now)
+
+
+def _of_form(user: User, form: LaunchForm, now: datetime) -> Outlook:
     spec = form.spec()
     if spec.session_type == SessionType.BATCH and not spec.startup_command:
         spec = replace(spec, startup_command="true")  # not typed yet, and nothing here depends on it
+    found = preview(user, spec, now=now)
+    replaced: ComputeSession | None = form.cleaned_data["replaces"]
+    if replaced and replaced.status == Status.PENDING and found.verdict == Verdict.WAITS:
+        return _in_place_of(replaced, user, spec, now) or _outlook(found)
+    return _outlook(found)
+
+
+def _in_place_of(replaced: ComputeSession, user: User, spec: SessionSpec, now: datetime) -> Outlook | None:
+    """Return where the new session starts when it takes the place of one that waits and is asked for just as was
+    suggested for that one; None when nobody has tried that. The preview still has the old one ahead of the new."""
+    same = (replaced.image.name, replaced.cluster_size) == (spec.image, spec.cluster_size)
+    if not same or spec.preset or spec.starts_at or spec.depends_on:
+        return None
     try:
-        return _outlook(preview(user, spec, now=now))
+        found, wanted = explain(replaced, user, now=now), Slots.parse(spec.resources)
     except (UserError, ValueError):
         return None
+    for each in found.suggestions:
+        if each.group == spec.resource_group and (each.resources or replaced.kernel_slots) == wanted:
+            return replace(_outlook(found), starts=True, agents=each.agents, changes=(), ahead=(), others=0)
+    return None
 
 
 def _as_stored(session: ComputeSession, now: datetime) -> Explanation:
@@ -120,6 +159,7 @@ def _outlook(found: Explanation) -> Outlook:
         others=found.ahead_total - len(named),
         steps=found.steps,
         changes=tuple(_change(each, found.group) for each in found.suggestions),
+        code=found.reason.code if found.reason else "",
     )
 
 

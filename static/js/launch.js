@@ -11,6 +11,16 @@ document.addEventListener("alpine:init", () => {
         const button = target.closest("[data-fill]");
         if (button) this.fill(JSON.parse(button.dataset.fill));
       });
+      // What is free changes without a key being pressed, and an old answer may be wrong by now.
+      const ask = () => document.hidden || htmx.trigger(outlook, "look-again");
+      setInterval(ask, 15000);
+      document.addEventListener("visibilitychange", ask);
+      for (const name of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
+        outlook.addEventListener(name, () => {
+          told = "";
+          outlook.replaceChildren(document.getElementById("outlook-unknown").content.cloneNode(true));
+        });
+      }
       let told = "";
       outlook.addEventListener("htmx:beforeSwap", ({ detail }) => {
         // The same again would only be read out again.

@@ -101,12 +101,30 @@ def _visit(visitor: Visitor, paths: dict[str, str], ending: str) -> None:
     def connected() -> None:
         expect(page.locator("#terminal-state")).to_have_text("Connected")
 
+    def would_wait() -> None:
+        page.get_by_label("CPU cores").fill("6")
+        page.get_by_role("textbox", name="Memory").fill("24g")
+        expect(page.locator("#launch-outlook")).to_contain_text("Waits")
+        page.get_by_label("CPU cores").evaluate("(field) => field.scrollIntoView({ block: 'center' })")
+
+    def unfolded() -> None:
+        page.locator("#history-rows summary").first.click()
+
+    def rules() -> None:
+        page.get_by_role("link", name="default").first.click()
+        expect(page.get_by_role("heading", name="Change resource group")).to_be_visible()
+
+    groups = "/admin/cluster/resourcegroup/"
     steps: list[tuple[str, str, Callable[[], None]]] = [
         ("launch", "/sessions/new/", lambda: expect(page.locator("#launch-outlook")).not_to_be_empty()),
+        ("launch-waits", "/sessions/new/", would_wait),
         ("session", f"{paths['fine-tune']}#terminal", connected),
         ("log", f"{paths['train-baseline']}#log", lambda: expect(page.locator("#log-state")).to_have_text("Live")),
         ("waiting", paths["evaluate"], lambda: expect(page.locator("#outlook")).to_contain_text("Not yet.")),
+        ("history", f"{paths['evaluate']}history/", unfolded),
         ("agents", "/agents/", lambda: None),
+        ("groups", groups, lambda: None),
+        ("group", groups, rules),
     ]
     visitor.go("/login/")
     shoot("login")

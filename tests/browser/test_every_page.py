@@ -78,7 +78,7 @@ def _form(visitor: Visitor, paths: dict[str, str]) -> Walk:
     visitor.page.get_by_label("Value of variable 1").fill("without a name")
     visitor.page.get_by_label("CPU cores").fill("many")
     visitor.page.get_by_role("button", name="Start session").click()
-    expect(visitor.page.get_by_text("has no name")).to_be_visible()
+    expect(visitor.page.locator("#id_environ_error")).to_contain_text("has no name")
     yield "launch refused"
 
 

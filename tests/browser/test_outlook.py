@@ -63,12 +63,68 @@ def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(
 
     outlook.get_by_role("link", name="Launch it with less").click()
     expect(page.get_by_label("CPU cores")).to_have_value("1")
-    expect(page.locator("#launch-outlook")).to_contain_text("Waits for its turn")  # behind the one that waits
+    line, instead = page.locator("#launch-outlook"), page.get_by_role("checkbox", name="instead of wants-two")
+    expect(line).to_contain_text("in place of wants-two.")
+    assert visitor.accessibility_faults() == []
+    assert visitor.overflow_on_a_phone() <= 0
+    instead.uncheck()
+    expect(line).to_contain_text("Waits for its turn")  # behind the one that waits
     visitor.go(f"/sessions/{session['id']}/")
     expect(outlook).to_contain_text("Not yet.")
     alice.end(one_core_left["id"])
     expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
     expect(outlook).to_have_text("")
+
+
+@pytest.mark.usefixtures("one_core_left")
+def test_taking_a_suggestion_cancels_the_one_that_waits_and_starts_at_once(visit: Visit, alice: Client) -> None:
+    session = alice.launch("asked-too-much", resources={"cpu": 2, "mem": "64m"})
+    visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go(f"/sessions/{session['id']}/")
+    page.locator("#outlook").get_by_role("link", name="Launch it with less").click()
+    expect(page.locator("#launch-outlook")).to_contain_text("Starts now on")
+    page.get_by_role("button", name="Start session").click()
+    expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
+    assert alice.session(session["id"])["status"] == "CANCELLED"
+
+
+def test_the_line_under_the_form_is_in_sight_and_moves_nothing(visit: Visit) -> None:
+    for size in ({"width": 1280, "height": 800}, {"width": 375, "height": 760}):
+        page = visit(ALICE).page
+        page.set_viewport_size(size)  # type: ignore[arg-type]
+        page.goto(page.url + "sessions/new/")
+        line, cores = page.locator("#launch-outlook .outlook-line"), page.get_by_label("CPU cores")
+        expect(line).to_be_in_viewport()
+        cores.evaluate("(field) => field.scrollIntoView({ block: 'end', behavior: 'instant' })")  # as the tab key does
+        place = cores.bounding_box()
+        cores.fill("64")
+        expect(line).to_contain_text("Can never start:")
+        expect(line).to_be_in_viewport()
+        cores.fill("many")
+        expect(line).to_contain_text("Would be refused. CPU cores: 'many' is not a number.")
+        assert cores.bounding_box() == place
+        bar = page.locator(".launch-bar").bounding_box()
+        assert place
+        assert bar
+        assert place["y"] + place["height"] <= bar["y"], "the field in which one types is not covered"
+
+
+def test_an_answer_that_does_not_come_is_not_taken_from_before(visit: Visit, alice: Client) -> None:
+    visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go("/sessions/new/")
+    line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores")
+    expect(line).not_to_be_empty()
+    page.route("**/sessions/new/preview/", lambda route: route.abort())
+    cores.fill("0.3")
+    expect(line).to_contain_text("Not known now: the portal does not answer.")
+    assert visitor.accessibility_faults() == []
+    page.unroute("**/sessions/new/preview/")
+    cores.fill("64")
+    expect(line).to_contain_text("Can never start:")
+    assert all("ERR_FAILED" in each or "htmx:" in each for each in visitor.complaints)
+    visitor.complaints.clear()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -98,7 +154,8 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
     expect(line).to_contain_text("Can never start:")
     assert visitor.accessibility_faults() == []
     cores.fill("many")
-    expect(line).to_have_text("")
+    expect(line).to_contain_text("Would be refused.")
+    assert visitor.accessibility_faults() == []
 
 
 def test_only_the_newest_answer_counts(visit: Visit, alice: Client) -> None:

@@ -1,8 +1,10 @@
 """What nodes say about images, and what the catalogue believes of it."""
 
 import pytest
+from django.test import Client
+from django.urls import reverse
 
-from backendai.catalog.models import ImageOnAgent
+from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.services import record_images
 from backendai.wire.messages import ImageSighting
 from tests.factories import make_agent, make_image
@@ -40,3 +42,11 @@ def test_it_forgets_images_that_the_agent_has_no_more() -> None:
     record_images(agent, [sighting("0.5")], "one")
     record_images(agent, [], "none")
     assert not ImageOnAgent.objects.filter(agent=agent).exists()
+
+
+def test_an_image_that_comes_after_the_agents_word_gets_its_labels_too(admin_client: Client) -> None:
+    record_images(make_agent(), [sighting("0.5")], "digest")
+    fields = {"name": "late", "title": "Late", "reference": "local/python:latest", "is_enabled": "on"}
+    answer = admin_client.post(reverse("admin:catalog_image_add"), fields | {"minimum": "cpu=1", "labels": "{}"})
+    assert answer.status_code == 302, answer.context["errors"]
+    assert Image.objects.get(name="late").minimum["cpu"] == "0.5"

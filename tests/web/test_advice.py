@@ -56,6 +56,8 @@ def test_it_says_what_helps_a_session_that_waits(
         ("dependency-failed", Status.CANCELLED, "See why the other session failed"),
         ("gave-up-scheduling", Status.CANCELLED, "with less or in another resource group"),
         ("pending-timeout", Status.CANCELLED, "with less or in another resource group"),
+        ("registry-unreachable", Status.ERROR, "put the image on the agents"),
+        ("agent-lost", Status.ERROR, "another agent takes it"),
         ("task-timeout", Status.TERMINATED, "with a longer batch timeout"),
         ("session-lifetime", Status.TERMINATED, "raise the longest lifetime"),
     ],

@@ -163,7 +163,7 @@ def test_it_asks_the_database_as_often_for_many_rows_as_for_few(
         )
 
 
-def test_a_wait_tells_its_place_since_when_and_until_when(cast: Cast, browse: Browse) -> None:
+def test_a_wait_tells_its_place_for_how_long_and_until_when(cast: Cast, browse: Browse) -> None:
     make_group(pending_timeout=timedelta(hours=2))
     one = make_session(cast.alice)
     until = (timezone.now() + timedelta(minutes=20)).isoformat()
@@ -172,7 +172,7 @@ def test_a_wait_tells_its_place_since_when_and_until_when(cast: Cast, browse: Br
     page = browse(cast.alice).get(reverse("web:session", args=[one.pk])).content.decode()
     assert "Waiting for its turn" in page
     assert 'place <span class="number">3</span> in the queue of default' in page
-    assert f'since <time datetime="{one.created_at.isoformat()}"' in page
+    assert f'for <time datetime="{one.created_at.isoformat()}"' in page
     assert f'until <time datetime="{until}"' in page
     deadline = (one.created_at + ResourceGroup.objects.get().pending_timeout).isoformat()
     assert f'If it still waits at <time datetime="{deadline}"' in page

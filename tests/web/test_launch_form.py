@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.catalog.services import BUILD_JOB
 from backendai.compute.models import ComputeSession
+from backendai.compute.status import Status
 from backendai.core.slots import Slots
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_image, make_session
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -75,6 +77,85 @@ def test_it_keeps_a_command_only_for_batch(site: Cast, browse: Browse) -> None:
     assert client.post(reverse("web:launch"), job)["Location"].endswith("#log")
     commands = dict(ComputeSession.objects.values_list("name", "startup_command"))
     assert commands == {"try-one": "", "job": "echo hi"}
+
+
+def test_a_batch_session_gets_its_end_its_order_and_its_priority(site: Cast, browse: Browse) -> None:
+    client = browse(site.alice)
+    first = make_session(site.alice, name="first", session_type="batch", startup_command="true")
+    make_session(site.alice, name="never-ends-well")  # interactive
+    page = client.get(reverse("web:launch")).content.decode()
+    assert f'name="depends_on" value="{first.pk}"' in page
+    assert "never-ends-well" not in page
+    wishes = {"batch_timeout": "2h 30m", "depends_on": [str(first.pk)], "priority": "3"}
+    job = typed(site, name="job", session_type="batch", startup_command="true", **wishes)
+    assert client.post(reverse("web:launch"), job).status_code == 302
+    session = ComputeSession.objects.get(name="job")
+    assert (session.batch_timeout, session.priority) == (timedelta(hours=2, minutes=30), 3)
+    assert list(session.depends_on.all()) == [first]
+    form = client.get(reverse("web:launch"), {"like": str(session.pk)}).context["form"]
+    assert form["batch_timeout"].value() == "2h 30m"
+    assert (form["depends_on"].value(), form["priority"].value()) == ([first.pk], 3)
+    assert form.is_advanced_open()
+
+
+def test_sessions_of_others_cannot_be_waited_for(site: Cast, browse: Browse) -> None:
+    foreign = make_session(site.bob, name="bobs", session_type="batch", startup_command="true")
+    client = browse(site.alice)
+    assert "bobs" not in client.get(reverse("web:launch")).content.decode()
+    job = typed(site, session_type="batch", startup_command="true", depends_on=[str(foreign.pk)])
+    answer = client.post(reverse("web:launch"), job)
+    assert answer.status_code == 422
+    assert not ComputeSession.objects.filter(owner=site.alice).exists()
+
+
+def test_an_interactive_session_drops_what_only_batch_sessions_have(site: Cast, browse: Browse) -> None:
+    first = make_session(site.alice, name="first", session_type="batch", startup_command="true")
+    left_over = typed(site, batch_timeout="2h", depends_on=[str(first.pk)])
+    assert browse(site.alice).post(reverse("web:launch"), left_over).status_code == 302
+    session = ComputeSession.objects.get(name="try-one")
+    assert (session.batch_timeout, session.depends_on.count()) == (None, 0)
+
+
+def test_a_new_session_takes_the_place_of_one_that_waits(site: Cast, browse: Browse) -> None:
+    waits = make_session(site.alice, name="waits")
+    client = browse(site.alice)
+    page = client.get(reverse("web:launch"), {"like": str(waits.pk)}).content.decode()
+    assert re.search(rf'name="replaces" value="{waits.pk}" checked', page)
+    sent = typed(site, replaces=str(waits.pk), request_key="once")
+    for _ in range(2):  # a form that is sent twice does it once
+        assert client.post(reverse("web:launch"), sent).status_code == 302
+    waits.refresh_from_db()
+    assert waits.status == Status.CANCELLED
+    assert ComputeSession.objects.get(name="try-one").status == Status.PENDING
+    assert "replaces" not in client.get(reverse("web:launch"), {"like": str(waits.pk)}).content.decode()
+
+
+def test_neither_is_touched_when_the_new_one_is_refused(site: Cast, browse: Browse) -> None:
+    waits = make_session(site.alice, name="waits")
+    client = browse(site.alice)
+    answer = client.post(reverse("web:launch"), typed(site, cpu="64", replaces=str(waits.pk)))
+    assert answer.status_code == 422
+    waits.refresh_from_db()
+    assert waits.status == Status.PENDING
+
+
+def test_one_that_has_started_meanwhile_is_not_replaced(site: Cast, browse: Browse) -> None:
+    runs = make_running_session(site.alice, name="runs")
+    answer = browse(site.alice).post(reverse("web:launch"), typed(site, replaces=str(runs.pk)))
+    assert answer.status_code == 422
+    assert "runs does not wait any more: it has started." in answer.content.decode()
+    runs.refresh_from_db()
+    assert runs.status == Status.RUNNING
+    assert not ComputeSession.objects.filter(name="try-one").exists()
+
+
+def test_nobody_replaces_the_session_of_somebody_else(site: Cast, browse: Browse) -> None:
+    waits = make_session(site.alice, name="waits")
+    for person in (site.bob, site.dana):
+        answer = browse(person).post(reverse("web:launch"), typed(site, name="", replaces=str(waits.pk)))
+        assert answer.status_code == 422
+    waits.refresh_from_db()
+    assert waits.status == Status.PENDING
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.controller.group_pass import schedule
+from backendai.planning import turns
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 from tests.web.conftest import HTMX
@@ -177,7 +178,9 @@ def test_rules_that_cannot_be_followed_are_said_instead_of_foreseen(
     page = client.get(reverse("web:session", args=[busy.pk])).content.decode()
     assert "Waiting for an administrator" in page
     assert "tell an administrator, or choose another resource group" in page
-    assert foreseen(client, typed(cast)) == ""
+    assert foreseen(client, typed(cast)).startswith(
+        "Waits: The rules of default cannot be followed: no sequence is called 'nothing-like-it'"
+    )
 
 
 def test_what_no_pass_can_decide_is_never_as_things_stand(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
@@ -244,13 +247,57 @@ def test_the_form_foresees_a_batch_session_before_its_command_is_typed(cast: Cas
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"cpu": "many"}, {"mem": "1k"}, {"image": "unheard-of"}, {"name": "-a"}, {"cluster_size": "99"}, {"project": ""}],
+    ("change", "text"),
+    [
+        ({"cpu": "many"}, "CPU cores: 'many' is not a number."),
+        ({"mem": "4x"}, "Memory: '4x'"),
+        ({"mem": "1k"}, "mem: "),
+        ({"image": "unheard-of"}, "Image: Select a valid choice."),
+        ({"name": "-a"}, "Name: "),
+        ({"cluster_size": "99"}, "Kernels: "),
+        ({"project": ""}, "Project: This field is required."),
+        ({"priority": "101"}, "Priority: "),
+        ({"session_type": "batch", "batch_timeout": "5"}, "End it after: Write a number with its unit"),
+        ({"session_type": "batch", "starts_at": "2001-01-01T10:00"}, "The start time is in the past."),
+    ],
 )
-def test_a_wrong_field_gets_no_outlook(cast: Cast, browse: Browse, change: dict[str, str]) -> None:
+def test_the_form_says_what_is_wrong_while_one_types(
+    cast: Cast, browse: Browse, change: dict[str, str], text: str
+) -> None:
     make_agent()
     make_image()
-    assert foreseen(browse(cast.alice), typed(cast, **change)) == ""
+    line = foreseen(browse(cast.alice), typed(cast, **change))
+    assert line.startswith("Would be refused. ")
+    assert text in line
+    assert not ComputeSession.objects.exists()
+
+
+def test_the_form_says_at_once_that_a_group_takes_no_such_sessions(cast: Cast, browse: Browse) -> None:
+    make_agent()
+    make_image()
+    ResourceGroup.objects.update(allowed_session_types=["batch"])
+    line = foreseen(browse(cast.alice), typed(cast))
+    assert line == "Would be refused. Resource group default takes no interactive sessions; it takes: batch."
+
+
+def test_a_suggestion_that_is_taken_starts_in_place_of_the_session_that_waits(
+    cast: Cast, browse: Browse, busy: ComputeSession
+) -> None:
+    client = browse(cast.alice)
+    less = typed(cast, cpu="1", replaces=str(busy.pk))
+    assert foreseen(client, less) == "Starts now on node-1, in place of mine ."
+    assert "1 session ahead, mine counted in." in foreseen(client, less | {"mem": "256m"})
+    assert "mine" not in foreseen(client, typed(cast, cpu="1"))
+
+
+def test_a_session_that_is_nobodys_business_cannot_be_replaced(
+    cast: Cast, browse: Browse, busy: ComputeSession
+) -> None:
+    for person in (cast.bob, cast.dana):
+        make_image()
+        line = foreseen(browse(person), typed(cast, cpu="1", replaces=str(busy.pk)))
+        assert line.startswith("Would be refused. ")
+        assert "mine" not in line
 
 
 def test_the_form_takes_its_values_from_the_address_but_no_command(cast: Cast, browse: Browse) -> None:
@@ -270,3 +317,12 @@ def test_the_form_takes_its_values_from_the_address_but_no_command(cast: Cast, b
     form = browse(cast.alice).get(reverse("web:launch"), asked).context["form"]
     shown = {name: form[name].value() for name in asked}
     assert shown == asked | {"startup_command": None, "environ": None}
+
+
+def test_who_asks_too_often_at_once_gets_no_wrong_answer(
+    cast: Cast, browse: Browse, busy: ComputeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(turns._waiting, cast.alice.pk, 1)
+    client = browse(cast.alice)
+    assert foreseen(client, typed(cast, name="another")).startswith("Not known yet. You have asked twice")
+    assert "What would start it now" in part(client, busy)

@@ -102,7 +102,7 @@ def test_it_hides_foreign_rows(cast: Cast, browse: Browse) -> None:
 def test_it_explains_an_empty_list(cast: Cast, browse: Browse) -> None:
     page = browse(cast.alice).get(reverse("web:sessions")).content.decode()
     assert "Start your first session" in page
-    assert "No agent answers" in page or "No resource group" in page
+    assert "No agent takes sessions now" in page or "No resource group" in page
 
 
 def test_it_shows_the_build_that_the_first_session_waits_for(cast: Cast, browse: Browse) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from django.contrib.messages import get_messages
+from django.http import HttpResponse
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -23,6 +24,10 @@ from tests.factories import make_agent, make_running_session, make_session, plac
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
+
+
+def text_of(answer: HttpResponse) -> str:
+    return " ".join(answer.content.decode().split())
 
 
 def test_it_shows_state_kernels_and_history(cast: Cast, browse: Browse) -> None:
@@ -47,7 +52,7 @@ def test_it_asks_the_database_as_often_for_a_cluster_as_for_one_kernel(
     client = browse(cast.alice)
     for cluster_size in (1, 4):
         session = make_running_session(cast.alice, cluster_size=cluster_size, resources={"cpu": 1, "mem": "128m"})
-        with django_assert_num_queries(5):  # 2 for who asks, session, kernels, history
+        with django_assert_num_queries(7):  # 2 for who asks, session, kernels, its order among others, history
             client.get(reverse("web:session", args=[session.pk]))
 
 
@@ -63,9 +68,44 @@ def test_it_tells_the_reason_the_place_and_the_steps_of_a_wait(cast: Cast, brows
     note_waits([wait], now=timezone.now())
     page = browse(cast.alice).get(reverse("web:session", args=[session.pk])).content.decode()
     assert 'place <span class="number">2</span> in the queue of default' in page
-    assert "since <time" in page
+    assert "for <time" in page
     assert "cpu: 8 asked, 2 available." in page
     assert "node-1: cpu 8 asked, 2 free." in page
+
+
+def test_it_names_what_a_session_starts_after_and_what_waits_for_it(cast: Cast, browse: Browse) -> None:
+    job = {"session_type": "batch", "startup_command": "true"}
+    first = make_running_session(cast.alice, name="first", **job)
+    second = make_session(cast.alice, name="second", depends_on=[str(first.pk)], **job)
+    note_waits([Waiting(second.pk, "dependency-not-finished", "1 of 1: first.", {})], now=timezone.now())
+    client = browse(cast.alice)
+    page = text_of(client.get(reverse("web:session", args=[second.pk])))
+    assert f'1 of 1 session that must end well first has not ended yet: <a id="awaits-{first.pk}"' in page
+    assert "Starts after" in page
+    page = text_of(client.get(reverse("web:session", args=[first.pk])))
+    assert "Waited for by" in page
+    assert "1 session waits for it to end well and is cancelled with it: <bdi>second</bdi>." in page
+    assert "cancelled with it" in text_of(client.get(reverse("web:terminate", args=[first.pk])))
+
+
+def test_it_tells_a_start_time_once_and_in_the_readers_zone(cast: Cast, browse: Browse) -> None:
+    at = timezone.now() + timedelta(hours=3)
+    session = make_session(cast.alice, session_type="batch", startup_command="true", starts_at=at)
+    note_waits([Waiting(session.pk, "start-time-not-reached", "Asked to start at noon UTC.", {})], now=timezone.now())
+    client = browse(cast.alice)
+    for name in ("session_panel", "session_row"):
+        page = text_of(client.get(reverse(f"web:{name}", args=[session.pk])))
+        assert "tarts not before <time" in page
+        assert ">Asked to start at" not in page
+
+
+def test_its_title_and_its_reason_do_not_say_the_same_twice(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice)
+    text = "Waits for its turn: the first in line asks for cpu 6."
+    note_waits([Waiting(session.pk, "behind-in-queue", text, {})], now=timezone.now())
+    page = text_of(browse(cast.alice).get(reverse("web:session_panel", args=[session.pk])))
+    assert "<strong>Waiting for its turn</strong>" in page
+    assert "<div>The first in line asks for cpu 6.</div>" in page
 
 
 def test_it_marks_what_can_never_start_and_says_what_to_change(cast: Cast, browse: Browse) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -16,9 +17,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.check_wishes import USUAL_PRIORITY
 from backendai.compute.services.create import create_session
-from backendai.compute.status import SessionType
+from backendai.compute.services.ending import terminate_session
+from backendai.compute.status import SessionType, Status
 from backendai.core.errors import UserError
+from backendai.planning.turns import Busy
 from backendai.web.images import build_by_image, builds_for
 from backendai.web.launch_form import CUSTOM, LaunchForm, initial_amounts, named_in
 from backendai.web.outlook import outlook_of_form
@@ -37,14 +41,19 @@ def launch(request: PageRequest) -> HttpResponse:
     form = LaunchForm(request.POST or None, user=request.user, slots=slots, initial=_initial(request))
     if request.method == "POST" and form.is_valid():
         try:
-            key = form.cleaned_data["request_key"] or None
-            created = create_session(request.user, form.spec(), idempotency_key=key)
+            created = _create(request, form)
         except UserError as error:
             form.refuse(error)
         else:
             part = "log" if created.session_type == SessionType.BATCH else "terminal"
             return redirect(f"{reverse('web:session', args=[created.pk])}#{part}")
-    context = {"section": "sessions", "form": form, "rooms": rooms, "builds": build_by_image(builds_for(request.user))}
+    context = {
+        "section": "sessions",
+        "form": form,
+        "rooms": rooms,
+        "builds": build_by_image(builds_for(request.user)),
+        "replaced": _replaced(request),
+    }
     return render(request, "web/launch.html", context, status=422 if form.is_bound else 200)
 
 
@@ -52,16 +61,46 @@ def launch(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def launch_preview(request: PageRequest) -> HttpResponse:
-    """Return the line that says what would become of the form as it is now; empty while a field is wrong."""
+    """Return the line that says what would become of the form as it is now, or why it would be refused."""
     slots = {name.removeprefix("slot.") for name in request.POST if name.startswith("slot.")}
     form = LaunchForm(request.POST, user=request.user, slots=slots)
-    outlook = outlook_of_form(request.user, form, now=timezone.now()) if form.is_valid() else None
-    return render(request, "web/_launch_outlook.html", {"outlook": outlook})
+    context: dict[str, Any] = {}
+    if not form.is_valid():
+        context["refusal"] = form.first_wrong()
+    else:
+        try:
+            context["outlook"] = outlook_of_form(request.user, form, now=timezone.now())
+            replaced = form.cleaned_data["replaces"]
+            context["replaced"] = replaced if replaced and replaced.status == Status.PENDING else None
+        except Busy as error:
+            context["busy"] = error.message
+        except UserError as error:
+            context["refusal"] = form.refusal(error)
+    return render(request, "web/_launch_outlook.html", context)
+
+
+def _create(request: PageRequest, form: LaunchForm) -> ComputeSession:
+    """Return the new session; the one whose place it takes is cancelled in the same transaction, or neither happens."""
+    key = form.cleaned_data["request_key"] or None
+    replaced: ComputeSession | None = form.cleaned_data["replaces"]
+    with transaction.atomic():
+        created = create_session(request.user, form.spec(), idempotency_key=key)
+        if replaced and replaced.status == Status.PENDING:
+            terminate_session(replaced, request.user)
+        elif replaced and not replaced.is_terminal:
+            raise UserError(f"{replaced.name} does not wait any more: it has started.", field="replaces")
+    return created
 
 
 def _initial(request: PageRequest) -> dict[str, Any]:
     """Return what the form shows at first: what the address names, then what a session to start again had."""
     return _basis(request) | named_in(request.GET.dict())
+
+
+def _replaced(request: PageRequest) -> ComputeSession | None:
+    """Return the waiting session whose place the new one can take: the one to start again, or the one ticked."""
+    model = _session_like(request)
+    return model if model and model.status == Status.PENDING else None
 
 
 def _basis(request: PageRequest) -> dict[str, Any]:
@@ -79,6 +118,9 @@ def _basis(request: PageRequest) -> dict[str, Any]:
         "preset": CUSTOM,
         "environ": model.environ,
         "cluster_size": model.cluster_size,
+        "priority": model.priority if model.priority != USUAL_PRIORITY else None,
+        "batch_timeout": model.batch_timeout,
+        "depends_on": list(model.depends_on.live().values_list("pk", flat=True)),
         **initial_amounts(typed_amounts(model.kernel_slots)),
     }
 

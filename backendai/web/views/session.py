@@ -24,6 +24,7 @@ from backendai.web.history import history_context
 from backendai.web.outlook import outlook_of
 from backendai.web.requests import PageRequest
 
+_MOST_NAMED = 20
 _View = TypeVar("_View", bound=Callable[..., HttpResponse])
 
 
@@ -79,7 +80,7 @@ def terminate(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Ask for a confirmation; on POST end the session."""
     found = _find(request, session_id)
     if request.method != "POST":
-        return render(request, "web/terminate.html", _ending(request, found))
+        return render(request, "web/terminate.html", _ending(request, found) | {"before": _waiting_for(request, found)})
     try:
         ended = terminate_session(found, request.user, force=request.POST.get("force") == "on")
     except UserError as error:
@@ -100,6 +101,7 @@ def _find(request: PageRequest, session_id: UUID) -> ComputeSession:
 def _context(request: PageRequest, session_id: UUID) -> dict[str, Any]:
     found = _find(request, session_id)
     kernels = list(found.kernels.select_related("agent"))
+    after = list(found.depends_on.visible_to(request.user).order_by("created_at")[:_MOST_NAMED])
     progress = [kernel.progress for kernel in kernels if kernel.progress is not None]
     about = {
         "try_text": try_text(found),
@@ -107,6 +109,9 @@ def _context(request: PageRequest, session_id: UUID) -> dict[str, Any]:
         "help": what_helps(found),
         "wait": wait_of(found),
         "silent": silent_agents(found, kernels),
+        "after": after,
+        "awaited": [each for each in after if not each.is_terminal],
+        "before": _waiting_for(request, found),
     }
     return (
         _ending(request, found)
@@ -117,6 +122,11 @@ def _context(request: PageRequest, session_id: UUID) -> dict[str, Any]:
             "total_slots": found.kernel_slots * found.cluster_size,
         }
     )
+
+
+def _waiting_for(request: PageRequest, found: ComputeSession) -> list[ComputeSession]:
+    """Return those that wait for the session to end well: they end with it when it does not."""
+    return list(found.dependents.visible_to(request.user).pending().order_by("created_at")[:_MOST_NAMED])
 
 
 def _ending(request: PageRequest, found: ComputeSession) -> dict[str, Any]:

@@ -1,0 +1,70 @@
+"""An administrator changes the rules of a group in the browser, and the queue follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit
+from tests.browser.people import ADMIN
+from tests.browser.visitor import Visitor
+from tests.system.client import Body, Client
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+
+
+@pytest.fixture
+def queue(alice: Client) -> Iterator[list[Body]]:
+    """Two sessions that wait for an agent which a third one fills, the older first."""
+    full = alice.wait_until_running(alice.launch("fills-it", resources={"cpu": 4, "mem": "64m"})["id"])
+    waiting = [alice.launch(name, resources={"cpu": 1, "mem": "64m"}) for name in ("older", "newer")]
+    yield waiting
+    alice.end(*[each["id"] for each in (full, *waiting)])
+
+
+def test_another_sequence_is_chosen_and_the_next_pass_turns_the_queue(visit: Visit, queue: list[Body]) -> None:
+    visitor = _at_the_rules(visit)
+    page = visitor.page
+    page.get_by_label("Which session starts next").select_option("lifo")
+    _save(visitor)
+    newer = visit(ADMIN)
+    newer.go(f"/sessions/{queue[1]['id']}/")
+    expect(newer.page.locator(".state-notice")).to_contain_text("place 1 in the queue")
+    page.get_by_label("Which session starts next").select_option("fifo")
+    _save(visitor)
+    expect(newer.page.locator(".state-notice")).to_contain_text("place 2 in the queue")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_wrong_rule_is_refused_at_its_field_in_words(visit: Visit, theme: str) -> None:
+    visitor = _at_the_rules(visit, theme=theme)
+    page = visitor.page
+    page.get_by_label("Longest wait").fill("12")
+    page.get_by_label("Making a container takes at most").fill("0")
+    page.get_by_role("button", name="Save and continue editing").click()
+    expect(page.locator(".field-pending_timeout")).to_contain_text("such as 90s, 30m, 2h or 7d")
+    expect(page.locator(".field-create_timeout")).to_contain_text("more than 0 is needed")
+    expect(page.get_by_label("Longest wait")).to_have_value("12")
+    page.get_by_label("Longest wait").fill("30m")
+    page.get_by_label("Making a container takes at most").fill("2m")
+    _save(visitor)
+    expect(page.get_by_label("Longest wait")).to_have_value("30m")
+    page.get_by_label("Longest wait").fill("0")
+    _save(visitor)
+
+
+def _at_the_rules(visit: Visit, **options: str) -> Visitor:
+    """Return an administrator who has found the rules from the portal's own pages."""
+    visitor = visit(ADMIN, **options)
+    visitor.page.get_by_role("link", name="Agents").click()
+    visitor.page.get_by_role("link", name="Resource groups").click()
+    visitor.page.get_by_role("link", name="default").click()
+    expect(visitor.page.get_by_role("heading", name="Change resource group")).to_be_visible()
+    return visitor
+
+
+def _save(visitor: Visitor) -> None:
+    visitor.page.get_by_role("button", name="Save and continue editing").click()
+    expect(visitor.page.locator(".messagelist")).to_contain_text("was changed successfully")
