@@ -73,6 +73,9 @@ class ResourceGroup(models.Model):
         default=True, help_text="A fraction that no single device has free may be put together from several."
     )
     next_agent = models.CharField(max_length=63, blank=True, editable=False, help_text="Where round-robin goes on.")
+    tries_counted_at = models.DateTimeField(
+        null=True, editable=False, help_text="When tries of its sessions were counted last."
+    )
     pending_timeout = models.DurationField(
         default=timedelta(0), help_text="A session that waits longer is cancelled; 0: never."
     )

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Case, F, Max, Q, When
 from django.utils import timezone
@@ -148,6 +149,17 @@ def hearing_since(now: datetime) -> datetime:
     """Return since when nodes can be heard without a break; ``now`` when nobody has listened yet."""
     since: datetime | None = Hearing.objects.values_list("since", flat=True).first()
     return since or now
+
+
+def may_count_tries(group_id: int, *, now: datetime) -> bool:
+    """Return whether sessions that found no room in this pass have used up a try, and note that they have.
+
+    Passes come with the clock and with every launch, end and cancellation besides. Tries go by the clock alone: what
+    other people click must neither use up a session's tries nor take its strict place.
+    """
+    since = now - settings.PASS_INTERVAL * 0.75  # beat is not exact
+    due = Q(tries_counted_at=None) | Q(tries_counted_at__lte=since) | Q(tries_counted_at__gt=now)
+    return bool(ResourceGroup.objects.filter(due, pk=group_id).update(tries_counted_at=now))
 
 
 def take_lease(

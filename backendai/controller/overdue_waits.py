@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce, Greatest
 
 from backendai.cluster.models import ResourceGroup
@@ -18,7 +18,7 @@ from backendai.compute.services.bulk import update_returning
 from backendai.compute.services.ending import cancel_dependents, end_each
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.moves import Why, touch
-from backendai.compute.status import Outcome, Phase, Status
+from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.durations import describe_duration
 
 GIVEN_UP, LOWERED = "gave-up-scheduling", "priority-lowered"
@@ -33,30 +33,46 @@ def cancel_in_vain(now: datetime) -> int:
 
 
 def sweep_pending(now: datetime) -> int:
-    """Cancel sessions that could have started for longer than their group lets them wait; returns how many."""
+    """Cancel sessions that could have started for longer than their group lets them wait; returns how many.
+
+    The wait begins at the launch, or when a failed start came back to the queue; not before the time that was asked
+    for, and not before all that it depends on has ended.
+    """
     start = now - F("resource_group__pending_timeout")
-    waited = ComputeSession.objects.pending().filter(
+    free = ComputeSession.objects.pending().exclude(pk__in=_HELD_BY_OTHERS)
+    waited = free.filter(
         Q(starts_at=None) | Q(starts_at__lt=start),
         created_at__lt=start,
+        changed_at__lt=start,
         resource_group__pending_timeout__gt=timedelta(0),
-    )
-    rows = waited.order_by("created_at", "pk").values_list(
-        "pk", "created_at", "starts_at", f"{_GROUP}name", f"{_GROUP}pending_timeout", "attempts", "status_message"
-    )
+    ).annotate(freed_at=Max("depends_on__ended_at"))
+    moments = ("created_at", "changed_at", "starts_at", "freed_at")
+    columns = (f"{_GROUP}name", f"{_GROUP}pending_timeout", "attempts", "status_message")
     whys = {}
-    for pk, created_at, starts_at, group, limit, attempts, reason in rows[:_MOST_AT_ONCE]:
-        since = max(created_at, starts_at or created_at)
-        message = (
-            f"It waited for {describe_duration(now - since)}; resource group {group} lets sessions wait for "
-            f"{describe_duration(limit)}. It was tried {attempts} times. {reason}"
-        ).strip()
-        data = {
-            "waited_seconds": round((now - since).total_seconds()),
-            "limit_seconds": round(limit.total_seconds()),
-            "attempts": attempts,
-        }
-        whys[pk] = Why(Phase.SWEEP, "pending-timeout", message, data, outcome=Outcome.EXPIRED)
+    rows = waited.order_by("created_at", "pk").values_list("pk", *columns, *moments)
+    for pk, group, limit, attempts, reason, *began in rows[:_MOST_AT_ONCE]:
+        wait = now - max(moment for moment in began if moment)
+        if wait > limit:
+            whys[pk] = _waited_too_long(wait, group, limit, attempts, reason)
     return len(end_each(whys, only_from=[Status.PENDING], now=now).cancelled)
+
+
+_HELD_BY_OTHERS = ComputeSession.depends_on.through.objects.filter(to_computesession__status__in=LIVE).values(
+    "from_computesession"
+)
+
+
+def _waited_too_long(wait: timedelta, group: str, limit: timedelta, attempts: int, reason: str) -> Why:
+    message = (
+        f"It waited for {describe_duration(wait)}; resource group {group} lets sessions wait for "
+        f"{describe_duration(limit)}. It was tried {attempts} times. {reason}"
+    )
+    data = {
+        "waited_seconds": round(wait.total_seconds()),
+        "limit_seconds": round(limit.total_seconds()),
+        "attempts": attempts,
+    }
+    return Why(Phase.SWEEP, "pending-timeout", message.strip(), data, outcome=Outcome.EXPIRED)
 
 
 def give_up_scheduling(now: datetime) -> int:

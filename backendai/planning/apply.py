@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from backendai.cluster.models import ResourceGroup
+from backendai.cluster.services import may_count_tries
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait
@@ -21,7 +22,8 @@ def apply_plan(group: ResourceGroup, plan: Plan, *, now: datetime) -> set[UUID]:
     placed = place_sessions(group.pk, [writer.assignment(placement) for placement in plan.placements], now=now)
     if plan.next_agent and plan.next_agent != group.next_agent:
         ResourceGroup.objects.filter(pk=group.pk).update(next_agent=plan.next_agent)
-    note_waits([writer.waiting(wait) for wait in plan.waits], now=now)
+    counts_tries = any(wait.tried for wait in plan.waits) and may_count_tries(group.pk, now=now)
+    note_waits([writer.waiting(wait) for wait in plan.waits], now=now, counts_tries=counts_tries)
     return placed
 
 

@@ -66,6 +66,7 @@ _WAITS = {
     "scheduler-error": "Waiting for an administrator",
 }
 _TURN = "Waits for its turn: "
+_NOT_YET_WAITING = frozenset({"start-time-not-reached", "dependency-not-finished"})  # for anything that takes its time
 _ANYTHING = "Start one with other resources, another image or another resource group."
 
 
@@ -96,16 +97,17 @@ def wait_of(session: ComputeSession) -> Wait | None:
     """Return how the session waits; None when it does not."""
     if session.status != Status.PENDING:
         return None
-    begins_at = max(session.created_at, session.starts_at or session.created_at)
+    queued_at = session.changed_at if session.retries else session.created_at
+    begins_at = max(queued_at, session.starts_at or queued_at)
     longest = session.resource_group.pending_timeout
     until = session.status_data.get("until")
     return Wait(
         title=_WAITS.get(session.status_reason, "Waiting for room"),
         why=_why(session),
         position=session.queue_position,
-        since=None if session.status_reason == "start-time-not-reached" else begins_at,
+        since=None if session.status_reason in _NOT_YET_WAITING else begins_at,
         until=parse_datetime(until) if isinstance(until, str) else None,
-        cancelled_at=begins_at + longest if longest else None,
+        cancelled_at=begins_at + longest if longest and session.status_reason not in _NOT_YET_WAITING else None,
     )
 
 

@@ -49,6 +49,26 @@ def test_a_session_that_waits_too_long_is_cancelled_with_the_numbers(cast: Cast)
     assert only_kernel(session).status == Status.CANCELLED
 
 
+def test_time_in_which_it_could_not_start_is_no_waiting(cast: Cast) -> None:
+    make_group(pending_timeout=timedelta(hours=1))
+    agent, again = make_agent(), make_session(cast.alice, name="again")
+    first = make_session(cast.alice, name="first", session_type="batch", startup_command="true")
+    after = make_session(cast.alice, session_type="batch", startup_command="true", depends_on=["first"])
+    place(first, agent)
+    place(again, agent)
+    failed = report_of(only_kernel(again), KernelState.TERMINATED, reason="failed-to-start")
+    kernel_reported(agent, failed, now=later(minutes=50))
+    assert overdue_waits.sweep_pending(later(minutes=70)) == 0
+    kernel_reported(agent, report_of(only_kernel(first), KernelState.RUNNING), now=later(minutes=71))
+    ended = report_of(only_kernel(first), KernelState.TERMINATED, reason="exited", exit_code=0)
+    kernel_reported(agent, ended, now=later(minutes=80))
+    overdue_waits.sweep_pending(later(minutes=115))
+    assert list(ComputeSession.objects.pending()) == [after]
+    overdue_waits.sweep_pending(later(minutes=141))
+    after.refresh_from_db()
+    assert (after.status, after.status_data["waited_seconds"] // 60) == (Status.CANCELLED, 61)
+
+
 def test_a_session_that_gets_its_place_meanwhile_is_left_alone(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
     make_group(pending_timeout=timedelta(hours=1))
     agent, session = make_agent(), make_session(cast.alice)

@@ -6,6 +6,7 @@ import gc
 import logging
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from backendai.scheduler.snapshot import Snapshot
 from backendai.wire.messages import Note
 from tests.cast import Cast, make_cast
 from tests.controller.clocks import sync_of
-from tests.factories import make_agent, make_group, make_session
+from tests.factories import make_agent, make_group, make_running_session, make_session
 
 SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08"]
 
@@ -266,3 +267,14 @@ def test_the_collector_rests_until_the_last_pass_has_ended() -> None:
         assert not gc.isenabled()
         raise ZeroDivisionError
     assert gc.isenabled()
+
+
+@pytest.mark.django_db
+def test_tries_go_by_the_clock_and_not_by_how_often_others_hint_a_pass(cast: Cast) -> None:
+    make_running_session(cast.bob, make_agent(cpu=1), resources={"cpu": 1, "mem": "512m"})
+    session = make_session(cast.alice, resources={"cpu": 1, "mem": "512m"})
+    now = timezone.now()
+    for moment in (0.0, 0.1, 0.2, 0.3, 2.0, 2.1, 4.1):
+        loops.schedule_group(session.resource_group_id, now + timedelta(seconds=moment))
+    assert status_of(session)[0] == Status.PENDING
+    assert session.attempts == 3

@@ -70,10 +70,11 @@ _SAME_ROW, _DIGEST = 8, 32
 _SESSIONS, _RECORDS = ComputeSession._meta.db_table, SchedulingRecord._meta.db_table
 
 
-def note_waits(waits: Sequence[Waiting], *, now: datetime) -> None:
+def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = True) -> None:
     """Write the reasons of those that are still pending: unchanged ones only count up; changed ones are shown at once.
 
-    The number of statements does not grow with the sessions.
+    ``counts_tries``: those that were not skipped have used up a try. The number of statements does not grow with the
+    sessions.
     """
     if not waits:
         return
@@ -87,7 +88,8 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime) -> None:
         _reword_rows(reworded, now)
         _count_rows(same, now)
         _write_positions([note for note in same if note.wait.position != note.seen.position])
-        _count_tries([note.wait.session_id for note in notes if not note.wait.skipped])
+        if counts_tries:
+            _count_tries([note.wait.session_id for note in notes if not note.wait.skipped])
         _mark_overtaken(notes, now)
         tell([note.wait.session_id for note in (*reworded, *fresh)])
 
