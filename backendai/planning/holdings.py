@@ -10,6 +10,7 @@ from django.db.models import Count, Sum
 
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import Allocation, ComputeSession, Kernel
+from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.status import PLACED
 from backendai.core.slots import Slots
 from backendai.scheduler.snapshot import RunningView
@@ -26,8 +27,11 @@ def read_held(group: ResourceGroup) -> dict[str, Slots]:
 
 
 def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
-    """Return the placed sessions of this group, what they hold where, and when they end at the latest; in three
-    queries."""
+    """Return the placed sessions of this group, what they hold where, and when they end at the latest; in four
+    queries.
+
+    The end of one that is being started is known too: its start may take as long as the group allows.
+    """
     placed = ComputeSession.objects.filter(resource_group=group, status__in=PLACED).order_by("pk")
     amounts: dict[tuple[UUID, UUID], dict[str, int]] = defaultdict(dict)
     held = Allocation.objects.filter(kernel__session__in=placed.values("pk").order_by())
@@ -39,11 +43,16 @@ def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
     seats: dict[UUID, list[tuple[UUID, Slots, int]]] = defaultdict(list)
     for session_id, agent_id, number in counts:
         seats[session_id].append((agent_id, Slots(amounts.get((session_id, agent_id), {})), number))
-    return tuple(
-        RunningView(pk, tuple(seats[pk]), ends_at or _ends_at(started_at, batch_timeout))
-        for pk, ends_at, started_at, batch_timeout in placed.values_list("pk", "ends_at", "started_at", "batch_timeout")
-    )
+    rows = list(placed.values_list("pk", "ends_at", "started_at", "scheduled_at", "batch_timeout"))
+    starting = longest_runs([pk for pk, _, started_at, _, _ in rows if started_at is None])
+    longest_start = group.pull_timeout + group.create_timeout
+    views = []
+    for pk, ends_at, started_at, scheduled_at, batch_timeout in rows:
+        if started_at is None:
+            ends_at = _later(scheduled_at, starting.get(pk), longest_start)
+        views.append(RunningView(pk, tuple(seats[pk]), ends_at or _later(started_at, batch_timeout)))
+    return tuple(views)
 
 
-def _ends_at(started_at: datetime | None, longest: timedelta | None) -> datetime | None:
-    return started_at + longest if started_at and longest else None
+def _later(begun: datetime | None, longest: timedelta | None, before: timedelta = timedelta(0)) -> datetime | None:
+    return begun + before + longest if begun and longest else None
