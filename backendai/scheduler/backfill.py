@@ -18,7 +18,7 @@ from itertools import groupby
 
 from backendai.core.slots import Slots
 from backendai.scheduler.demand import Demand, Request
-from backendai.scheduler.devices import DeviceBook, Shares, is_fractional, is_unique
+from backendai.scheduler.devices import Shares, is_fractional, is_unique
 from backendai.scheduler.place import Seat, place
 from backendai.scheduler.rooms import Room, Rooms
 from backendai.scheduler.shortfall import Refusal
@@ -178,9 +178,8 @@ def _at_most(room: Room, requests: list[Request]) -> _Kept:
     amounts = {name: min(amount, max(0, room.free.get(name, 0))) for name, amount in asked.items()}
     shares: Shares = {}
     if room.book is not None and any(request.kinds for request in requests):
-        entangled = _is_entangled(room.book)
         for slot in room.book.slots:
-            if entangled or (slot in amounts and not _is_whole(slot)):
+            if room.book.is_entangled or (slot in amounts and not _is_whole(slot)):
                 amounts[slot] = max(0, room.free.get(slot, 0))
             if slot in amounts:
                 shares[slot] = _first(amounts[slot], room.book.available(slot))
@@ -189,12 +188,6 @@ def _at_most(room: Room, requests: list[Request]) -> _Kept:
 
 def _is_whole(slot: str) -> bool:
     return not is_fractional(slot) and not is_unique(slot)
-
-
-def _is_entangled(book: DeviceBook) -> bool:
-    """Return whether a device can be had by more than one slot, so that taking of one slot lessens another."""
-    devices = [device for slot in book.slots for device in book.available(slot)]
-    return len(set(devices)) < len(devices)
 
 
 def _first(amount: int, available: Mapping[str, int]) -> dict[str, int]:

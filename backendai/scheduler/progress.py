@@ -73,13 +73,16 @@ class Progress:
             return shape
 
     def closed_gate(self, session: SessionView, shape: Shape) -> Refusal | None:
-        """Return the refusal of the first gate that is closed for the session, or None."""
+        """Return the refusal of the first gate that is closed for the session, or None. One that time opens does not
+        hide that the session can never start."""
         if shape.malformed is not None:
             return shape.malformed
         closed = closed_for_one(session, shape.asked, self._sight)
         if closed is None:
             return None
         index, reason = closed
+        if shape.too_big is not None and shape.too_big.reason.never and not reason.never:
+            return shape.too_big
         refusal = self._gate_refusals.get(id(reason))  # one reason may hold many sessions
         if refusal is None or refusal.reason is not reason:
             refusal = self._gate_refusals[id(reason)] = at_gate(index, reason)

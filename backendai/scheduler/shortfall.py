@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backendai.core.slots import Slots
 from backendai.scheduler.choose import with_amounts
 from backendai.scheduler.demand import Request
 from backendai.scheduler.feasible import (
@@ -57,11 +56,6 @@ def refusal_of(request: Request, rooms: Rooms, placed: int, kernels: int) -> Ref
 def passed_steps(request: Request, rooms: Rooms) -> tuple[Step, ...]:
     """Return the steps of the filters that do not depend on the amounts, for a request that was placed."""
     return _filter_steps(FIXED_FILTERS, _fixed_counts(request, rooms), len(rooms.all), "")
-
-
-def fixed_steps(architecture: str, rooms: Sequence[Room]) -> tuple[Step, ...]:
-    """Return what ``passed_steps`` does for requests of this architecture without any wishes."""
-    return _filter_steps(FIXED_FILTERS, _removed(Request(Slots(), 0, architecture), rooms), len(rooms), "")
 
 
 def _fixed_counts(request: Request, rooms: Rooms) -> Counts:

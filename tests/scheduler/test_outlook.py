@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from hypothesis import given
 
@@ -11,7 +12,7 @@ from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import DeviceView
 from tests.scheduler.crowds import crowds
 from tests.scheduler.test_decide_properties import many
-from tests.scheduler.worlds import a_session, a_snapshot, an_agent
+from tests.scheduler.worlds import NOW, a_session, a_snapshot, an_agent
 
 _TOO_BIG = {"bigger-than-any-agent", "bigger-than-all-agents", "too-many-kernels"}
 
@@ -46,3 +47,9 @@ def test_what_is_called_too_big_for_ever_is_too_big_for_empty_agents(snapshot):
         if wait.reason.code in _TOO_BIG and wait.reason.never:
             alone = replace(snapshot, agents=agents, pending=(sessions[wait.session_id],), limits={}, running=())
             assert decide(alone).placements == ()
+
+
+def test_a_wait_that_time_ends_does_not_hide_that_the_session_is_too_big():
+    huge = a_session(asks={"cpu": 99}, starts_at=NOW + timedelta(hours=1))
+    reason = decide(a_snapshot([an_agent()], [huge])).waits[0].reason
+    assert (reason.code, reason.never) == ("bigger-than-any-agent", True)
