@@ -165,7 +165,7 @@ def running_portal(database: str, environment: Mapping[str, str] | None = None) 
         leaving.callback(shutil.rmtree, folder, ignore_errors=True)
         told = dict(environment or {})
         if database == "postgres":
-            told["DATABASE_URL"] = leaving.enter_context(_postgres(folder))
+            told["DATABASE_URL"] = leaving.enter_context(own_postgres(folder))
         portal = Portal(folder / "data", told)
         leaving.callback(lambda: clean(portal.deployment(), folder))
         leaving.callback(portal.stop)
@@ -218,7 +218,7 @@ def _name_of(command: list[str]) -> str:
 
 
 @contextlib.contextmanager
-def _postgres(folder: Path) -> Iterator[str]:
+def own_postgres(folder: Path) -> Iterator[str]:
     """Give the address of a PostgreSQL of our own, with its default durability."""
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     if not programs:

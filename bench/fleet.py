@@ -26,8 +26,8 @@ from typing import Any
 import psutil
 
 from backendai.ops import fleet as processes
-from bench._portal import ROOT, _postgres, free_port, say, wait_until
-from bench.passes import _answers, _redis
+from bench._portal import ROOT, free_port, own_postgres, say, wait_until
+from bench.passes import answers, own_redis
 
 _START = "import django; django.setup(); from bench._fleet import main; main()"
 _MANAGE = [sys.executable, str(ROOT / "manage.py")]
@@ -36,6 +36,19 @@ _END_SECONDS = 240.0
 
 def main() -> None:
     """Measure and print."""
+    chosen = options()
+    if chosen.cores:
+        os.sched_setaffinity(0, {int(core) for core in chosen.cores.split(",")})
+    figures = run(chosen)
+    if chosen.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:32} {value}")
+
+
+def options(words: list[str] | None = None) -> argparse.Namespace:
+    """Return the options of the command line, or of these words."""
     parser = argparse.ArgumentParser(prog="bin/bench fleet", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
     parser.add_argument("--agents", type=int, default=1_000, metavar="N")
@@ -44,18 +57,10 @@ def main() -> None:
     parser.add_argument("--warm", type=float, default=60.0, metavar="SECONDS", help="before the measurement (60)")
     parser.add_argument("--seconds", type=float, default=40.0, metavar="SECONDS", help="of the measurement (40)")
     parser.add_argument("--cores", default="", metavar="LIST", help="let everything run on these cores only")
-    options = parser.parse_args()
-    if options.cores:
-        os.sched_setaffinity(0, {int(core) for core in options.cores.split(",")})
-    figures = run(options)
-    if options.json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:32} {value}")
+    return parser.parse_args(words)
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
+def run(chosen: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of one platform with this load."""
     with tempfile.TemporaryDirectory(prefix="backendai-bench-") as name, contextlib.ExitStack() as leaving:
         folder = Path(name)
@@ -63,21 +68,21 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         platform = _Platform(folder, leaving)
         token = platform.ask("prepare")["token"]
         platform.start_portal()
-        joined = platform.start_nodes(options.agents, token)
-        say(f"{options.agents} agents joined in {joined:.1f} s")
-        run_seconds = options.live / options.rate
-        say(f"feeding {options.rate:g} sessions a second that run for {run_seconds:.1f} s ...")
-        warm = platform.ask(f"feed {options.rate} {options.warm} {run_seconds}")
+        joined = platform.start_nodes(chosen.agents, token)
+        say(f"{chosen.agents} agents joined in {joined:.1f} s")
+        run_seconds = chosen.live / chosen.rate
+        say(f"feeding {chosen.rate:g} sessions a second that run for {run_seconds:.1f} s ...")
+        warm = platform.ask(f"feed {chosen.rate} {chosen.warm} {run_seconds}")
         say(f"warm: {warm}")
         before, mark = platform.cpu_seconds(), time.monotonic()
-        found = platform.ask(f"feed {options.rate} {options.seconds} {run_seconds}")
+        found = platform.ask(f"feed {chosen.rate} {chosen.seconds} {run_seconds}")
         spent = {name: used - before.get(name, 0.0) for name, used in platform.cpu_seconds().items()}
         say(f"measured: {found}")
         passes = platform.passes(since=mark)
         say(f"slowest passes, in seconds: {sorted(passes)[-6:]}")
         left = platform.ask(f"end {_END_SECONDS}")
         audit = subprocess.run([*_MANAGE, "audit"], env=platform.environment, capture_output=True, text=True, cwd=ROOT)
-        return _figures(options, joined, found, spent, passes) | left | {"audit_clean": audit.returncode == 0}
+        return _figures(chosen, joined, found, spent, passes) | left | {"audit_clean": audit.returncode == 0}
 
 
 class _Platform:
@@ -89,11 +94,11 @@ class _Platform:
         choice = processes.Choice("127.0.0.1", self._port, folder / "data", 0, "simulated")
         self._choice = choice
         choice.data.mkdir()
-        redis_url = leaving.enter_context(_redis(folder))
+        redis_url = leaving.enter_context(own_redis(folder))
         self.environment = {
             **os.environ,
             **processes.environment(choice, redis_url),
-            "DATABASE_URL": leaving.enter_context(_postgres(folder)),
+            "DATABASE_URL": leaving.enter_context(own_postgres(folder)),
             "DJANGO_SETTINGS_MODULE": "backendai.settings.portal",
             "BENCH_PASSES": str(folder / "passes"),
             "PYTHONPATH": str(ROOT),
@@ -116,14 +121,14 @@ class _Platform:
         for program in processes.control_programs():
             words = ["bench._timed_control" if word == "backendai.celery" else word for word in program.command]
             self._start(program.name, words)
-        wait_until(lambda: _answers(self._port), 60, pause=0.1)
+        wait_until(lambda: answers(self._port), 60, pause=0.1)
 
     def start_nodes(self, number: int, token: str) -> float:
         """Start the simulated nodes; returns the seconds until all of them are alive."""
         begun = time.monotonic()
-        options = ["--agents", str(number), "--join", f"http://127.0.0.1:{self._port}", "--token", token]
+        words = ["--agents", str(number), "--join", f"http://127.0.0.1:{self._port}", "--token", token]
         capacity = ["--capacity", "cpu=8,mem=64g,cuda.device=8"]
-        self._start("nodes", [*_MANAGE, "simulate", *options, *capacity], without=("DJANGO_SETTINGS_MODULE",))
+        self._start("nodes", [*_MANAGE, "simulate", *words, *capacity], without=("DJANGO_SETTINGS_MODULE",))
         wait_until(lambda: self.ask("agents")["alive"] == number, 300, pause=0.5)
         return time.monotonic() - begun
 
@@ -171,7 +176,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _figures(
-    options: argparse.Namespace,
+    chosen: argparse.Namespace,
     joined: float,
     found: Mapping[str, Any],
     spent: Mapping[str, float],
@@ -184,7 +189,7 @@ def _figures(
         "pass_p99_ms": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))] * 1000, 1) if ordered else None,
         "pass_median_ms": round(ordered[len(ordered) // 2] * 1000, 1) if ordered else None,
         "passes": len(ordered),
-        "agents": options.agents,
+        "agents": chosen.agents,
         "live": round(found["live_mean"]),
         "live_least": found["live_least"],
         "pending_most": found["pending_most"],

@@ -18,10 +18,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from backendai.ops.valkey import find_server
-from bench._portal import ROOT, _postgres, free_port, say, wait_until
+from bench._portal import ROOT, free_port, own_postgres, say, wait_until
 
+SESSIONS, AGENTS = 10_000, 1_000
 _START = "import django; django.setup(); from bench._passes import main; main()"
 
 
@@ -30,8 +32,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bin/bench passes", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object of figures")
     parser.add_argument("--database", choices=("postgres", "sqlite"), nargs="+", default=["postgres", "sqlite"])
-    parser.add_argument("--sessions", type=int, default=10_000, metavar="N")
-    parser.add_argument("--agents", type=int, default=1_000, metavar="N")
+    parser.add_argument("--sessions", type=int, default=SESSIONS, metavar="N")
+    parser.add_argument("--agents", type=int, default=AGENTS, metavar="N")
     parser.add_argument("--sequence", default="fifo", metavar="NAME", help="the group's session selection (fifo)")
     options = parser.parse_args()
     figures: dict[str, object] = {}
@@ -46,19 +48,19 @@ def main() -> None:
             print(f"{name:32} {value}")
 
 
-def run(database: str, sessions: int, agents: int, sequence: str) -> dict[str, object]:
+def run(database: str, sessions: int, agents: int, sequence: str) -> dict[str, Any]:
     """Return the figures of one kind of database, measured in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="backendai-bench-") as name, contextlib.ExitStack() as leaving:
         folder = Path(name)
         folder.chmod(0o755)
         url = f"sqlite:///{folder / 'portal.sqlite3'}"
         if database == "postgres":
-            url = os.environ.get("DATABASE_URL") or leaving.enter_context(_postgres(folder))
+            url = os.environ.get("DATABASE_URL") or leaving.enter_context(own_postgres(folder))
         environment = {
             **os.environ,
             "DATABASE_URL": url,
             "BACKENDAI_DATA": str(folder),
-            "REDIS_URL": leaving.enter_context(_redis(folder)),
+            "REDIS_URL": leaving.enter_context(own_redis(folder)),
             "DJANGO_SETTINGS_MODULE": "backendai.settings.portal",
         }
         command = [sys.executable, "-c", _START, str(sessions), str(agents), sequence]
@@ -67,19 +69,19 @@ def run(database: str, sessions: int, agents: int, sequence: str) -> dict[str, o
 
 
 @contextlib.contextmanager
-def _redis(folder: Path) -> Iterator[str]:
+def own_redis(folder: Path) -> Iterator[str]:
     port = free_port()
     options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
     server = subprocess.Popen([find_server(), *options], stdout=subprocess.DEVNULL)
     try:
-        wait_until(lambda: _answers(port), 10, pause=0.05)
+        wait_until(lambda: answers(port), 10, pause=0.05)
         yield f"redis://127.0.0.1:{port}/0"
     finally:
         server.kill()
         server.wait()
 
 
-def _answers(port: int) -> bool:
+def answers(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

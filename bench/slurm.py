@@ -180,7 +180,7 @@ def _missing() -> list[str]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="bin/bench slurm", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--only", choices=["builtin", "backfill"], help="run one of Slurm's schedulers")
     wanted = parser.parse_args()
