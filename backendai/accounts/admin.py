@@ -19,6 +19,7 @@ from backendai.accounts.models import (
     User,
 )
 from backendai.accounts.policy_rules import thousandths
+from backendai.activity.read_only import MadeElsewhere
 from backendai.core.slots import format_amount
 
 _LIMITS = ["policy", "share_weight"]
@@ -194,11 +195,5 @@ class AccessTokenAdmin(admin.ModelAdmin):
 
 
 @admin.register(LoginCount)
-class LoginCountAdmin(admin.ModelAdmin):
+class LoginCountAdmin(MadeElsewhere):
     list_display = ["key", "attempts", "last_at", "blocked_until"]
-
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False

@@ -8,7 +8,6 @@ from importlib import import_module
 
 from django.conf import settings
 from django.contrib.auth import get_user
-from django.db.models import Q
 from django.http import HttpRequest
 
 from backendai.accounts.models import AccessToken, User
@@ -25,10 +24,8 @@ class Standing:
 def user_by(standing: Standing, now: datetime) -> User | None:
     """Return who that is, or None: signed out, revoked, expired, disabled, another password."""
     if standing.token:
-        lasting = Q(expires_at=None) | Q(expires_at__gt=now)
-        tokens = AccessToken.objects.select_related("user").filter(lasting, user__is_active=True)
-        token: AccessToken | None = tokens.filter(digest=standing.token).first()
-        return token.user if token else None
+        token = AccessToken.objects.select_related("user").filter(digest=standing.token).first()
+        return token.user if token and token.is_valid(now) else None
     if not standing.login:
         return None
     request = HttpRequest()

@@ -1,23 +1,15 @@
 from django.contrib import admin
 
 from backendai.activity.models import AuditEntry, BackgroundJob
+from backendai.activity.read_only import ReadOnly
 
 
 @admin.register(AuditEntry)
-class AuditEntryAdmin(admin.ModelAdmin):
+class AuditEntryAdmin(ReadOnly):
     list_display = ["at", "actor", "action", "target_type", "target_id"]
     list_filter = ["action", "target_type"]
     search_fields = ["target_id", "actor__email"]
     list_select_related = ["actor"]
-
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False
-
-    def has_delete_permission(self, request, obj=None):
-        return False
 
 
 @admin.register(BackgroundJob)

@@ -1,10 +1,11 @@
 from django.contrib import admin
 
+from backendai.activity.read_only import MadeElsewhere
 from backendai.appproxy.models import AppGrant
 
 
 @admin.register(AppGrant)
-class AppGrantAdmin(admin.ModelAdmin):
+class AppGrantAdmin(MadeElsewhere):
     """Deleting one ends the access within seconds."""
 
     list_display = ["service", "user", "kernel", "created_at", "expires_at"]
@@ -12,9 +13,3 @@ class AppGrantAdmin(admin.ModelAdmin):
     list_select_related = ["user", "kernel"]
     search_fields = ["user__email", "host"]
     fields = ["service", "port", "host", "user", "kernel", "generation", "created_at", "expires_at"]
-
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False

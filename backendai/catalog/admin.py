@@ -2,6 +2,7 @@ from django import forms
 from django.contrib import admin
 
 from backendai.accounts.amounts_field import AmountsField
+from backendai.activity.read_only import MadeElsewhere
 from backendai.catalog.models import Image, ImageOnAgent, ResourcePreset
 from backendai.catalog.services import adopt_labels
 from backendai.core.slots import format_amount
@@ -42,17 +43,11 @@ class ImageAdmin(admin.ModelAdmin):
 
 
 @admin.register(ImageOnAgent)
-class ImageOnAgentAdmin(admin.ModelAdmin):
+class ImageOnAgentAdmin(MadeElsewhere):
     list_display = ["reference", "agent", "architecture", "size_bytes"]
     list_filter = ["agent"]
     search_fields = ["reference"]
     list_select_related = ["agent"]
-
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False
 
 
 @admin.register(ResourcePreset)

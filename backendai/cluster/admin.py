@@ -4,6 +4,7 @@ from django.db.models import Count, Q
 
 from backendai.accounts.audited_admin import Audited
 from backendai.accounts.duration_field import TimeSpanField, short_duration
+from backendai.activity.read_only import MadeElsewhere, ReadOnly
 from backendai.activity.services import audit
 from backendai.cluster.group_form import GroupForm
 from backendai.cluster.models import Agent, Hearing, JoinToken, PassLease, ResourceGroup
@@ -139,25 +140,10 @@ class JoinTokenAdmin(admin.ModelAdmin):
 
 
 @admin.register(PassLease)
-class PassLeaseAdmin(admin.ModelAdmin):
+class PassLeaseAdmin(MadeElsewhere):
     list_display = ["name", "owner", "until", "finished_at"]
-
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False
 
 
 @admin.register(Hearing)
-class HearingAdmin(admin.ModelAdmin):
+class HearingAdmin(ReadOnly):
     list_display = ["since", "noted_at"]
-
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False
-
-    def has_delete_permission(self, request, obj=None):
-        return False

@@ -1,21 +1,8 @@
 from django.contrib import admin
 from django.urls import reverse
 
+from backendai.activity.read_only import ReadOnly
 from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord
-
-
-class ReadOnlyAdmin(admin.ModelAdmin):
-    """Statuses and the ledger have one writer each, and it is not this page."""
-
-    def has_add_permission(self, request):
-        return False
-
-    def has_change_permission(self, request, obj=None):
-        return False
-
-    def has_delete_permission(self, request, obj=None):
-        return False
-
 
 _SHOWN = ("hostname", "status", "status_reason", "agent", "generation", "container_id", "exit_code")
 
@@ -32,7 +19,7 @@ class KernelInline(admin.TabularInline):
 
 
 @admin.register(ComputeSession)
-class ComputeSessionAdmin(ReadOnlyAdmin):
+class ComputeSessionAdmin(ReadOnly):
     list_display = ["name", "owner", "status", "status_reason", "resource_group", "created_at"]
     list_filter = ["status", "session_type", "resource_group"]
     search_fields = ["name", "owner__email", "id"]
@@ -44,7 +31,7 @@ class ComputeSessionAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Kernel)
-class KernelAdmin(ReadOnlyAdmin):
+class KernelAdmin(ReadOnly):
     list_display = ["id", "session", "hostname", "status", "agent", "generation"]
     list_filter = ["status", "agent"]
     search_fields = ["id", "session__name", "container_id"]
@@ -52,14 +39,14 @@ class KernelAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Allocation)
-class AllocationAdmin(ReadOnlyAdmin):
+class AllocationAdmin(ReadOnly):
     list_display = ["agent", "slot", "amount", "kernel"]
     list_filter = ["agent", "slot"]
     list_select_related = ["agent", "kernel"]
 
 
 @admin.register(SchedulingRecord)
-class SchedulingRecordAdmin(ReadOnlyAdmin):
+class SchedulingRecordAdmin(ReadOnly):
     list_display = ["session", "phase", "result", "from_status", "to_status", "attempts", "error_code", "updated_at"]
     list_filter = ["phase", "result"]
     search_fields = ["session__name", "session__id", "error_code"]
@@ -67,6 +54,6 @@ class SchedulingRecordAdmin(ReadOnlyAdmin):
 
 
 @admin.register(KernelLog)
-class KernelLogAdmin(ReadOnlyAdmin):
+class KernelLogAdmin(ReadOnly):
     list_display = ["kernel", "size", "is_truncated", "saved_at"]
     exclude = ["content"]
