@@ -1,0 +1,139 @@
+"""Who may sign in, and where they belong."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.models import PermissionsMixin
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.utils import timezone
+
+from backendai.accounts.models.policies import policy_field
+from backendai.accounts.querysets import ProjectQuerySet, UserQuerySet
+
+
+def _share_weight() -> models.FloatField[Any, Any]:
+    return models.FloatField(
+        default=1.0,
+        validators=[MinValueValidator(0.01)],
+        help_text="Share of the resources that fair strategies aim at.",
+    )
+
+
+class Domain(models.Model):
+    """A tenant: an organisation with its own people and projects."""
+
+    name = models.CharField(max_length=64, unique=True)
+    is_active = models.BooleanField(default=True)
+    policy = policy_field("domains")
+    share_weight = _share_weight()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class UserManager(BaseUserManager.from_queryset(UserQuerySet)):  # type: ignore[misc]
+    """Makes users by e-mail address."""
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """Return a new user; the address is stored in lower case, without a password nobody can log in."""
+        user = self.model(email=email.strip().lower(), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """Return a new superadmin."""
+        return self.create_user(email, password, role=User.Role.SUPERADMIN, is_superuser=True, **fields)
+
+    def get_by_natural_key(self, email: str | None) -> User:
+        """Return the user with this address, whatever its case."""
+        return self.get(email=(email or "").strip().lower())
+
+
+class User(AbstractBaseUser, PermissionsMixin):
+    """A person, known by e-mail address."""
+
+    class Role(models.TextChoices):
+        SUPERADMIN = "superadmin", "superadmin"
+        ADMIN = "admin", "domain admin"
+        USER = "user", "user"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    email = models.EmailField(unique=True)
+    full_name = models.CharField(max_length=128, blank=True)
+    role = models.CharField(max_length=16, choices=Role, default=Role.USER)
+    domain = models.ForeignKey(Domain, on_delete=models.PROTECT, related_name="users", null=True, blank=True)
+    is_active = models.BooleanField(default=True)
+    policy = policy_field("users")
+    share_weight = _share_weight()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = UserManager()
+
+    USERNAME_FIELD = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
+
+    class Meta:
+        ordering = ["email"]
+
+    def __str__(self) -> str:
+        return self.email
+
+    @property
+    def is_superadmin(self) -> bool:
+        """Sees and steers everything."""
+        return self.role == self.Role.SUPERADMIN
+
+    @property
+    def is_staff(self) -> bool:
+        """May open the Django admin."""
+        return self.is_superadmin
+
+    @property
+    def display_name(self) -> str:
+        """The name to show."""
+        return self.full_name or self.email.split("@")[0]
+
+
+class Project(models.Model):
+    """A group of people in one domain who share limits and folders."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    domain = models.ForeignKey(Domain, on_delete=models.PROTECT, related_name="projects")
+    name = models.CharField(max_length=64)
+    is_active = models.BooleanField(default=True)
+    members = models.ManyToManyField(User, through="Membership", related_name="projects")
+    policy = policy_field("projects")
+    share_weight = _share_weight()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = ProjectQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["domain", "name"], name="project_name_once_per_domain")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """A user belongs to a project."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "project"], name="membership_once")]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.project}"

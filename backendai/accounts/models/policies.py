@@ -1,0 +1,62 @@
+"""Limits for holders of sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator
+from django.db import models
+from django.utils import timezone
+
+from backendai.accounts.policy_rules import clean_amounts, wrong_limits
+from backendai.core.errors import UserError
+
+
+class ResourcePolicy(models.Model):
+    """Limits for one holder of sessions: a key pair, a user, a project or a domain. What is empty is unlimited."""
+
+    class Unnamed(models.TextChoices):
+        UNLIMITED = "unlimited", "any amount of it"
+        LIMITED = "limited", "none of it"
+
+    name = models.CharField(max_length=64, unique=True)
+    slots = models.JSONField(default=dict, blank=True, help_text="Most that is held at once, as decimal strings.")
+    unnamed_slots = models.CharField(
+        max_length=16, choices=Unnamed, default=Unnamed.UNLIMITED, help_text="For slots that are not named above."
+    )
+    max_sessions = models.PositiveIntegerField(null=True, blank=True, help_text="That hold slots at once.")
+    max_pending_sessions = models.PositiveIntegerField(null=True, blank=True)
+    max_pending_slots = models.JSONField(default=dict, blank=True, help_text="Most that waits at once.")
+    max_priority = models.PositiveSmallIntegerField(null=True, blank=True, validators=[MaxValueValidator(100)])
+    max_kernels_per_session = models.PositiveSmallIntegerField(null=True, blank=True)
+    max_session_lifetime = models.DurationField(null=True, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "resource policies"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write it; raises a ValidationError by field for limits that make no sense."""
+        self.full_clean(validate_unique=False, validate_constraints=False)
+        super().save(*args, **kwargs)
+
+    def clean(self) -> None:
+        """Bring the amounts into their exact form."""
+        wrong = wrong_limits(self.max_kernels_per_session, self.max_session_lifetime)
+        for field in ("slots", "max_pending_slots"):
+            try:
+                setattr(self, field, clean_amounts(getattr(self, field), field=field))
+            except UserError as error:
+                wrong[field] = error.message
+        if wrong:
+            raise ValidationError(wrong)
+
+
+def policy_field(related_name: str) -> models.ForeignKey[Any, Any]:
+    """Return the field of a holder that names its policy; empty: no limits."""
+    return models.ForeignKey(ResourcePolicy, on_delete=models.PROTECT, null=True, blank=True, related_name=related_name)
