@@ -1,4 +1,4 @@
-"""Making people, projects and tokens."""
+"""Bearer tokens: made once, stored as a hash, revoked by their owner."""
 
 from __future__ import annotations
 
@@ -9,33 +9,12 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
-from backendai.accounts.models import AccessToken, Domain, KeyPair, Membership, Project, User
+from backendai.accounts.models import AccessToken, User
 from backendai.activity.services import audit
 from backendai.core.errors import NotFound, UserError
 
 _PREFIX = "bai_"
 _TOUCH_AFTER = timedelta(minutes=1)
-
-
-def create_person(
-    email: str, *, password: str | None, project: Project, role: str = User.Role.USER, full_name: str = ""
-) -> User:
-    """Return a new user with a key pair, as a member of the project."""
-    with transaction.atomic():
-        user = User.objects.create_user(
-            email, password, role=role, full_name=full_name, domain=project.domain, is_superuser=role == "superadmin"
-        )
-        KeyPair.objects.create(user=user)
-        Membership.objects.create(user=user, project=project)
-        audit(None, "user.create", "user", [user.pk], email=user.email, role=str(role))
-    return user
-
-
-def get_or_create_project(domain_name: str, project_name: str) -> Project:
-    """Return the project, making it and its domain when they are not there."""
-    domain, _ = Domain.objects.get_or_create(name=domain_name)
-    project, _ = Project.objects.get_or_create(domain=domain, name=project_name)
-    return project
 
 
 def create_token(user: User, name: str, *, expires_at: datetime | None = None) -> tuple[AccessToken, str]:
