@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.config import VERSION
+from backendai.agent.load import Load
 from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
 
@@ -31,6 +32,7 @@ class Machine:
         self._images, self._digest = list[ImageSighting](), ""
         self._read_at = -_REFRESH_SECONDS
         self._told_digest: str | None = None
+        self._load = Load()
 
     def images_changed(self) -> None:
         """Read everything anew before the next sync."""
@@ -55,6 +57,7 @@ class Machine:
             images_digest=self._digest,
             kernels=kernels,
             notes=notes,
+            live=self._load.sample(),
             draining=draining or bool(engine_fault),
             wait=wait,
         )

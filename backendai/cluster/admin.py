@@ -100,8 +100,8 @@ class AgentAdmin(admin.ModelAdmin):
     search_fields = ["name"]
     exclude = ["token_digest"]
     readonly_fields = [
-        "status", "backend", "architecture", "version", "boot_id", "gateway_url", "capacity", "devices", "notes",
-        "images_digest", "last_seen_at", "lost_at", "returned_at", "created_at",
+        "status", "backend", "architecture", "version", "boot_id", "gateway_url", "capacity", "devices", "live",
+        "notes", "images_digest", "last_seen_at", "lost_at", "returned_at", "created_at",
     ]  # fmt: skip
 
     def has_add_permission(self, request):

@@ -131,6 +131,13 @@ class Agent(models.Model):
     capacity = models.JSONField(default=dict, help_text="Slots that kernels may take, as decimal strings.")
     devices = models.JSONField(default=dict)
     notes = models.JSONField(default=list, help_text="What an administrator should know, with the fix.")
+    live = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="How busy the node was at its last report, as it says itself: at (ISO time), cpu_pct (0-100), load "
+        "(1 minute), mem_used and mem_total (bytes), devices: device id → slot, model, util_pct, mem_used, mem_total, "
+        "numa, healthy, mock, note, kernels: kernel id → util_pct, mem_used. What is not known is null.",
+    )
     images_digest = models.CharField(max_length=64, blank=True)
     max_kernels = models.PositiveIntegerField(null=True, blank=True)
     token_digest = models.CharField(max_length=64, unique=True)

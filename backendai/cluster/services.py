@@ -77,7 +77,7 @@ def agents_of_tokens(texts: Collection[str]) -> dict[str, Agent]:
 def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
     """Write what a node says about itself; returns whether it has come back from LOST or changed what it can take.
     Raises UserError for a capacity that is none."""
-    columns = _said(message)
+    columns = _said(message, now)
     news = _is_news(agent, columns)
     Agent.objects.filter(pk=agent.pk).update(**_heard(now), **columns)
     agent.backend, agent.status = columns["backend"], columns["status"]
@@ -95,7 +95,7 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
     other: defaultdict[str, list[UUID]] = defaultdict(list)
     for agent, message in syncs:
         try:
-            columns = _said(message)
+            columns = _said(message, now)
         except UserError as error:
             refused[agent.pk] = str(error)
             continue
@@ -200,10 +200,10 @@ def _heard(now: datetime) -> dict[str, Any]:
     return {"lost_at": None, "last_seen_at": now, "returned_at": returned}
 
 
-def _said(message: SyncUp) -> dict[str, Any]:
+def _said(message: SyncUp, now: datetime) -> dict[str, Any]:
     """Return what a sync says about its node, by column. What it has is not known while its engine does not answer:
     the portal keeps what it knew."""
-    said = {
+    said: dict[str, Any] = {
         "status": str(Agent.Status.DRAINING if message.draining else Agent.Status.ALIVE),
         "backend": message.backend,
         "architecture": architecture_name(message.architecture),
@@ -214,6 +214,8 @@ def _said(message: SyncUp) -> dict[str, Any]:
         "devices": message.devices,
         "notes": [note.model_dump() for note in message.notes],
     }
+    if message.live is not None:
+        said["live"] = {"at": now.isoformat(), **message.live.model_dump(mode="json")}
     if any(note.code == _ENGINE_SILENT for note in message.notes):
         del said["capacity"], said["devices"]
     return said

@@ -8,39 +8,17 @@ Nodes have little trust: what they say is cut to what the database and the pages
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Sentence, Share, Word
+from backendai.wire.live import LiveSample
 
 PROTOCOL = 1
 FLEET_WORDS = 64  # of one node in one call: words about one kernel are taken in one after the other
-
-
-def _cut(length: int) -> Callable[[str], str]:
-    return lambda text: text.replace("\0", "")[:length]
-
-
-def _share(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else min(max(value, 0.0), 1.0)
-
-
-Word = Annotated[str, AfterValidator(_cut(32))]
-Name = Annotated[str, AfterValidator(_cut(64))]
-Digest = Annotated[str, AfterValidator(_cut(128))]
-Sentence = Annotated[str, AfterValidator(_cut(500))]
-Share = Annotated[float | None, AfterValidator(_share)]  # from 0 to 1
-# No query and no fragment: what the portal asks for stands after it and must stay the path.
-GatewayUrl = Annotated[str, Field(max_length=255, pattern=r"^(https?://[^/?#@\s\\]+(/[^?#\s\\]*)?)?$")]
-
-
-class Message(BaseModel):
-    """Base: unknown fields are refused, values are frozen."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class KernelState(StrEnum):
@@ -159,6 +137,7 @@ class SyncUp(Message):
     images_digest: Name = ""
     kernels: list[KernelSighting] = Field(default_factory=list)
     notes: list[Note] = Field(default_factory=list)
+    live: LiveSample | None = None
     draining: bool = False
     wait: float = Field(default=0.0, ge=0.0, le=30.0)
 

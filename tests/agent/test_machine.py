@@ -34,3 +34,11 @@ def test_an_engine_that_is_down_has_not_lost_its_images() -> None:
     told = say(machine)
     assert told.images
     assert told.capacity == {"cpu": "4", "mem": str(8 * 2**30)}
+
+
+def test_it_says_how_busy_the_machine_is() -> None:
+    engine = Engine(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=Pace())
+    live = say(Machine(engine, offered=lambda capacity: capacity, gateway_url="")).live
+    assert live is not None and live.mem_used is not None and live.mem_total is not None and live.load is not None
+    assert 0 < live.mem_used < live.mem_total
+    assert live.cpu_pct is None or 0 <= live.cpu_pct <= 100

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from pydantic import ValidationError
 
 from backendai.cluster.models import Agent
 from backendai.cluster.services import mark_lost, record_sync, record_syncs
@@ -76,3 +79,32 @@ def test_it_is_kept_when_a_lost_node_was_found_again(record: Callable[[Agent, Sy
     record(agent, said(version="2"))
     agent.refresh_from_db()
     assert agent.returned_at == found
+
+
+@ways
+def test_how_busy_a_node_is_is_kept_until_it_says_so_anew(record: Callable[[Agent, SyncUp], bool]) -> None:
+    agent = make_agent(capacity=CAPACITY, devices=DEVICES)
+    device = {"slot": "cuda.device", "model": "H200", "util_pct": 250.0, "mem_used": 1, "mem_total": 2}
+    busy = {"cpu_pct": 12.345, "load": 0.5, "devices": {"GPU-0": device}}
+    record(agent, said(live=busy))
+    agent.refresh_from_db()
+    assert parse_datetime(agent.live["at"])
+    assert (agent.live["cpu_pct"], agent.live["mem_used"]) == (12.3, None)
+    kept = agent.live["devices"]["GPU-0"]
+    assert (kept["util_pct"], kept["mem_total"], kept["healthy"], kept["kernels"]) == (100.0, 2, True, {})
+    assert not record(agent, said())
+    agent.refresh_from_db()
+    assert agent.live["devices"]["GPU-0"] == kept
+
+
+def test_a_node_cannot_fill_the_database_with_devices() -> None:
+    for live in (
+        {"devices": {f"GPU-{number}": {} for number in range(129)}},
+        {"devices": {"GPU-0": {"kernels": {str(uuid4()): {} for _ in range(65)}}}},
+        {"load": "nan"},
+        {"mem_used": -1},
+        {"devices": {"GPU-0": {"secret": "x"}}},
+    ):
+        with pytest.raises(ValidationError):
+            said(live=live)
+    assert len(said(live={"devices": {"GPU-0": {"note": "x" * 9999}}}).live.devices["GPU-0"].note) == 500
