@@ -7,6 +7,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/", include("backendai.api.urls")),
     path("node/v1/", include("backendai.controller.urls")),
+    path("manage/", include("backendai.web.panel.urls")),
     path("", include("backendai.ops.urls")),
     path("", include("backendai.web.urls")),
 ]

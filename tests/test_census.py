@@ -5,7 +5,8 @@ A new route fails here until it stands in the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -56,6 +57,11 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "GET"),
     "resources/panel/": (P.SIGNED_IN, "GET"),
     "agents/": (P.SUPERADMIN, "GET"),
+    "manage/": (P.SUPERADMIN, "GET"),
+    "manage/domains/": (P.SUPERADMIN, "GET"),
+    "manage/domains/new/": (P.SUPERADMIN, "GET POST"),
+    "manage/domains/<int:pk>/": (P.SUPERADMIN, "GET POST"),
+    "manage/audit/": (P.SUPERADMIN, "GET"),
     "account/": (P.SIGNED_IN, "GET"),
     "account/password/": (P.SIGNED_IN, "POST"),
     "account/tokens/": (P.SIGNED_IN, "POST"),
@@ -88,6 +94,10 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "node/v1/kernels/<uuid:kernel_id>/report": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>/log": (P.NODE, "PUT"),
 }
+# Whose row stands for ``pk`` in the addresses of the administration pages that begin so.
+PANEL_ROWS: dict[str, Callable[[World], Any]] = {
+    "manage/domains/": lambda world: world.cast.alice.domain,
+}
 PREFIXES = {"admin/": P.SUPERADMIN}
 OPEN_IN_ADMIN = {"admin/login/", "admin/logout/"}
 SOCKETS = {
@@ -116,6 +126,9 @@ class World:
         ids = {"session": self.session, "kernel": self.kernel, "token": self.token, "agent": self.agent}
         for name, row in ids.items():
             route = route.replace(f"<uuid:{name}_id>", str(row.pk))
+        for start, find in PANEL_ROWS.items():
+            if route.startswith(start):
+                route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
         return "/" + route.replace("<slug:service>", "notes").replace("^", "nothing/")
 
     def state(self) -> list[Any]:

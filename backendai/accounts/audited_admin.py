@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db import transaction
-from django.db.models import Manager, QuerySet
 from django.forms import ModelForm
 from django.http import HttpRequest
 
+from backendai.activity.changes import changed_values, delete_object
 from backendai.activity.services import audit
 
 
@@ -23,11 +23,7 @@ class Audited(admin.ModelAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: ModelForm, change: bool) -> None:
         """Write the object and what became of its fields."""
-        before = type(obj)._default_manager.filter(pk=obj.pk).first() if change else None
-        names = [name for name in form.changed_data if not self.audited_fields or name in self.audited_fields]
-        old = {name: _plain(getattr(before, name)) if before else None for name in names}
-        new = {name: _plain(form.cleaned_data.get(name)) for name in names}
-        changes = {name: [old[name], new[name]] for name in names if old[name] != new[name]}
+        changes = changed_values(form, is_new=not change, only=self.audited_fields)
         action = f"{self.audit_name}.{'change' if change else 'create'}"
         with transaction.atomic():
             super().save_model(request, obj, form, change)
@@ -36,9 +32,7 @@ class Audited(admin.ModelAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete the object and say so."""
-        with transaction.atomic():
-            audit(request.user.pk, f"{self.audit_name}.delete", self.audit_name, [obj.pk], name=str(obj))
-            super().delete_model(request, obj)
+        delete_object(request.user.pk, obj, self.audit_name)
 
     def delete_queryset(self, request: HttpRequest, queryset: Any) -> None:
         """Delete the objects and say so."""
@@ -46,12 +40,3 @@ class Audited(admin.ModelAdmin):
             for obj in queryset:
                 audit(request.user.pk, f"{self.audit_name}.delete", self.audit_name, [obj.pk], name=str(obj))
             super().delete_queryset(request, queryset)
-
-
-def _plain(value: Any) -> Any:
-    """Return a field's value as JSON; of many other objects, their names."""
-    if isinstance(value, Manager):
-        value = value.all()
-    if isinstance(value, QuerySet):
-        return sorted(map(str, value))
-    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)

@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "django_htmx",
+    "django_tables2",
     "csp",
     "backendai.activity",
     "backendai.accounts",

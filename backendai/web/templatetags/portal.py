@@ -25,6 +25,14 @@ from backendai.web.statuses import appearance_of, deed_of
 register = template.Library()
 
 _NBSP = "\N{NO-BREAK SPACE}"
+_KINDS = {
+    "select": "form-select",
+    "selectmultiple": "form-select",
+    "nullbooleanselect": "form-select",
+    "checkbox": "form-check-input",
+    "checkboxselectmultiple": "form-check-input",
+    "radioselect": "form-check-input",
+}
 _STEPS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -125,14 +133,23 @@ def field(bound: BoundField, *, must: bool = False, **attrs: Any) -> SafeString:
         extra["aria-describedby"] = " ".join(described)
     if bound.errors:
         extra["aria-invalid"] = "true"
-    kind = "form-select" if bound.widget_type in ("select", "nullbooleanselect") else "form-control"
+    kind = _KINDS.get(bound.widget_type, "form-control")
     extra["class"] = f"{kind} is-invalid" if bound.errors else kind
     context = {
         "field": bound,
         "widget": bound.as_widget(attrs=extra),
+        "is_check": bound.widget_type == "checkbox",
+        "is_many": bound.widget_type in ("checkboxselectmultiple", "radioselect"),
         "is_optional": not (must or bound.field.required),
     }
     return render_to_string("web/_field.html", context)
+
+
+@register.simple_tag
+def filter_field(bound: BoundField) -> SafeString:
+    """Render a filter of a list: its label and input in one line."""
+    widget = bound.as_widget(attrs={"class": _KINDS.get(bound.widget_type, "form-control")})
+    return format_html('<label for="{}">{}</label>{}', bound.id_for_label, bound.label, widget)
 
 
 @cache

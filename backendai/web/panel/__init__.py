@@ -1,0 +1,1 @@
+"""The administration panel: lists, forms and questions, all built alike."""

@@ -1,0 +1,71 @@
+"""Who may open which administration page. For everybody else a page does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib.auth.mixins import AccessMixin
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.utils.cache import add_never_cache_headers
+
+from backendai.accounts.models import User
+from backendai.web.panel.menu import menu_for
+
+Rule = Callable[[User], bool]
+
+
+def superadmin(user: User) -> bool:
+    """Whoever steers the whole platform."""
+    return user.is_superadmin
+
+
+class PanelPage(AccessMixin):
+    """Mixed into every page of the panel: checks who asks, and gives the page its menu.
+
+    ``section`` is the menu entry that is lit; ``rule`` says who may open the page.
+    """
+
+    section = ""
+    title = ""
+    rule: Rule = staticmethod(superadmin)
+    request: HttpRequest
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Answer, or ask to sign in, or say that there is nothing."""
+        if not isinstance(request.user, User):
+            return self.handle_no_permission()
+        if not type(self).rule(request.user):
+            raise Http404
+        answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+        add_never_cache_headers(answer)
+        return answer
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return what every page of the panel shows."""
+        context: dict[str, Any] = super().get_context_data(**kwargs)  # type: ignore[misc]
+        assert isinstance(self.request.user, User)
+        shown = {"section": "manage", "panel_section": self.section, "title": self.title}
+        return shown | {"menu": menu_for(self.request.user)} | context
+
+
+def panel_page(rule: Rule = superadmin) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator for a page that is a function: the same check as of the classes."""
+
+    def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            page = PanelPage()
+            page.request = request
+            if not isinstance(request.user, User):
+                return page.handle_no_permission()
+            if not rule(request.user):
+                raise Http404
+            answer = view(request, *args, **kwargs)
+            add_never_cache_headers(answer)
+            return answer
+
+        return guarded
+
+    return decorate

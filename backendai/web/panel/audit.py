@@ -1,0 +1,71 @@
+"""The audit trail: who did what to what."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+import django_filters
+import django_tables2 as tables
+from django.db.models import QuerySet
+from django.utils.html import format_html
+
+from backendai.activity.models import AuditEntry
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.templatetags.portal import exact
+
+
+class AuditTable(PanelTable):
+    """One row per deed."""
+
+    at = tables.Column("When")
+    actor = tables.Column("Who", accessor="actor__email", default="the platform")
+    action = tables.Column("What")
+    target_type = tables.Column("To")
+    target_id = tables.Column("Id")
+    details = tables.Column("Details", orderable=False)
+
+    class Meta(PanelTable.Meta):
+        model = AuditEntry
+        fields = ("at", "actor", "action", "target_type", "target_id", "details")
+        order_by = "-at"
+
+    def render_at(self, value: Any) -> str:
+        """Return the exact moment."""
+        return exact(value)
+
+    def render_details(self, value: Any) -> str:
+        """Return the details, folded when they are long."""
+        text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+        if len(text) <= 80:
+            return format_html('<code class="audit-details">{}</code>', text if value else "")
+        return format_html("<details><summary>{}…</summary><code>{}</code></details>", text[:60], text)
+
+
+class AuditFilter(PanelFilter):
+    """By words, action, and time."""
+
+    search_fields = ("action", "target_id", "actor__email")
+    search_hint = "Who, what, or an id"
+
+    since = django_filters.DateFilter("at", "date__gte", label="From")
+    until = django_filters.DateFilter("at", "date__lte", label="To")
+
+    class Meta:
+        model = AuditEntry
+        fields: ClassVar[list[str]] = ["target_type"]
+
+
+class AuditList(ListPage):
+    """The audit log, for superadmins."""
+
+    section = "audit"
+    title = "Audit log"
+    table_class = AuditTable
+    filterset_class = AuditFilter
+    counts_rows = False
+    empty_text = "Everything that people change is written down here."
+
+    def get_queryset(self) -> QuerySet[AuditEntry]:
+        """Return all entries."""
+        return AuditEntry.objects.select_related("actor")

@@ -1,0 +1,82 @@
+"""Domains: the tenants of the platform."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django.db.models import Count, QuerySet
+
+from backendai.accounts.models import Domain
+from backendai.web.panel.editing import FormPage
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+
+
+class DomainTable(PanelTable):
+    """One row per domain."""
+
+    name = tables.LinkColumn("manage:domain", args=[tables.A("pk")])
+    is_active = tables.BooleanColumn(verbose_name="Active", yesno="yes,no")
+    people = tables.Column("People", attrs={"td": {"class": "number"}})
+    project_count = tables.Column("Projects", attrs={"td": {"class": "number"}})
+    policy = tables.Column("Policy", default="unlimited")
+
+    class Meta(PanelTable.Meta):
+        model = Domain
+        fields = ("name", "is_active", "people", "project_count", "policy")
+        order_by = "name"
+
+
+class DomainFilter(PanelFilter):
+    """By name and state."""
+
+    search_fields = ("name",)
+    search_hint = "Name"
+
+    class Meta:
+        model = Domain
+        fields: ClassVar[list[str]] = ["is_active"]
+
+
+class DomainForm(EditForm):
+    """A domain with its limits."""
+
+    groups = (("Limits", ("policy", "share_weight")),)
+
+    class Meta:
+        model = Domain
+        fields: ClassVar[list[str]] = ["name", "is_active", "policy", "share_weight"]
+
+
+class DomainList(ListPage):
+    """Every domain, for superadmins."""
+
+    section = "domains"
+    title = "Domains"
+    lead = "organisations with their own people and projects"
+    table_class = DomainTable
+    filterset_class = DomainFilter
+    create_address = "manage:domain-new"
+    create_label = "New domain"
+
+    def get_queryset(self) -> QuerySet[Domain]:
+        """Return the domains with the number of their people and projects."""
+        return Domain.objects.select_related("policy").annotate(
+            people=Count("users", distinct=True), project_count=Count("projects", distinct=True)
+        )
+
+
+class DomainPage(FormPage):
+    """One domain, or a new one."""
+
+    section = "domains"
+    title = "New domain"
+    model = Domain
+    form_class = DomainForm
+    audit_name = "domain"
+    list_address = "manage:domains"
+
+    def success_text(self, saved: Any) -> str:
+        """Return what is said after saving."""
+        return f"Domain {saved} is saved."

@@ -1,0 +1,216 @@
+"""Pages of the panel that change something: a form, or a question that is answered with yes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import messages
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.views.generic import TemplateView
+
+from backendai.accounts.models import User
+from backendai.activity.changes import delete_object, save_form
+from backendai.core.errors import UserError
+from backendai.web.panel.access import PanelPage
+from backendai.web.panel.forms import EditForm
+
+
+class FormPage(PanelPage, TemplateView):
+    """A form. ``object`` is None where something new is made.
+
+    A page sets ``form_class``, ``model``, ``audit_name``, ``list_address`` and ``title``; a page whose object has
+    verbs of its own overrides ``save``, and raises a UserError there that names the field.
+    """
+
+    template_name = "web/panel/form.html"
+    form_class: ClassVar[type[EditForm]]
+    model: ClassVar[type[Model]]
+    audit_name: ClassVar[str]
+    audited_fields: ClassVar[Collection[str]] = ()
+    list_address: ClassVar[str]
+    delete_address = ""
+    submit_label = "Save"
+    lead = ""
+    object: Any = None
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show the form."""
+        self.object = self.find()
+        return self.render_to_response(self.get_context_data(form=self.make_form()))
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Save it, or show it again with what is wrong. The row is locked from looking to writing."""
+        with transaction.atomic():
+            self.object = self.find(for_update=True)
+            form = self.make_form(request.POST)
+            saved = self._saved(form)
+            if saved is None:
+                transaction.set_rollback(True)
+        if saved is None:
+            return self.render_to_response(self.get_context_data(form=form), status=422)
+        messages.success(request, self.success_text(saved))
+        return redirect(self.success_url(saved))
+
+    def get_queryset(self) -> QuerySet[Any]:
+        """Return the rows that this person may change."""
+        return self.model._default_manager.all()
+
+    def find(self, *, for_update: bool = False) -> Any:
+        """Return the row named in the address, None where there is none: something new."""
+        if "pk" not in self.kwargs:
+            return None
+        rows = self.get_queryset()
+        return get_object_or_404(rows.select_for_update(of=("self",)) if for_update else rows, pk=self.kwargs["pk"])
+
+    def make_form(self, data: Any = None) -> EditForm:
+        """Return the form, filled with ``data`` when something was sent."""
+        return self.form_class(data, instance=self.object)
+
+    def save(self, form: EditForm) -> Any:
+        """Write what a valid form says, with its audit entry; return the object."""
+        return save_form(self.actor.pk, form, self.audit_name, only=self.audited_fields)
+
+    def success_text(self, saved: Any) -> str:
+        """Return what is said after saving."""
+        return f"{saved} is saved."
+
+    def success_url(self, saved: Any) -> str:
+        """Return where one goes then."""
+        return reverse(self.list_address)
+
+    @property
+    def actor(self) -> User:
+        """Whoever does it."""
+        assert isinstance(self.request.user, User)
+        return self.request.user
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the form with what stands around it."""
+        shown = {
+            "object": self.object,
+            "list_url": reverse(self.list_address),
+            "delete_url": reverse(self.delete_address, args=[self.object.pk]) if self._may_delete() else "",
+            "submit_label": self.submit_label,
+            "lead": self.lead,
+        }
+        return super().get_context_data(**(shown | kwargs))
+
+    def _may_delete(self) -> bool:
+        return bool(self.delete_address and self.object is not None)
+
+    def _saved(self, form: EditForm) -> Any:
+        if not form.is_valid():
+            return None
+        try:
+            with transaction.atomic():
+                return self.save(form)
+        except UserError as error:
+            show_error(form, error)
+            return None
+
+
+class ConfirmPage(PanelPage, TemplateView):
+    """A question before a deed. A page sets ``question``, ``consequences`` and ``submit_label``, and overrides ``act``.
+
+    ``typed_word`` asks to type a word first, where the deed cannot be undone.
+    """
+
+    template_name = "web/panel/confirm.html"
+    model: ClassVar[type[Model]]
+    list_address: ClassVar[str]
+    submit_label = "Go on"
+    is_dangerous = True
+    object: Any = None
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Ask."""
+        self.object = get_object_or_404(self.get_queryset(), pk=self.kwargs["pk"])
+        return self.render_to_response(self.get_context_data())
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Do it, or say why not."""
+        self.object = get_object_or_404(self.get_queryset(), pk=self.kwargs["pk"])
+        if (word := self.typed_word()) and request.POST.get("typed", "").strip() != word:
+            return self._again(f"Type {word} exactly as it is written here.")
+        try:
+            done = self.act()
+        except UserError as error:
+            return self._again(error.message)
+        messages.success(request, done)
+        return redirect(self.success_url())
+
+    def get_queryset(self) -> QuerySet[Any]:
+        """Return the rows that this person may do it to."""
+        return self.model._default_manager.all()
+
+    def question(self) -> str:
+        """Return what is asked."""
+        raise NotImplementedError
+
+    def consequences(self) -> list[str]:
+        """Return what will happen, a sentence each."""
+        return []
+
+    def typed_word(self) -> str:
+        """Return the word that must be typed; empty: none."""
+        return ""
+
+    def act(self) -> str:
+        """Do it and return the sentence that says so; raises a UserError when it cannot be done."""
+        raise NotImplementedError
+
+    def success_url(self) -> str:
+        """Return where one goes then."""
+        return reverse(self.list_address)
+
+    @property
+    def actor(self) -> User:
+        """Whoever does it."""
+        assert isinstance(self.request.user, User)
+        return self.request.user
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the question with what stands around it."""
+        shown = {
+            "object": self.object,
+            "question": self.question(),
+            "consequences": self.consequences(),
+            "typed_word": self.typed_word(),
+            "submit_label": self.submit_label,
+            "is_dangerous": self.is_dangerous,
+            "back_url": self.success_url(),
+        }
+        return super().get_context_data(**(shown | kwargs))
+
+    def _again(self, problem: str) -> HttpResponse:
+        return self.render_to_response(self.get_context_data(problem=problem), status=422)
+
+
+class DeletePage(ConfirmPage):
+    """Asks before a row is deleted. ``delete`` is overridden where a verb checks what still uses it."""
+
+    audit_name: ClassVar[str]
+    title = "Delete"
+    submit_label = "Delete"
+    delete: ClassVar[Callable[[Any, Any, str], None]] = staticmethod(delete_object)
+
+    def question(self) -> str:
+        """Return what is asked."""
+        return f"Delete {self.object}?"
+
+    def act(self) -> str:
+        """Delete it."""
+        name = str(self.object)
+        type(self).delete(self.actor.pk, self.object, self.audit_name)
+        return f"{name} is deleted."
+
+
+def show_error(form: forms.BaseForm, error: UserError) -> None:
+    """Show a service's refusal at the field it names, or above the form."""
+    form.add_error(error.field if error.field in form.fields else None, error.message)

@@ -1,0 +1,93 @@
+"""Forms of the panel: fields in groups, and nobody overwrites unseen what somebody else has changed meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django import forms
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db.models import Model
+from django.forms import BoundField
+from django.forms.models import model_to_dict
+
+
+@dataclass(frozen=True, slots=True)
+class FieldGroup:
+    """Fields under one heading."""
+
+    title: str
+    fields: list[BoundField]
+
+
+class EditForm(forms.ModelForm):
+    """A form of one row. ``groups`` are headings with the fields under them; what they leave out comes first."""
+
+    groups: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
+    version = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk and not self.instance._state.adding:
+            self._stored_version = version_of(self.instance, self._names())
+            self.initial["version"] = self._stored_version
+        else:
+            self._stored_version = ""
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse to save over changes that the form has never shown."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if self._stored_version and cleaned.get("version") != self._stored_version:
+            self.data = typed = self.data.copy()  # type: ignore[attr-defined]
+            typed[self.add_prefix("version")] = self._stored_version
+            self.add_error(None, self._conflict_text())
+        return cleaned
+
+    def field_groups(self) -> Iterator[FieldGroup]:
+        """Yield the visible fields under their headings."""
+        named = {name for _, names in self.groups for name in names}
+        rest = [bound for bound in self.visible_fields() if bound.name not in named]
+        if rest:
+            yield FieldGroup("", rest)
+        for title, names in self.groups:
+            if fields := [self[name] for name in names if name in self.fields]:
+                yield FieldGroup(title, fields)
+
+    def _names(self) -> list[str]:
+        return [name for name in self.fields if name != "version"]
+
+    def _conflict_text(self) -> str:
+        shown = model_to_dict(type(self.instance)._default_manager.get(pk=self.instance.pk), self._names())
+        other = [
+            f"{self.fields[name].label or name} is now {_words(shown[name])}"
+            for name in self._names()
+            if name in shown and self.fields[name].has_changed(shown[name], self._typed(name))
+        ]
+        detail = f" ({'; '.join(other)})" if other else ""
+        return f"Somebody changed this while the form was open{detail}. Save again to write what you see here."
+
+    def _typed(self, name: str) -> Any:
+        return self.fields[name].widget.value_from_datadict(self.data, self.files, self.add_prefix(name))
+
+
+def version_of(row: Model, names: list[str]) -> str:
+    """Return a short digest of these fields of a stored row; another one means that they have changed."""
+    values = model_to_dict(row, names)
+    values = {name: _plain(value) for name, value in values.items()}
+    text = json.dumps(values, sort_keys=True, cls=DjangoJSONEncoder)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list) and all(isinstance(one, Model) for one in value):
+        return sorted(str(one.pk) for one in value)
+    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "empty"
+    return str(value) if value not in (None, "") else "empty"

@@ -1,0 +1,131 @@
+"""Lists of the panel: filtered, sorted, in pages, and as CSV."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_filters
+import django_tables2 as tables
+from django.core.paginator import Paginator
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.utils.text import slugify
+from django_filters.views import FilterView
+from django_tables2.data import TableQuerysetData
+from django_tables2.paginators import LazyPaginator
+from django_tables2.views import SingleTableMixin
+
+from backendai.core.csv_cells import csv_lines
+from backendai.web.panel.access import PanelPage
+
+PAGE_SIZE = 50
+MOST_EXPORTED = 100_000
+
+
+class StableRows(TableQuerysetData):
+    """Rows whose order is always complete, so that none is on two pages or on none."""
+
+    def order_by(self, aliases: Any) -> None:
+        """Sort as asked, and by key where that leaves it open; a part that was cut out is sorted already."""
+        if self.data.query.is_sliced:
+            return
+        super().order_by(aliases)
+        self.data: QuerySet[Any] = self.data.order_by(*self.data.query.order_by, "pk")
+
+
+class PanelTable(tables.Table):
+    """A table of the panel. Columns that only hold buttons have ``exclude_from_export=True``; ``Meta.order_by`` is how
+    it is sorted unless somebody asks for another order."""
+
+    def __init__(self, *args: Any, data: Any = None, **kwargs: Any) -> None:
+        rows = StableRows(data) if isinstance(data, QuerySet) else data
+        super().__init__(*args, data=rows, **kwargs)
+
+    class Meta:
+        template_name = "web/panel/_table.html"
+        attrs: ClassVar[dict[str, Any]] = {"class": "rows panel-rows"}
+
+
+class PanelFilter(django_filters.FilterSet):
+    """Filters of a list; ``search_fields`` are looked through by the words typed into the search box."""
+
+    search_fields: ClassVar[tuple[str, ...]] = ()
+    search_hint = "Search"
+
+    q = django_filters.CharFilter(method="search", label="Search")
+
+    def search(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
+        """Return the rows in which every word is found in some field."""
+        for word in text.replace("\0", "")[:100].split():
+            one = Q()
+            for field in self.search_fields:
+                one |= Q(**{f"{field}__icontains": word})
+            rows = rows.filter(one)
+        return rows
+
+
+class ListPage(PanelPage, SingleTableMixin, FilterView):
+    """A list. A page sets ``table_class``, ``filterset_class``, ``title``, ``section`` and ``get_queryset``.
+
+    ``create_address`` names the page behind the button ``create_label``; ``empty_text`` is said when nothing is there
+    at all. ``counts_rows = False`` spares counting a very long table.
+    """
+
+    template_name = "web/panel/list.html"
+    page_size = PAGE_SIZE
+    strict = False
+    counts_rows: ClassVar[bool] = True
+    lead = ""
+    empty_title = "Nothing is here yet"
+    empty_text = ""
+    create_address = ""
+    create_label = "New"
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Show the list; with ``?export=csv`` send what the filters leave as a file."""
+        answer: HttpResponseBase = super().get(request, *args, **kwargs)
+        return self._export() if request.GET.get("export") == "csv" else answer
+
+    def get_template_names(self) -> list[str]:
+        """Return the list alone when only that is asked for."""
+        return ["web/panel/_list_body.html"] if self._is_part() else [self.template_name]
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the list with what stands around it."""
+        context = super().get_context_data(**kwargs)
+        page = {
+            "lead": self.lead,
+            "counts_rows": self.counts_rows,
+            "empty_title": self.empty_title,
+            "empty_text": self.empty_text,
+            "create_address": self.create_address,
+            "create_label": self.create_label,
+            "is_filtered": any(value for name, value in self.request.GET.items() if name in self.filterset.filters),
+            "search_hint": getattr(self.filterset, "search_hint", "Search"),
+            "export_query": self._export_query(),
+        }
+        return page | context
+
+    def get_table_pagination(self, table: Any) -> dict[str, Any]:
+        """Return pages of a fixed size, whatever the address asks for."""
+        return {"per_page": self.page_size, "paginator_class": Paginator if self.counts_rows else LazyPaginator}
+
+    def _is_part(self) -> bool:
+        htmx: Any = getattr(self.request, "htmx", None)
+        return bool(htmx) and not htmx.boosted
+
+    def _export_query(self) -> str:
+        query = self.request.GET.copy()
+        query.pop("page", None)
+        query["export"] = "csv"
+        return query.urlencode()
+
+    def _export(self) -> HttpResponseBase:
+        in_order = self.get_table().data.data
+        table = self.table_class(data=in_order[:MOST_EXPORTED])
+        hidden = [name for name, column in table.base_columns.items() if column.exclude_from_export]
+        answer = StreamingHttpResponse(
+            csv_lines(table.as_values(exclude_columns=hidden)), content_type="text/csv; charset=utf-8"
+        )
+        answer["Content-Disposition"] = f'attachment; filename="{slugify(self.title)}.csv"'
+        return answer

@@ -1,0 +1,44 @@
+"""The menu beside the administration pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from backendai.accounts.models import User
+
+
+def _superadmin(user: User) -> bool:
+    return user.is_superadmin
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One page: ``section`` is also the end of its address's name, ``manage:<section>``."""
+
+    section: str
+    title: str
+    icon: str
+    rule: Callable[[User], bool] = _superadmin
+
+    @property
+    def address(self) -> str:
+        """The name of its address."""
+        return f"manage:{self.section}"
+
+
+MENU: tuple[tuple[str, tuple[Entry, ...]], ...] = (
+    ("People", (Entry("domains", "Domains", "building"),)),
+    ("Platform", (Entry("audit", "Audit log", "list-details"),)),
+)
+
+
+def menu_for(user: User) -> Sequence[tuple[str, list[Entry]]]:
+    """Return the groups of the menu with the pages that this person may open."""
+    groups = [(title, [entry for entry in entries if entry.rule(user)]) for title, entries in MENU]
+    return [(title, entries) for title, entries in groups if entries]
+
+
+def has_menu(user: User) -> bool:
+    """Return whether there is any page for this person."""
+    return bool(menu_for(user))

@@ -1,0 +1,121 @@
+"""What every list, form and question of the administration pages does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from pytest_django import DjangoAssertNumQueries
+
+from backendai.accounts.models import Domain, User
+from backendai.activity.models import AuditEntry
+from backendai.activity.services import audit
+from backendai.core.csv_cells import safe_cell
+from backendai.web.panel.listing import PAGE_SIZE
+from tests.cast import Cast
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+
+Browse = Callable[[User], Client]
+
+
+@pytest.fixture
+def dana(cast: Cast, browse: Browse) -> Client:
+    return browse(cast.dana)
+
+
+def test_it_exists_for_superadmins_only(cast: Cast, browse: Browse) -> None:
+    assert Client().get("/manage/").headers["Location"].startswith("/login/")
+    assert browse(cast.alice).get("/manage/").status_code == 404
+    assert b'href="/manage/"' not in browse(cast.alice).get("/").content
+    start = browse(cast.dana).get("/manage/")
+    assert start.status_code == 302
+    page = browse(cast.dana).get(start.headers["Location"])
+    assert page.status_code == 200
+    assert b'aria-current="page"' in page.content
+
+
+def test_a_list_is_searched_sorted_paged_and_sent_as_csv(dana: Client) -> None:
+    Domain.objects.bulk_create(Domain(name=f"lab-{number:03}") for number in range(PAGE_SIZE + 10))
+    first = dana.get("/manage/domains/").content.decode()
+    assert first.count("<tr") == PAGE_SIZE + 1
+    assert f"of {PAGE_SIZE + 12}" in first
+    assert "lab-059" in dana.get("/manage/domains/?page=2").content.decode()
+    down = dana.get("/manage/domains/?sort=-name").content.decode()
+    assert 'aria-sort="descending"' in down
+    assert down.index("lab-059") < down.index("lab-058")
+    found = dana.get("/manage/domains/?q=lab-007", **HTMX).content.decode()
+    assert "<html" not in found
+    assert found.count("<tr") == 2
+    assert "Nothing matches" in dana.get("/manage/domains/?q=nowhere").content.decode()
+    answer = dana.get("/manage/domains/?q=lab-00&export=csv")
+    lines = b"".join(answer.streaming_content).decode().split("\r\n")  # type: ignore[attr-defined]
+    assert lines[0] == "\ufeffName,Active,People,Projects,Policy"
+    assert lines[1] == "lab-000,True,0,0,"
+    assert len(lines) == 12
+
+
+def test_a_list_asks_the_database_the_same_however_long_it_is(
+    dana: Client, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    for lap in range(2):
+        with django_assert_num_queries(4):  # login session, user, count, rows
+            assert dana.get("/manage/domains/").status_code == 200
+        Domain.objects.bulk_create(Domain(name=f"more-{lap}-{number}") for number in range(30))
+
+
+def test_a_form_creates_and_changes_with_an_entry_in_the_trail(cast: Cast, dana: Client) -> None:
+    sent = {"name": "physics", "is_active": "on", "share_weight": "2"}
+    assert dana.post("/manage/domains/new/", sent).status_code == 302
+    domain = Domain.objects.get(name="physics")
+    shown = dana.get(f"/manage/domains/{domain.pk}/").context["form"]
+    changed = sent | {"name": "optics", "version": shown["version"].value()}
+    assert dana.post(f"/manage/domains/{domain.pk}/", changed).status_code == 302
+    made, renamed = AuditEntry.objects.filter(target_type="domain").order_by("at", "pk")
+    assert (made.action, made.actor) == ("domain.create", cast.dana)
+    assert renamed.details == {"name": "optics", "changes": {"name": ["physics", "optics"]}}
+
+
+def test_a_form_with_mistakes_writes_nothing_and_marks_the_fields(dana: Client) -> None:
+    answer = dana.post("/manage/domains/new/", {"name": "default", "share_weight": "-1"})
+    assert answer.status_code == 422
+    assert {"name", "share_weight"} <= set(answer.context["form"].errors)
+    assert b'aria-invalid="true"' in answer.content
+    assert not AuditEntry.objects.filter(target_type="domain").exists()
+
+
+def test_nobody_overwrites_unseen_what_somebody_else_changed(cast: Cast, dana: Client) -> None:
+    domain = cast.alice.domain
+    assert domain is not None
+    address = f"/manage/domains/{domain.pk}/"
+    version = dana.get(address).context["form"]["version"].value()
+    Domain.objects.filter(pk=domain.pk).update(share_weight=5)
+    sent = {"name": "default", "is_active": "on", "share_weight": "3", "version": version}
+    answer = dana.post(address, sent)
+    assert answer.status_code == 422
+    assert "Share weight is now 5.0" in answer.context["form"].non_field_errors()[0]
+    assert Domain.objects.get(pk=domain.pk).share_weight == 5
+    again = sent | {"version": answer.context["form"]["version"].value()}
+    assert dana.post(address, again).status_code == 302, "seen, and saved all the same"
+    assert Domain.objects.get(pk=domain.pk).share_weight == 3
+
+
+def test_the_trail_is_shown_without_being_counted(
+    cast: Cast, dana: Client, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    for number in range(60):
+        audit(cast.dana.pk, "test.deed", "thing", [number], text="<script>alert(1)</script>" * 5)
+    with django_assert_num_queries(3):
+        page = dana.get("/manage/audit/").content.decode()
+    assert "<script>alert" not in page
+    assert 'rel="next"' in page
+    assert "page 1" in page
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"), [("=1+1", "'=1+1"), ("-2", "'-2"), (-2, "-2"), ("plain", "plain"), (None, ""), ("@x", "'@x")]
+)
+def test_a_spreadsheet_takes_no_cell_for_a_formula(value: object, cell: str) -> None:
+    assert safe_cell(value) == cell
