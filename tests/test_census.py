@@ -15,10 +15,12 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
 from backendai.accounts.models import AccessToken, User
 from backendai.accounts.services import create_token
-from backendai.activity.models import AuditEntry
+from backendai.activity.jobs import start_job
+from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.realtime.routing import websocket_urlpatterns
@@ -62,6 +64,11 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/domains/new/": (P.SUPERADMIN, "GET POST"),
     "manage/domains/<int:pk>/": (P.SUPERADMIN, "GET POST"),
     "manage/audit/": (P.SUPERADMIN, "GET"),
+    "notifications/": (P.SIGNED_IN, "GET"),
+    "notifications/bell/": (P.SIGNED_IN, "GET"),
+    "notifications/seen/": (P.SIGNED_IN, "POST"),
+    "notifications/clear/": (P.SIGNED_IN, "POST"),
+    "notifications/jobs/<uuid:job_id>/cancel/": (P.VISIBLE, "POST"),
     "account/": (P.SIGNED_IN, "GET"),
     "account/password/": (P.SIGNED_IN, "POST"),
     "account/tokens/": (P.SIGNED_IN, "POST"),
@@ -83,6 +90,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/resource-groups/": (P.SIGNED_IN, "GET"),
     "api/v1/agents/": (P.SUPERADMIN, "GET"),
     "api/v1/agents/<uuid:agent_id>/": (P.SUPERADMIN, "GET"),
+    "api/v1/jobs/": (P.SIGNED_IN, "GET"),
+    "api/v1/jobs/<uuid:job_id>/": (P.VISIBLE, "GET"),
+    "api/v1/jobs/<uuid:job_id>/cancel/": (P.VISIBLE, "POST"),
     "api/v1/me/": (P.SIGNED_IN, "GET"),
     "api/v1/tokens/": (P.SIGNED_IN, "GET POST"),
     "api/v1/tokens/<uuid:token_id>/": (P.OWN, "DELETE"),
@@ -120,10 +130,12 @@ class World:
     kernel: Kernel
     token: AccessToken
     agent: Agent
+    job: BackgroundJob
     browsers: dict[str, Client]
 
     def path(self, route: str) -> str:
         ids = {"session": self.session, "kernel": self.kernel, "token": self.token, "agent": self.agent}
+        ids |= {"job": self.job}
         for name, row in ids.items():
             route = route.replace(f"<uuid:{name}_id>", str(row.pk))
         for start, find in PANEL_ROWS.items():
@@ -133,7 +145,9 @@ class World:
 
     def state(self) -> list[Any]:
         """Everything that a stranger or a GET must not change."""
-        rows = [model.objects.order_by("pk") for model in (ComputeSession, Kernel, Agent, User, AuditEntry)]
+        rows = [
+            model.objects.order_by("pk") for model in (ComputeSession, Kernel, Agent, User, AuditEntry, BackgroundJob)
+        ]
         return [list(found.values()) for found in rows] + [list(AccessToken.objects.order_by("pk").values("pk"))]
 
 
@@ -145,8 +159,9 @@ def world(cast: Cast) -> Iterator[World]:
         kernel = session.kernels.select_related("agent").get()
         Agent.objects.update(gateway_url=address)
         token, _ = create_token(cast.alice, "laptop")
+        job = start_job("image.pull", PRIVATE_NAME, now=timezone.now(), owner_id=cast.alice.pk)
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
-        yield World(cast, session, kernel, token, Agent.objects.get(), browsers)
+        yield World(cast, session, kernel, token, Agent.objects.get(), job, browsers)
 
 
 def signed_in(user: User) -> Client:

@@ -1,7 +1,7 @@
 from django.contrib import admin
 
 from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.activity.read_only import ReadOnly
+from backendai.activity.read_only import MadeElsewhere, ReadOnly
 
 
 @admin.register(AuditEntry)
@@ -13,7 +13,8 @@ class AuditEntryAdmin(ReadOnly):
 
 
 @admin.register(BackgroundJob)
-class BackgroundJobAdmin(admin.ModelAdmin):
-    list_display = ["created_at", "kind", "subject", "status", "progress", "message"]
+class BackgroundJobAdmin(MadeElsewhere):
+    list_display = ["created_at", "kind", "subject", "owner", "status", "progress", "message"]
     list_filter = ["kind", "status"]
-    search_fields = ["subject"]
+    search_fields = ["subject", "owner__email"]
+    list_select_related = ["owner"]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
+
+from backendai.activity.querysets import JobQuerySet
+
+USUAL_SILENCE = timedelta(minutes=10)
 
 
 class AuditEntry(models.Model):
@@ -28,26 +33,67 @@ class AuditEntry(models.Model):
 
 
 class BackgroundJob(models.Model):
-    """Long work with progress: the build of an image, later a pull, a commit. ``subject`` says what it is about."""
+    """Long work with progress: the build of an image, the scan of a registry, a pull onto many agents.
+
+    ``subject`` says what it is about, ``owner`` who asked for it (None: the platform itself). Whoever does the work
+    speaks at least every ``silence_limit``; a job that is silent for longer is given up by the repair pass.
+    """
 
     class Status(models.TextChoices):
         RUNNING = "RUNNING", "running"
         DONE = "DONE", "done"
         FAILED = "FAILED", "failed"
+        CANCELLED = "CANCELLED", "cancelled"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=32)
     subject = models.CharField(max_length=255)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="jobs"
+    )
     status = models.CharField(max_length=16, choices=Status, default=Status.RUNNING)
-    progress = models.FloatField(null=True)
+    progress = models.FloatField(null=True, blank=True, help_text="From 0 to 1; empty: not known.")
+    done = models.BigIntegerField(default=0, help_text="How many units are done.")
+    total = models.BigIntegerField(null=True, blank=True, help_text="Of how many; empty: not known.")
+    unit = models.CharField(max_length=16, blank=True, help_text="What is counted: images, agents, bytes.")
     message = models.CharField(max_length=500, blank=True)
     fix = models.CharField(max_length=500, blank=True)
+    result = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
-    updated_at = models.DateTimeField(auto_now=True)
+    updated_at = models.DateTimeField(default=timezone.now, help_text="When its worker last gave a word.")
+    finished_at = models.DateTimeField(null=True, blank=True)
+    deadline_at = models.DateTimeField(null=True, blank=True, help_text="It is given up then, whatever it says.")
+    silence_limit = models.DurationField(default=USUAL_SILENCE)
+    cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When its owner saw how it ended.")
+    cleared_at = models.DateTimeField(null=True, blank=True, help_text="When its owner put it away.")
+
+    objects = JobQuerySet.as_manager()
 
     class Meta:
-        ordering = ["-created_at"]
-        indexes = [models.Index(fields=["kind", "subject", "-created_at"])]
+        ordering = ["-created_at", "-pk"]
+        indexes = [
+            models.Index(fields=["kind", "subject", "-created_at"]),
+            models.Index(fields=["owner", "-created_at"], name="job_of_owner"),
+            models.Index(fields=["updated_at"], condition=models.Q(status="RUNNING"), name="job_running"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.subject}: {self.status}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the work goes on."""
+        return self.status == self.Status.RUNNING
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether somebody has asked for its end and the work has not stopped yet."""
+        return self.is_running and self.cancel_requested_at is not None
+
+    @property
+    def share(self) -> float | None:
+        """How far it is, from 0 to 1; None when that is not known."""
+        if self.progress is None and self.total:
+            return min(1.0, self.done / self.total)
+        return None if self.progress is None else min(1.0, max(0.0, self.progress))

@@ -8,6 +8,7 @@ import django_filters.rest_framework as filters
 from django.db.models import Q, QuerySet
 from rest_framework.request import Request
 
+from backendai.activity.models import BackgroundJob
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.status import LIVE, Outcome, Phase, SessionType, Status
 
@@ -56,4 +57,16 @@ class HistoryFilter(filters.FilterSet):
 
     class Meta:
         model = SchedulingRecord
+        fields: list[str] = []
+
+
+class JobFilter(filters.FilterSet):
+    """Background jobs; ``status`` may be given several times."""
+
+    status = filters.MultipleChoiceFilter(choices=BackgroundJob.Status.choices)
+    kind = filters.CharFilter(max_length=32)
+    subject = filters.CharFilter(max_length=255)
+
+    class Meta:
+        model = BackgroundJob
         fields: list[str] = []

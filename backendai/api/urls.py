@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 
 from backendai.api import schema  # noqa: F401  (registers the token's place in the OpenAPI document)
-from backendai.api.views import account, apps, cluster, documents, explanations, logs, sessions
+from backendai.api.views import account, apps, cluster, documents, explanations, jobs, logs, sessions
 
 app_name = "api"
 urlpatterns = [
@@ -24,6 +24,9 @@ urlpatterns = [
     path("v1/resource-groups/", cluster.ResourceGroupList.as_view(), name="resource-groups"),
     path("v1/agents/", cluster.AgentList.as_view(), name="agents"),
     path("v1/agents/<uuid:agent_id>/", cluster.AgentDetail.as_view(), name="agent"),
+    path("v1/jobs/", jobs.JobList.as_view(), name="jobs"),
+    path("v1/jobs/<uuid:job_id>/", jobs.JobDetail.as_view(), name="job"),
+    path("v1/jobs/<uuid:job_id>/cancel/", jobs.JobCancel.as_view(), name="job-cancel"),
     path("v1/me/", account.Me.as_view(), name="me"),
     path("v1/tokens/", account.TokenList.as_view(), name="tokens"),
     path("v1/tokens/<uuid:token_id>/", account.TokenDetail.as_view(), name="token"),

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
+from backendai.activity.jobs import forget_jobs, give_up_jobs
 from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
 from backendai.controller.overdue_ends import force_ends
@@ -29,6 +30,8 @@ RULES: tuple[Rule, ...] = (
     sweep_pending,
     give_up_scheduling,
     follow_kernels,
+    give_up_jobs,
+    forget_jobs,
 )
 
 

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import docker
+from django.utils import timezone
 from docker.errors import DockerException, ImageNotFound
 
-from backendai.activity.services import finish_job, report_progress, start_job
+from backendai.activity.jobs import finish_job, report_progress, start_job
 from backendai.catalog.models import Image
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.models import ResourceGroup
@@ -22,6 +24,7 @@ from backendai.wire.queues import CONTROL_QUEUE
 
 logger = logging.getLogger(__name__)
 
+_LONGEST_STEP = timedelta(hours=1)  # that says nothing: a big layer over a slow line
 _WRITE_EVERY = 2.0  # seconds between two writes of the progress
 
 
@@ -33,26 +36,28 @@ def build_missing(builder: Path, log: Path) -> int:
 
 def build(image: Image, builder: Path, log: Path) -> bool:
     """Build one image, writing its progress; returns whether it is there now."""
-    job = start_job(BUILD_JOB, image.reference, f"Building image {image.name}.")
+    message = f"Building image {image.name}."
+    job = start_job(BUILD_JOB, image.reference, message, now=timezone.now(), silence_limit=_LONGEST_STEP)
     written = 0.0
     for line in _lines(builder, image.name, log):
         kind, _, rest = line.strip().partition(" ")
         if kind == "progress" and time.monotonic() - written > _WRITE_EVERY:
             share, _, sentence = rest.partition(" ")
-            report_progress(job.pk, float(share), sentence)
+            report_progress(job.pk, float(share), sentence, now=timezone.now())
             written = time.monotonic()
             _wake()
         elif kind == "failed":
             _, _, told = rest.partition(" ")
             sentence, _, fix = told.partition(" | ")
-            finish_job(job.pk, message=sentence, failed=True, fix=fix)
+            finish_job(job.pk, message=sentence, now=timezone.now(), failed=True, fix=fix)
             _wake()
             return False
         elif kind == "done":
-            finish_job(job.pk, message=f"Image {image.name} is built.")
+            finish_job(job.pk, message=f"Image {image.name} is built.", now=timezone.now())
             _wake()
             return True
-    finish_job(job.pk, message="The build ended without a word.", failed=True, fix=f"Read {log}, then run {builder}.")
+    fix = f"Read {log}, then run {builder}."
+    finish_job(job.pk, message="The build ended without a word.", now=timezone.now(), failed=True, fix=fix)
     _wake()
     return False
 

@@ -10,8 +10,8 @@ from uuid import UUID
 from django.db.models import Count, TextField
 from django.db.models.functions import Cast
 
+from backendai.activity.jobs import newest_jobs
 from backendai.activity.models import BackgroundJob
-from backendai.activity.services import newest_jobs
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.models import Agent, ResourceGroup

@@ -1,4 +1,5 @@
-"""Tells a browser which sessions changed. Lost events cost freshness, nothing else: the page looks again by itself."""
+"""Tells a browser which sessions and background jobs changed. Lost events cost freshness, nothing else: the page looks
+again by itself."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ TRY_AGAIN_LATER = 1013
 
 class EventsConsumer(GuardedConsumer):
     """Sends ``{"type": "hello"}``, then ``{"type": "session", "id", "status", "version"}`` for every change of one's
-    own sessions; superadmins get everybody's. When the channel layer dies the socket closes with 1013."""
+    own sessions and ``{"type": "job", "id", "kind", "status"}`` of one's own background jobs; superadmins get
+    everybody's. When the channel layer dies the socket closes with 1013."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -57,6 +59,11 @@ class EventsConsumer(GuardedConsumer):
         """Pass on many changes."""
         for event in message["events"]:
             await self.session_changed(event)
+
+    async def job_changed(self, event: dict[str, Any]) -> None:
+        """Pass on the change of a background job."""
+        news = {"type": "job", "id": event["id"], "kind": event["kind"], "status": event["status"]}
+        await self.send(text_data=json.dumps(news))
 
     async def layer_probed(self, _: dict[str, Any]) -> None:
         """Take our own probe: that it came is all there is to know."""

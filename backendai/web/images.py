@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from backendai.accounts.models import User
+from backendai.activity.jobs import newest_jobs
 from backendai.activity.models import BackgroundJob
-from backendai.activity.services import newest_jobs
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.services import BUILD_JOB
 

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from backendai.web.views import account, agents, apps, launch, session, sessions
+from backendai.web.views import account, agents, apps, launch, notifications, session, sessions
 
 app_name = "web"
 urlpatterns = [
@@ -19,6 +19,11 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/apps/<slug:service>/", apps.app, name="app"),
     path("resources/panel/", sessions.resources_panel, name="resources_panel"),
     path("agents/", agents.agents, name="agents"),
+    path("notifications/", notifications.notifications, name="notifications"),
+    path("notifications/bell/", notifications.bell, name="bell"),
+    path("notifications/seen/", notifications.seen, name="notifications_seen"),
+    path("notifications/clear/", notifications.clear, name="notifications_clear"),
+    path("notifications/jobs/<uuid:job_id>/cancel/", notifications.job_cancel, name="job_cancel"),
     path("account/", account.account, name="account"),
     path("account/password/", account.password, name="password"),
     path("account/tokens/", account.tokens, name="tokens"),

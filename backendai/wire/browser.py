@@ -1,4 +1,4 @@
-"""Events for browsers: "this session changed, look again". Lost ones cost freshness, nothing else.
+"""Events for browsers: "this changed, look again". Lost ones cost freshness, nothing else.
 
 They leave through one thread per process, so that nobody's work waits for Redis and its connection lives on.
 """
@@ -35,19 +35,32 @@ class SessionEvent:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """A background job changed; ``owner_id`` is empty where the platform itself asked for it."""
+
+    id: str
+    owner_id: str
+    kind: str
+    status: str
+
+
+Event = SessionEvent | JobEvent
+
+
 def group_of(user_id: UUID | str) -> str:
     """Return the channel group that carries one person's events."""
     return f"events.user.{user_id}"
 
 
-def publish_on_commit(events: Iterable[SessionEvent]) -> None:
+def publish_on_commit(events: Iterable[Event]) -> None:
     """Tell the owners' and administrators' browsers when the current transaction has committed."""
     batch = list(events)
     if batch:
         transaction.on_commit(lambda: publish(batch))
 
 
-def publish(events: Iterable[SessionEvent]) -> None:
+def publish(events: Iterable[Event]) -> None:
     """Tell the owners' and administrators' browsers soon, in this order. Never raises, never waits."""
     _sender.put(list(events))
 
@@ -56,11 +69,11 @@ class _Sender:
     """A thread with a loop of its own, made when there is something to send: the layer keeps a connection per loop."""
 
     def __init__(self) -> None:
-        self._batches: SimpleQueue[list[SessionEvent] | None] = SimpleQueue()
+        self._batches: SimpleQueue[list[Event] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
-    def put(self, events: list[SessionEvent]) -> None:
+    def put(self, events: list[Event]) -> None:
         self._batches.put(events)
         with self._starting:
             if self._thread is None:
@@ -80,7 +93,7 @@ class _Sender:
                     resting_until = time.monotonic() + _REST_SECONDS
                     logger.warning("browser events not sent: %s", error)
 
-    def _take(self) -> list[SessionEvent] | None:
+    def _take(self) -> list[Event] | None:
         """Return all that waits, None at the end: what came while the last was sent goes together."""
         taken = self._batches.get()
         while taken is not None and not self._batches.empty():
@@ -98,23 +111,37 @@ class _Sender:
             self._thread.join(_LAST_WORDS_SECONDS)
 
 
-async def _send(events: list[SessionEvent]) -> None:
+async def _send(events: list[Event]) -> None:
     layer = get_channel_layer()
     if layer is None:
         return
     by_group: dict[str, list[dict[str, object]]] = {}
     for event in events:
+        if isinstance(event, JobEvent):
+            continue
         told: dict[str, object] = {
             "id": event.id,
             "owner_id": event.owner_id,
             "status": event.status,
             "version": event.version,
         }
-        for group in (group_of(event.owner_id), EVERYTHING):
+        for group in _groups_of(event):
             by_group.setdefault(group, []).append(told)
     for group, some in by_group.items():  # a message costs much more than an event
         one: dict[str, object] = {"type": "session.changed", **some[0]}
         await layer.group_send(group, one if len(some) == 1 else {"type": "sessions.changed", "events": some})
+    for job in _newest(events):
+        for group in _groups_of(job):
+            await layer.group_send(group, {"type": "job.changed", "id": job.id, "kind": job.kind, "status": job.status})
+
+
+def _groups_of(event: Event) -> tuple[str, ...]:
+    return (group_of(event.owner_id), EVERYTHING) if event.owner_id else (EVERYTHING,)
+
+
+def _newest(events: Iterable[Event]) -> Iterable[JobEvent]:
+    """Return the last word about each job: a browser looks again but once."""
+    return {event.id: event for event in events if isinstance(event, JobEvent)}.values()
 
 
 _sender = _Sender()

@@ -1,4 +1,4 @@
-// One websocket per page tells "this session changed, look again". It carries no state: whenever it opens the page looks
+// One websocket per page tells "this changed, look again". It carries no state: whenever it opens the page looks
 // again at everything, and while the socket is away it looks every fifteen seconds.
 (() => {
   const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/events/`;
@@ -30,6 +30,7 @@
       try {
         const message = JSON.parse(data);
         if (message.type === "session") announce("session-changed", message);
+        if (message.type === "job") announce("job-changed", message);
       } catch {
         // Not for us: a newer portal may send more kinds of messages.
       }

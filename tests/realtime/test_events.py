@@ -10,7 +10,7 @@ from channels.layers import get_channel_layer
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from backendai.accounts.models import User
-from backendai.wire.browser import SessionEvent, _send
+from backendai.wire.browser import JobEvent, SessionEvent, _send
 from tests.cast import Cast
 from tests.realtime.sockets import PORTAL, page, script, socket
 
@@ -36,6 +36,24 @@ async def test_it_tells_the_owner_and_superadmins_and_nobody_else(cast: Cast) ->
         assert await dana.message() == news
         await _send([change_of(cast.bob)])
         assert await bob.message() == news
+        assert await alice.is_quiet()
+        assert await bob.is_quiet()
+
+
+async def test_it_tells_the_last_word_about_a_job_to_whom_it_belongs(cast: Cast) -> None:
+    async with (
+        socket(EVENTS, await sync_to_async(page)(cast.alice)) as alice,
+        socket(EVENTS, await sync_to_async(page)(cast.bob)) as bob,
+        socket(EVENTS, await sync_to_async(script)(cast.dana)) as dana,
+    ):
+        for one in (alice, bob, dana):
+            await one.message()
+        own = str(cast.alice.pk)
+        await _send([JobEvent("10b", own, "image.pull", status) for status in ("RUNNING", "DONE")])
+        news = {"type": "job", "id": "10b", "kind": "image.pull", "status": "DONE"}
+        assert [await alice.message(), await dana.message()] == [news, news]
+        await _send([JobEvent("20b", "", "image.build", "RUNNING")])
+        assert (await dana.message())["id"] == "20b"
         assert await alice.is_quiet()
         assert await bob.is_quiet()
 

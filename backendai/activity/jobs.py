@@ -1,0 +1,193 @@
+"""Background jobs: start, tell how far, finish, fail, cancel. Whoever works asks here whether to go on.
+
+Every verb changes a job only while it runs, so a worker that comes back late changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.activity.models import USUAL_SILENCE, BackgroundJob
+from backendai.activity.services import audit
+from backendai.core.durations import describe_duration
+from backendai.core.errors import Conflict, NotFound
+from backendai.wire.browser import JobEvent, publish_on_commit
+
+KEPT_FOR = timedelta(days=30)
+_MOST_AT_ONCE = 500
+_RUNNING, _DONE = BackgroundJob.Status.RUNNING, BackgroundJob.Status.DONE
+_FAILED, _CANCELLED = BackgroundJob.Status.FAILED, BackgroundJob.Status.CANCELLED
+
+
+def start_job(
+    kind: str,
+    subject: str,
+    message: str = "",
+    *,
+    now: datetime,
+    owner_id: UUID | None = None,
+    total: int | None = None,
+    unit: str = "",
+    silence_limit: timedelta = USUAL_SILENCE,
+    longest: timedelta | None = None,
+) -> BackgroundJob:
+    """Return a new running job; an older running one of the same kind and subject is closed as failed.
+
+    ``longest``: it is given up after this time, whatever it says.
+    """
+    with transaction.atomic():
+        older = BackgroundJob.objects.running().filter(kind=kind, subject=subject)
+        _close(older, _FAILED, "It was cut short and started anew.", now=now)
+        job: BackgroundJob = BackgroundJob.objects.create(
+            kind=kind,
+            subject=subject,
+            message=message[:500],
+            owner_id=owner_id,
+            total=total,
+            unit=unit,
+            created_at=now,
+            updated_at=now,
+            silence_limit=silence_limit,
+            deadline_at=now + longest if longest else None,
+        )
+        _tell([job])
+    return job
+
+
+def refuse_second(kind: str, subject: str) -> None:
+    """Raise Conflict while a job of this kind goes on about the same subject."""
+    other = BackgroundJob.objects.running().filter(kind=kind, subject=subject).first()
+    if other:
+        raise Conflict("This goes on already; wait for its end, or cancel it.", code="job-running", job=str(other.pk))
+
+
+def report_progress(
+    job_id: UUID,
+    progress: float | None,
+    message: str,
+    *,
+    now: datetime,
+    done: int | None = None,
+    total: int | None = None,
+) -> bool:
+    """Write how far a running job is (0–1, None: unknown; or in units) and that its worker lives. Returns whether to go
+    on: False once it was cancelled or is over."""
+    changes: dict[str, Any] = {"progress": progress, "message": message[:500], "updated_at": now}
+    changes |= {name: value for name, value in (("done", done), ("total", total)) if value is not None}
+    with transaction.atomic():
+        running = BackgroundJob.objects.running().filter(pk=job_id)
+        if not running.update(**changes):
+            return False
+        job = running.get()
+        _tell([job])
+    return job.cancel_requested_at is None
+
+
+def finish_job(
+    job_id: UUID,
+    *,
+    message: str,
+    now: datetime,
+    failed: bool = False,
+    fix: str = "",
+    result: Mapping[str, Any] | None = None,
+) -> bool:
+    """Close a running job; ``fix`` says what would mend a failure. Returns whether it was still running."""
+    jobs = BackgroundJob.objects.filter(pk=job_id)
+    return _close(jobs, _FAILED if failed else _DONE, message, now=now, fix=fix, result=result) > 0
+
+
+def stop_job(job_id: UUID, *, message: str, now: datetime, result: Mapping[str, Any] | None = None) -> bool:
+    """Close a running job as cancelled: its worker has stopped. Returns whether it was still running."""
+    return _close(BackgroundJob.objects.filter(pk=job_id), _CANCELLED, message, now=now, result=result) > 0
+
+
+def cancel_job(user: Any, job_id: UUID, *, now: datetime) -> BackgroundJob:
+    """Ask for the end of a job that the user may see; its worker stops at its next word. Asking twice changes nothing.
+
+    Raises NotFound, and Conflict when it is over.
+    """
+    with transaction.atomic():
+        job: BackgroundJob | None = BackgroundJob.objects.visible_to(user).filter(pk=job_id).first()
+        if job is None:
+            raise NotFound("There is no such job.")
+        asked = BackgroundJob.objects.running().filter(pk=job_id, cancel_requested_at=None)
+        if asked.update(cancel_requested_at=now):
+            audit(user.pk, "job.cancel", "job", [job_id], kind=job.kind, subject=job.subject)
+        job.refresh_from_db()
+        if not job.is_running:
+            raise Conflict(f"It is over: {job.get_status_display()}.", code="job-over")
+        _tell([job])
+    return job
+
+
+def give_up_jobs(now: datetime) -> int:
+    """Close jobs whose worker is silent for too long or that took too long, with the reason; returns how many."""
+    closed = 0
+    for job in list(BackgroundJob.objects.overdue(now)[:_MOST_AT_ONCE]):
+        overdue = BackgroundJob.objects.overdue(now).filter(pk=job.pk)
+        if job.cancel_requested_at:
+            closed += _close(overdue, _CANCELLED, "Cancelled; its worker gave no more word.", now=now)
+        else:
+            closed += _close(overdue, _FAILED, _why_given_up(job, now), now=now, fix="Start it again.")
+    return closed
+
+
+def forget_jobs(now: datetime) -> int:
+    """Delete jobs that ended long ago; returns how many."""
+    old = BackgroundJob.objects.exclude(status=_RUNNING).filter(updated_at__lt=now - KEPT_FOR)
+    return old.filter(pk__in=list(old.values_list("pk", flat=True)[:_MOST_AT_ONCE])).delete()[0]
+
+
+def see_jobs(user: Any, *, now: datetime) -> None:
+    """Note that the user has seen how their jobs ended."""
+    BackgroundJob.objects.in_bell_of(user).unseen().update(seen_at=now)
+
+
+def clear_jobs(user: Any, *, now: datetime) -> int:
+    """Put the user's jobs that are over out of their sight; returns how many."""
+    over = BackgroundJob.objects.in_bell_of(user).exclude(status=_RUNNING)
+    return over.update(cleared_at=now, seen_at=now)
+
+
+def newest_jobs(kind: str, subjects: Iterable[str]) -> dict[str, BackgroundJob]:
+    """Return the newest job of this kind for each of the subjects that has one, in one query."""
+    jobs = BackgroundJob.objects.filter(kind=kind, subject__in=list(subjects)).order_by("created_at")
+    return {job.subject: job for job in jobs}
+
+
+def _close(
+    jobs: Any, status: str, message: str, *, now: datetime, fix: str = "", result: Mapping[str, Any] | None = None
+) -> int:
+    """Close those of the jobs that still run. One statement decides, so of two who close the first one counts."""
+    changes: dict[str, Any] = {
+        "status": status,
+        "message": message[:500],
+        "fix": fix[:500],
+        "updated_at": now,
+        "finished_at": now,
+    }
+    changes |= {"progress": 1.0} if status == _DONE else {}
+    changes |= {} if result is None else {"result": dict(result)}
+    with transaction.atomic():
+        ids = list(jobs.running().values_list("pk", flat=True))
+        closed: int = BackgroundJob.objects.running().filter(pk__in=ids).update(**changes)
+        _tell(BackgroundJob.objects.filter(pk__in=ids))
+    return closed
+
+
+def _why_given_up(job: BackgroundJob, now: datetime) -> str:
+    if job.deadline_at and job.deadline_at < now:
+        return f"It took longer than the {describe_duration(job.deadline_at - job.created_at)} that it may take."
+    return f"Its worker gave no word for {describe_duration(now - job.updated_at)} and is taken to have died."
+
+
+def _tell(jobs: Iterable[BackgroundJob]) -> None:
+    publish_on_commit(
+        JobEvent(str(job.pk), str(job.owner_id) if job.owner_id else "", job.kind, job.status) for job in jobs
+    )

@@ -1,0 +1,23 @@
+"""What background jobs look like."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from backendai.activity.models import BackgroundJob
+from backendai.api.answers import Answer
+
+
+class JobBody(Answer[BackgroundJob]):
+    """Long work that goes on in the background."""
+
+    progress = serializers.FloatField(source="share", allow_null=True, help_text="From 0 to 1; null: not known.")
+    result = serializers.DictField(help_text="What came of it; its shape depends on the kind.")
+
+    class Meta:
+        model = BackgroundJob
+        fields = [
+            "id", "kind", "subject", "status", "progress", "done", "total", "unit", "message", "fix", "result",
+            "created_at", "updated_at", "finished_at", "deadline_at", "cancel_requested_at",
+        ]  # fmt: skip
+        read_only_fields = fields

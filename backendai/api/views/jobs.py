@@ -1,0 +1,56 @@
+"""Background jobs: look, and ask for their end."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.activity.jobs import cancel_job
+from backendai.activity.models import BackgroundJob
+from backendai.api.authentication import asker
+from backendai.api.filters import FiltersAskedFor, JobFilter
+from backendai.api.job_bodies import JobBody
+from backendai.api.paging import NewestFirst
+
+
+class JobList(ListAPIView[BackgroundJob]):
+    """One's own background jobs; superadmins see all."""
+
+    queryset = BackgroundJob.objects.none()
+    serializer_class = JobBody
+    pagination_class = NewestFirst
+    filter_backends = [FiltersAskedFor]
+    filterset_class = JobFilter
+
+    def get_queryset(self) -> QuerySet[BackgroundJob]:
+        """Return the visible jobs."""
+        return BackgroundJob.objects.visible_to(asker(self.request))
+
+
+class JobDetail(RetrieveAPIView[BackgroundJob]):
+    """One background job."""
+
+    queryset = BackgroundJob.objects.none()
+    serializer_class = JobBody
+    lookup_url_kwarg = "job_id"
+
+    def get_queryset(self) -> QuerySet[BackgroundJob]:
+        """Return the visible jobs."""
+        return BackgroundJob.objects.visible_to(asker(self.request))
+
+
+class JobCancel(GenericAPIView[BackgroundJob]):
+    """The end of one background job."""
+
+    serializer_class = JobBody
+
+    @extend_schema(request=None, responses=JobBody)
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """Ask for its end; its worker stops at its next word. 409 when it is over."""
+        return Response(JobBody(cancel_job(asker(request), job_id, now=timezone.now())).data)

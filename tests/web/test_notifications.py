@@ -1,0 +1,75 @@
+"""The bell and what is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.activity import jobs
+from backendai.activity.models import BackgroundJob
+from tests.cast import Cast
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+LIST, BELL = "web:notifications", "web:bell"
+
+
+def start(user: User, subject: str = "python", **over: Any) -> BackgroundJob:
+    return jobs.start_job("image.pull", subject, now=timezone.now(), owner_id=user.pk, **over)
+
+
+def end(job: BackgroundJob, **over: Any) -> None:
+    jobs.finish_job(job.pk, message="Two agents have it.", now=timezone.now(), **over)
+
+
+def test_the_bell_marks_what_goes_on_and_what_ended_unseen_in_one_query(
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    client, others = browse(cast.alice), start(cast.bob)
+    first, _ = start(cast.alice, "one"), start(cast.alice, "two")
+    with django_assert_num_queries(3):  # 2 for who asks
+        assert "2 under way" in client.get(reverse(BELL)).content.decode()
+    end(first)
+    end(others)
+    assert "1 ended since you looked" in client.get(reverse(BELL)).content.decode()
+    client.post(reverse("web:notifications_seen"), **HTMX)
+    assert "1 under way" in client.get(reverse(BELL)).content.decode()
+
+
+def test_it_lists_progress_results_and_fixes_in_a_fixed_number_of_queries(
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    client = browse(cast.alice)
+    going = start(cast.alice, "<one>", total=4, unit="agents")
+    jobs.report_progress(going.pk, None, "Pulling.", now=timezone.now(), done=1)
+    parts = [{"name": "node-1", "ok": False, "message": "No space is left."}]
+    end(start(cast.alice, "two"), failed=True, fix="Free some space.", result={"parts": parts})
+    start(cast.bob, "of-bob")
+    for headers in ({}, HTMX):
+        with django_assert_num_queries(3):
+            text = client.get(reverse(LIST), **headers).content.decode()
+        assert "&lt;one&gt;" in text and "1 of 4 agents" in text and 'value="25"' in text
+        assert "Free some space." in text and "node-1" in text and "No space is left." in text
+        assert "of-bob" not in text
+        assert ("<html" in text) is not bool(headers)
+
+
+def test_one_cancels_and_clears_with_and_without_scripts(cast: Cast, browse: Browse) -> None:
+    client, going, over = browse(cast.alice), start(cast.alice, "one"), start(cast.alice, "two")
+    end(over)
+    answer = client.post(reverse("web:job_cancel", args=[going.pk]), **HTMX)
+    assert "being cancelled" in answer.content.decode()
+    answer = client.post(reverse("web:job_cancel", args=[over.pk]), follow=True)
+    assert "It is over: done." in answer.content.decode()
+    answer = client.post(reverse("web:notifications_clear"), follow=True)
+    assert [job.pk for job in answer.context["jobs"]] == [going.pk]
+    jobs.stop_job(going.pk, message="Stopped.", now=timezone.now())
+    assert "Nothing goes on" in client.post(reverse("web:notifications_clear"), **HTMX).content.decode()
+    assert BackgroundJob.objects.filter(owner=cast.alice).count() == 2, "put away, not deleted"
