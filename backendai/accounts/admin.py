@@ -1,17 +1,21 @@
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
-from django.contrib.auth.forms import AdminUserCreationForm
+from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.db.models import Count, DurationField, OuterRef, Subquery
+from django.utils import timezone
 
 from backendai.accounts.amounts_field import AmountsField
 from backendai.accounts.audited_admin import Audited
 from backendai.accounts.duration_field import TimeSpanField, short_duration
+from backendai.accounts.ends import end_credentials, refuse_to_lose_the_last_superadmin
 from backendai.accounts.models import (
     AccessToken,
     Domain,
     KeyPair,
+    Login,
     LoginCount,
     Membership,
     Project,
@@ -19,10 +23,12 @@ from backendai.accounts.models import (
     User,
 )
 from backendai.accounts.policy_rules import thousandths
-from backendai.activity.read_only import MadeElsewhere
+from backendai.activity.read_only import MadeElsewhere, ReadOnly
+from backendai.core.errors import UserError
 from backendai.core.slots import format_amount
 
 _LIMITS = ["policy", "share_weight"]
+_ENDING = {"is_active", "role", "is_superuser", "domain"}  # a change of these ends what lets somebody in
 # Roles say who may do what; beside resource groups these would only mislead.
 admin.site.unregister(Group)
 
@@ -34,6 +40,9 @@ _WORDS = {
     "max_kernels_per_session": ("Most kernels in one session", "Empty: up to 16."),
     "max_session_lifetime": (
         "Longest run", "From a session's start; then it ends. What runs already keeps its end. Empty: unlimited."
+    ),
+    "max_concurrent_logins": (
+        "Most browsers signed in", "Of a user, by the user's and the domain's policy. Empty: unlimited."
     ),
 }  # fmt: skip
 
@@ -51,7 +60,7 @@ class PolicyForm(forms.ModelForm):
         model = ResourcePolicy
         fields = [
             "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
-            "max_priority", "max_kernels_per_session", "max_session_lifetime",
+            "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
         ]  # fmt: skip
 
     def __init__(self, *args, **kwargs):
@@ -83,6 +92,7 @@ class PolicyAdmin(Audited):
         ("Held at once", {"fields": ["slots", "unnamed_slots", "max_sessions"]}),
         ("Waiting at once", {"fields": ["max_pending_sessions", "max_pending_slots"]}),
         ("One session", {"fields": ["max_priority", "max_kernels_per_session", "max_session_lifetime"]}),
+        ("One user", {"fields": ["max_concurrent_logins"]}),
     ]
 
     def get_queryset(self, request):
@@ -121,6 +131,17 @@ class MembershipInline(admin.TabularInline):
     autocomplete_fields = ["user", "project"]
 
 
+class PersonForm(UserChangeForm):
+    def clean(self):
+        found = super().clean() or {}
+        if not (found.get("is_active") and found.get("role") == User.Role.SUPERADMIN):
+            try:
+                refuse_to_lose_the_last_superadmin(self.instance)
+            except UserError as error:
+                raise forms.ValidationError(error.message, code=error.code) from error
+        return found
+
+
 class NewUserForm(AdminUserCreationForm):
     class Meta:
         model = User
@@ -132,6 +153,7 @@ class NewUserForm(AdminUserCreationForm):
 class PersonAdmin(Audited, UserAdmin):
     audit_name = "user"
     audited_fields = [*_LIMITS, "role", "is_superuser", "domain", "is_active"]
+    form = PersonForm
     add_form = NewUserForm
     ordering = ["email"]
     list_display = ["email", "full_name", "role", "domain", "is_active"]
@@ -147,6 +169,12 @@ class PersonAdmin(Audited, UserAdmin):
     ]
     add_fieldsets = [(None, {"fields": ["email", "usable_password", "password1", "password2", "role", "domain"]})]
     inlines = [MembershipInline]
+
+    def save_model(self, request, obj, form, change):
+        with transaction.atomic():
+            super().save_model(request, obj, form, change)
+            if change and _ENDING & set(form.changed_data):
+                end_credentials(obj, now=timezone.now())
 
 
 @admin.register(Domain)
@@ -192,6 +220,13 @@ class AccessTokenAdmin(admin.ModelAdmin):
 
     def has_add_permission(self, request):
         return False  # the text of a token made here could be shown to nobody
+
+
+@admin.register(Login)
+class LoginAdmin(ReadOnly):
+    list_display = ["user", "method", "address", "browser", "created_at"]
+    search_fields = ["user__email", "address"]
+    list_select_related = ["user"]
 
 
 @admin.register(LoginCount)

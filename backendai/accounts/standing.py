@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from importlib import import_module
+from typing import Any
 
 from django.conf import settings
-from django.contrib.auth import get_user
+from django.contrib.auth import SESSION_KEY, get_user
+from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 
 from backendai.accounts.models import AccessToken, User
+
+_REMEMBERED_LOGINS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +38,40 @@ def user_by(standing: Standing, now: datetime) -> User | None:
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(standing.login)
     user = get_user(request)
     return user if isinstance(user, User) and user.is_active else None
+
+
+def signs_of(standings: Collection[Standing], now: datetime) -> dict[Standing, Hashable]:
+    """Return for each something that changes when ``user_by`` would answer otherwise, or whoever it is gets another
+    role or domain. At most three queries for all of them, so it can be asked every second or two."""
+    if not any(one.login or one.token for one in standings):
+        return {one: None for one in standings}
+    logins = _logins([one.login for one in standings if one.login], now)
+    tokens = _tokens([one.token for one in standings if one.token], now)
+    holders = {one: tokens.get(one.token) if one.token else logins.get(one.login, (None, ""))[0] for one in standings}
+    people = _people({str(holder) for holder in holders.values() if holder is not None})
+    return {
+        one: (str(holder), logins.get(one.login) if not one.token else None, people.get(str(holder)))
+        for one, holder in holders.items()
+    }
+
+
+def _logins(keys: list[str], now: datetime) -> dict[str, tuple[str | None, str]]:
+    rows = Session.objects.filter(session_key__in=keys, expire_date__gt=now) if keys else Session.objects.none()
+    return {key: _holder_of(data) for key, data in rows.values_list("session_key", "session_data")}
+
+
+@lru_cache(_REMEMBERED_LOGINS)
+def _holder_of(session_data: str) -> tuple[str | None, str]:
+    decoded: dict[str, Any] = Session(session_data=session_data).get_decoded()
+    return decoded.get(SESSION_KEY), decoded.get("_auth_user_hash", "")
+
+
+def _tokens(digests: list[str], now: datetime) -> dict[str, str]:
+    rows = AccessToken.objects.filter(digest__in=digests) if digests else AccessToken.objects.none()
+    found = rows.values_list("digest", "user_id", "expires_at")
+    return {digest: str(user_id) for digest, user_id, end in found if end is None or end > now}
+
+
+def _people(ids: set[str]) -> dict[str, Hashable]:
+    fields = ("is_active", "role", "domain_id", "password", "credentials_version")
+    return {str(row[0]): row[1:] for row in User.objects.filter(pk__in=ids).values_list("pk", *fields)} if ids else {}

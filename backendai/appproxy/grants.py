@@ -20,6 +20,7 @@ from backendai.compute.services.apps import Claims, CodeRefused, read_code
 from backendai.compute.status import Status
 
 LIFETIME = timedelta(days=7)
+NOBODY = Standing()
 
 
 class Denied(Exception):
@@ -32,13 +33,14 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A port of one generation of a kernel, and the gateway through which it is reached."""
+    """A port of one generation of a kernel, the gateway through which it is reached, and who was let in by what."""
 
     kernel_id: UUID
     generation: int
     service: str
     port: int
     gateway_url: str
+    standing: Standing = NOBODY
 
 
 def redeem(code: str, host: str, now: datetime) -> str:
@@ -71,7 +73,7 @@ def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
     standing = Standing(login=grant.login, token=grant.token)
     _, kernel = _entitled(grant.user_id, standing, grant.kernel_id, grant.generation, now)
     gateway_url = kernel.agent.gateway_url if kernel.agent else ""
-    return Target(kernel.pk, grant.generation, grant.service, grant.port, gateway_url)
+    return Target(kernel.pk, grant.generation, grant.service, grant.port, gateway_url, standing)
 
 
 def digest_of(text: str) -> str:

@@ -11,18 +11,20 @@ import contextlib
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
+from backendai.accounts.standing import Standing, signs_of
 from backendai.appproxy.grants import Denied, Target, open_by, redeem
 
 logger = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 10.0
+LOOK_SECONDS = 2.0
 _TRUSTED_SECONDS = 50.0  # without a database; access must end within a minute
 _THREADS = 4
 _Answer = TypeVar("_Answer")
@@ -40,6 +42,7 @@ class Guard:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="guard")
         self._known: dict[_Key, tuple[Target, float]] = {}
         self._asking: dict[_Key, asyncio.Task[Target]] = {}
+        self._signs: dict[Standing, Hashable] = {}
         self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
 
     async def enter(self, code: str, host: str) -> str:
@@ -74,12 +77,36 @@ class Guard:
                 del self._open[key]
 
     async def watch(self) -> None:
-        """Look again at whatever is open, for ever."""
+        """Look again at whatever is open, for ever: all of it at times, and at once where credentials change."""
+        await asyncio.gather(self._recheck_for_ever(), self._look_for_changes())
+
+    async def _recheck_for_ever(self) -> None:
         while True:
             await asyncio.sleep(RECHECK_SECONDS)
             await asyncio.gather(*(self._recheck(key) for key in list(self._open)))
             oldest = time.monotonic() - _TRUSTED_SECONDS
             self._known = {key: entry for key, entry in self._known.items() if entry[1] > oldest}
+
+    async def _look_for_changes(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(Unknown):
+                await self._look_at_credentials()
+
+    async def _look_at_credentials(self) -> None:
+        """Forget answers whose credentials changed, and recheck what is open by them. A few queries for all."""
+        standings = {key: target.standing for key, (target, _) in self._known.items()}
+        now = set(standings.values())
+        signs = await self._ask(lambda: signs_of(now, timezone.now()))
+        # What is seen for the first time may have changed just before.
+        changed = {one for one in now if one not in self._signs or self._signs[one] != signs[one]}
+        self._signs = signs
+        stale = [key for key, standing in standings.items() if standing in changed]
+        for key in stale:
+            if key in self._known:
+                target, at = self._known[key]
+                self._known[key] = (target, min(at, time.monotonic() - RECHECK_SECONDS))
+        await asyncio.gather(*(self._recheck(key) for key in stale if key in self._open))
 
     def close(self) -> None:
         """Cut everything, and let go of the threads."""

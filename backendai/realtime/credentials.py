@@ -12,7 +12,8 @@ from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
 
 from backendai.accounts.models import User
-from backendai.accounts.services import user_of_token
+from backendai.accounts.services import digest_of, user_of_token
+from backendai.accounts.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,13 @@ def user_of(credentials: Credentials) -> User | None:
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(credentials.login)
     user = get_user(request)
     return user if isinstance(user, User) else None
+
+
+def standing_of(credentials: Credentials) -> Standing:
+    """Return what has to last for them to be good."""
+    if credentials.bearer is not None:
+        return Standing(token=digest_of(credentials.bearer))
+    return Standing(login=credentials.login)
 
 
 def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:

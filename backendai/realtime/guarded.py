@@ -11,7 +11,8 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError
 
-from backendai.realtime.credentials import credentials_of
+from backendai.realtime.credentials import credentials_of, standing_of
+from backendai.realtime.rounds import rounds
 from backendai.realtime.targets import REFUSED, Refusal
 
 logger = logging.getLogger(__name__)
@@ -59,15 +60,20 @@ class GuardedConsumer(AsyncWebsocketConsumer):
             self._watcher = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(RECHECK_SECONDS)
-            try:
-                stays = await database_sync_to_async(self.may_stay)()
-            except DatabaseError as error:  # unknown is not refused
-                logger.warning("websocket not rechecked: %s", error)
-                continue
-            if not stays:
-                await self.hang_up()
-                with contextlib.suppress(OSError, RuntimeError):  # the browser has just left
-                    await self.close(REFUSED, "You are signed out or may not see this any more.")
-                return
+        """Ask again at times, and at once when the credentials have changed."""
+        with rounds().watching(standing_of(self.credentials)) as changed:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RECHECK_SECONDS):
+                        await changed.wait()
+                changed.clear()
+                try:
+                    stays = await database_sync_to_async(self.may_stay)()
+                except DatabaseError as error:  # unknown is not refused
+                    logger.warning("websocket not rechecked: %s", error)
+                    continue
+                if not stays:
+                    break
+        await self.hang_up()
+        with contextlib.suppress(OSError, RuntimeError):  # the browser has just left
+            await self.close(REFUSED, "You are signed out or may not see this any more.")

@@ -18,6 +18,7 @@ FORM = {
     "name": "students", "slots": "cpu=8, mem=64g, cuda.device=0", "unnamed_slots": "unlimited", "max_sessions": "3",
     "max_pending_sessions": "", "max_pending_slots": "", "max_priority": "20", "max_kernels_per_session": "",
     "max_session_lifetime": "",
+    "max_concurrent_logins": "",
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """People: who may sign in, where they belong, their limits, and the keys they use from scripts."""
 
-from backendai.accounts.models.credentials import AccessToken, KeyPair, LoginCount, new_access_key
+from backendai.accounts.models.credentials import AccessToken, KeyPair, Login, LoginCount, new_access_key
 from backendai.accounts.models.people import Domain, Membership, Project, User, UserManager
 from backendai.accounts.models.policies import ResourcePolicy
 
@@ -8,6 +8,7 @@ __all__ = [
     "AccessToken",
     "Domain",
     "KeyPair",
+    "Login",
     "LoginCount",
     "Membership",
     "Project",

@@ -60,6 +60,23 @@ class AccessToken(models.Model):
         return self.user.is_active and (self.expires_at is None or self.expires_at > now)
 
 
+class Login(models.Model):
+    """One browser in which somebody is signed in. It goes with the login's session, of which it knows the key."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="logins")
+    session_key = models.CharField(max_length=40, unique=True, editable=False)
+    method = models.CharField(max_length=32)
+    address = models.CharField(max_length=45, blank=True)
+    browser = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} from {self.address}"
+
+
 class LoginCount(models.Model):
     """How often signing in was tried in vain: for one account from one address, or from one address in all."""
 

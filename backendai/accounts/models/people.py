@@ -74,6 +74,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_active = models.BooleanField(default=True)
     policy = policy_field("users")
     share_weight = _share_weight()
+    credentials_version = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = UserManager()
@@ -86,6 +87,12 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return self.email
+
+    def _get_session_auth_hash(self, secret: Any = None) -> str:
+        """Return what a login's cookie has to know: it ends with the password, and with the version. Version 0 is what
+        Django itself writes."""
+        plain: str = super()._get_session_auth_hash(secret=secret)  # type: ignore[misc]
+        return f"{plain}.{self.credentials_version}" if self.credentials_version else plain
 
     @property
     def is_superadmin(self) -> bool:

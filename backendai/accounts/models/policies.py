@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.utils import timezone
 
@@ -31,6 +31,9 @@ class ResourcePolicy(models.Model):
     max_priority = models.PositiveSmallIntegerField(null=True, blank=True, validators=[MaxValueValidator(100)])
     max_kernels_per_session = models.PositiveSmallIntegerField(null=True, blank=True)
     max_session_lifetime = models.DurationField(null=True, blank=True)
+    max_concurrent_logins = models.PositiveSmallIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text="Of one user; the oldest ends."
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
