@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-import django_filters
 import django_tables2 as tables
 from django.db.models import QuerySet
 from django.utils.html import format_html
 
 from backendai.activity.models import AuditEntry
-from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.panel.listing import DayFilter, ListPage, PanelFilter, PanelTable
 from backendai.web.templatetags.portal import exact
 
 
@@ -48,8 +47,8 @@ class AuditFilter(PanelFilter):
     search_fields = ("action", "target_id", "actor__email")
     search_hint = "Who, what, or an id"
 
-    since = django_filters.DateFilter("at", "date__gte", label="From")
-    until = django_filters.DateFilter("at", "date__lte", label="To")
+    since = DayFilter("at", "date__gte", label="From")
+    until = DayFilter("at", "date__lte", label="To")
 
     class Meta:
         model = AuditEntry

@@ -6,7 +6,9 @@ from typing import Any, ClassVar
 
 import django_filters
 import django_tables2 as tables
+from django import forms
 from django.core.paginator import Paginator
+from django.db import models
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 from django.utils.text import slugify
@@ -46,9 +48,29 @@ class PanelTable(tables.Table):
         attrs: ClassVar[dict[str, Any]] = {"class": "rows panel-rows"}
 
 
+class YesNo(forms.Select):
+    """Yes, no, or no matter."""
+
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__(attrs, choices=[("", "any"), ("true", "yes"), ("false", "no")])
+
+
+class DayFilter(django_filters.DateFilter):
+    """A day, picked from the browser's calendar."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, widget=forms.DateInput({"type": "date"}), **kwargs)
+
+
 class PanelFilter(django_filters.FilterSet):
     """Filters of a list; ``search_fields`` are looked through by the words typed into the search box."""
 
+    FILTER_DEFAULTS: ClassVar[dict[Any, Any]] = django_filters.FilterSet.FILTER_DEFAULTS | {
+        models.BooleanField: {
+            "filter_class": django_filters.BooleanFilter,
+            "extra": lambda field: {"widget": YesNo, "label": field.verbose_name.removeprefix("is ").capitalize()},
+        }
+    }
     search_fields: ClassVar[tuple[str, ...]] = ()
     search_hint = "Search"
 

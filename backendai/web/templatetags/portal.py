@@ -8,7 +8,7 @@ from typing import Any
 
 from django import template
 from django.conf import settings
-from django.forms import BoundField
+from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect, Select
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -25,14 +25,6 @@ from backendai.web.statuses import appearance_of, deed_of
 register = template.Library()
 
 _NBSP = "\N{NO-BREAK SPACE}"
-_KINDS = {
-    "select": "form-select",
-    "selectmultiple": "form-select",
-    "nullbooleanselect": "form-select",
-    "checkbox": "form-check-input",
-    "checkboxselectmultiple": "form-check-input",
-    "radioselect": "form-check-input",
-}
 _STEPS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -133,7 +125,7 @@ def field(bound: BoundField, *, must: bool = False, **attrs: Any) -> SafeString:
         extra["aria-describedby"] = " ".join(described)
     if bound.errors:
         extra["aria-invalid"] = "true"
-    kind = _KINDS.get(bound.widget_type, "form-control")
+    kind = _look_of(bound)
     extra["class"] = f"{kind} is-invalid" if bound.errors else kind
     context = {
         "field": bound,
@@ -148,8 +140,15 @@ def field(bound: BoundField, *, must: bool = False, **attrs: Any) -> SafeString:
 @register.simple_tag
 def filter_field(bound: BoundField) -> SafeString:
     """Render a filter of a list: its label and input in one line."""
-    widget = bound.as_widget(attrs={"class": _KINDS.get(bound.widget_type, "form-control")})
+    widget = bound.as_widget(attrs={"class": _look_of(bound)})
     return format_html('<label for="{}">{}</label>{}', bound.id_for_label, bound.label, widget)
+
+
+def _look_of(bound: BoundField) -> str:
+    widget = bound.field.widget
+    if isinstance(widget, CheckboxInput | CheckboxSelectMultiple | RadioSelect):
+        return "form-check-input"
+    return "form-select" if isinstance(widget, Select) else "form-control"
 
 
 @cache
