@@ -85,6 +85,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/apps/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "POST"),
     "api/v1/session-preview/": (P.SIGNED_IN, "POST"),
+    "api/v1/owners/": (P.SUPERADMIN, "GET"),
     "api/v1/images/": (P.SIGNED_IN, "GET"),
     "api/v1/presets/": (P.SIGNED_IN, "GET"),
     "api/v1/resource-groups/": (P.SIGNED_IN, "GET"),

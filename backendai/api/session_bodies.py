@@ -57,6 +57,12 @@ class LaunchRequest(StrictSerializer):
     launch_id = serializers.UUIDField(
         default=None, allow_null=True, help_text="Sessions launched with the same id belong together."
     )
+    owner = serializers.CharField(
+        max_length=254,
+        default="",
+        allow_blank=True,
+        help_text="Administrators: the e-mail address of whom it is launched for. Left out: oneself.",
+    )
 
     def spec(self) -> SessionSpec:
         """Return the validated request as the services take it."""
@@ -107,6 +113,12 @@ class SessionBody(Answer[ComputeSession]):
     status_message = serializers.CharField(source="reason_text")
     result = serializers.CharField()
     owner = serializers.EmailField(source="owner_email", read_only=True)
+    launched_by = serializers.EmailField(
+        source="launched_by_email",
+        read_only=True,
+        allow_null=True,
+        help_text="The administrator who launched it for its owner; null: the owner did.",
+    )
     project = serializers.CharField(source="project_name", read_only=True)
     resource_group = serializers.CharField(source="resource_group_name", read_only=True)
     image = serializers.CharField(source="image_name", read_only=True)
@@ -118,7 +130,7 @@ class SessionBody(Answer[ComputeSession]):
         model = ComputeSession
         fields = [
             "id", "name", "type", "status", "status_reason", "status_message", "status_data", "result", "owner",
-            "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size", "environ",
+            "launched_by", "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size", "environ",
             "startup_command", "starts_at", "batch_timeout", "designated_agents", "placement", "launch_id", "priority",
             "queue_position", "attempts", "retries", "version", "created_at",
             "scheduled_at", "started_at", "ends_at", "terminating_at", "ended_at", "kernels",

@@ -12,6 +12,7 @@ from backendai.compute.models import ComputeSession, Kernel
 
 _NAMES = {
     "owner_email": F("owner__email"),
+    "launched_by_email": F("launched_by__email"),
     "project_name": F("project__name"),
     "resource_group_name": F("resource_group__name"),
     "image_name": F("image__name"),
@@ -32,6 +33,7 @@ def shown_kernels(kernels: QuerySet[Kernel]) -> QuerySet[Any]:
 def shown_at_launch(session: Any, kernels: list[Any]) -> ComputeSession:
     """Return a session that was made just now as ``shown_sessions`` would read it."""
     session.owner_email, session.project_name = session.owner.email, session.project.name
+    session.launched_by_email = session.launched_by.email if session.launched_by else None
     session.resource_group_name, session.image_name = session.resource_group.name, session.image.name
     session.shown_kernels = kernels
     for kernel in kernels:

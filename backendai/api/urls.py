@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 
 from backendai.api import schema  # noqa: F401  (registers the token's place in the OpenAPI document)
-from backendai.api.views import account, apps, cluster, documents, explanations, jobs, logs, sessions
+from backendai.api.views import account, apps, cluster, documents, explanations, jobs, logs, owners, sessions
 
 app_name = "api"
 urlpatterns = [
@@ -19,6 +19,7 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/apps/", apps.SessionApps.as_view(), name="session-apps"),
     path("v1/sessions/<uuid:session_id>/apps/<slug:service>/", apps.SessionApp.as_view(), name="session-app"),
     path("v1/session-preview/", explanations.SessionPreview.as_view(), name="session-preview"),
+    path("v1/owners/", owners.OwnerLookup.as_view(), name="owners"),
     path("v1/images/", cluster.ImageList.as_view(), name="images"),
     path("v1/presets/", cluster.PresetList.as_view(), name="presets"),
     path("v1/resource-groups/", cluster.ResourceGroupList.as_view(), name="resource-groups"),

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
+from backendai.accounts.acting import both_names
 from backendai.accounts.models import User
 from backendai.accounts.standing import Standing, user_by
 from backendai.activity.services import audit
@@ -56,7 +57,9 @@ def redeem(code: str, host: str, now: datetime) -> str:
     try:
         with transaction.atomic():
             _write(claims, text, now)
-            audit(user.pk, "app.open", "session", [target.session_id], service=claims.service)
+            owner = user if target.session.owner_id == user.pk else target.session.owner
+            names = both_names(user, owner)
+            audit(user.pk, "app.open", "session", [target.session_id], service=claims.service, **names)
     except IntegrityError:
         raise Denied("code-used", "This way in was used already. Open the app from the portal again.") from None
     AppGrant.objects.filter(expires_at__lt=now).delete()

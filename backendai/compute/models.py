@@ -40,6 +40,15 @@ class ComputeSession(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False
     )
+    launched_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        null=True,
+        blank=True,
+        db_index=False,
+        help_text="The administrator who launched it for its owner; empty: the owner did.",
+    )
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="compute_sessions")
     resource_group = models.ForeignKey(
         ResourceGroup, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False

@@ -16,7 +16,8 @@ class SessionSpec:
     ``resources`` are border amounts (``{"cpu": 1, "mem": "512m"}``); empty fields mean the default.
     ``priority`` None: the usual one, or the highest that the policies allow. ``depends_on``: own sessions, by id or
     name, that must have ended well first. ``agents``: the only ones it may run on, by id or name. Sessions of one
-    ``launch_id`` belong together (None: a launch of its own); ``placement`` says how they lie on the agents.
+    ``launch_id`` belong together (None: a launch of its own); ``placement`` says how they lie on the agents. ``owner``:
+    the e-mail address of the person for whom an administrator launches it; empty: it is one's own.
     """
 
     image: str
@@ -37,3 +38,4 @@ class SessionSpec:
     agents: Sequence[str] = ()
     placement: str = ""
     launch_id: UUID | None = None
+    owner: str = ""

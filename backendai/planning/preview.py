@@ -6,6 +6,7 @@ import json
 import uuid
 from datetime import datetime
 
+from backendai.accounts.acting import owner_named
 from backendai.accounts.models import User
 from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.spec import SessionSpec
@@ -25,21 +26,22 @@ def preview(user: User, spec: SessionSpec, *, now: datetime) -> Explanation:
     an answer. How much may wait at once (a policy's pending limits) is counted at the launch alone.
     """
     try:
-        checked = check_spec(user, spec)
+        owner = owner_named(user, spec.owner)
+        checked = check_spec(owner, spec, actor=user)
     except UserError as error:
         if error.code not in _IMPOSSIBLE:
             raise
         return Explanation(
             now, spec.resource_group, Verdict.NEVER, error.message, Reason(error.code, error.message, never=True)
         )
-    newcomer = _newcomer(user, spec, checked, now)
+    newcomer = _newcomer(owner, spec, checked, now)
     snapshot = read_snapshot(checked.group, now, newcomer=newcomer)
     view = next(each for each in snapshot.pending if each.id == newcomer.row.id)
     others = other_groups(checked.project, checked.group)
     return foresee(snapshot, view, user, least=checked.image.minimum_slots, others=others)
 
 
-def _newcomer(user: User, spec: SessionSpec, checked: Checked, now: datetime) -> Newcomer:
+def _newcomer(owner: User, spec: SessionSpec, checked: Checked, now: datetime) -> Newcomer:
     row = Row(
         id=uuid.uuid4(),
         name=spec.name,
@@ -50,7 +52,7 @@ def _newcomer(user: User, spec: SessionSpec, checked: Checked, now: datetime) ->
         attempts=0,
         session_type=spec.session_type,
         access_key=checked.access_key,
-        owner_id=user.pk,
+        owner_id=owner.pk,
         project_id=checked.project.pk,
         placement=spec.placement,
         launch_id=spec.launch_id,

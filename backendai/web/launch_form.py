@@ -8,8 +8,10 @@ from datetime import tzinfo
 from typing import Any, cast
 
 from django import forms
+from django.db.models import QuerySet
 from django.utils import timezone
 
+from backendai.accounts.acting import projects_to_act_in
 from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
@@ -95,15 +97,19 @@ class LaunchForm(forms.Form):
         label="Instead of the one that waits",
     )
     time_zone = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
+    owner = forms.CharField(max_length=254, required=False, widget=forms.HiddenInput)
 
-    def __init__(self, *args: Any, user: User, slots: Collection[str] = (), **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, user: User, actor: User | None = None, slots: Collection[str] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        actor = actor or user
         choices = {
             "image": Image.objects.usable_by(user),
-            "project": Project.objects.usable_by(user),
+            "project": projects_to_act_in(actor, user),
             "resource_group": ResourceGroup.objects.visible_to(user).filter(is_active=True),
-            "depends_on": ComputeSession.objects.filter(owner=user, session_type=SessionType.BATCH).live(),
-            "replaces": ComputeSession.objects.filter(owner=user),
+            "depends_on": _batch_sessions(user, actor),
+            "replaces": ComputeSession.objects.filter(owner=actor),
         }
         for name, rows in choices.items():
             cast(Any, self.fields[name]).queryset = rows
@@ -140,6 +146,7 @@ class LaunchForm(forms.Form):
             priority=data["priority"],
             batch_timeout=data["batch_timeout"] if batch else None,
             depends_on=[str(each.pk) for each in data["depends_on"]] if batch else [],
+            owner=data["owner"],
         )
 
     def refuse(self, error: UserError) -> None:
@@ -202,6 +209,11 @@ class LaunchForm(forms.Form):
     def _typed(self) -> dict[str, str]:
         names = {"cpu": "cpu", "mem": "mem"} | {slot: f"slot.{slot}" for slot in self.accelerators}
         return {slot: value for slot, field in names.items() if (value := self.cleaned_data[field].strip())}
+
+
+def _batch_sessions(user: User, actor: User) -> QuerySet[ComputeSession]:
+    own = ComputeSession.objects.visible_to(actor).filter(owner=user)
+    return own.filter(session_type=SessionType.BATCH).live()
 
 
 def named_in(asked: Mapping[str, Any]) -> dict[str, Any]:

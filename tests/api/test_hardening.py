@@ -31,7 +31,7 @@ def alice(cast: Cast) -> Caller:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"owner": "bob@example.com"}, "owner"),
+        ({"owner": ["bob@example.com"]}, "owner"),
         ({"privileged": True}, "privileged"),
         ({"\ud800": 1}, "\ud800"),
         ({"name": ["a"]}, "name"),

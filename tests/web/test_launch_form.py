@@ -70,6 +70,32 @@ def test_it_makes_one_session_of_a_form_that_is_sent_twice(site: Cast, browse: B
     assert ComputeSession.objects.count() == 1
 
 
+def test_an_administrator_launches_for_somebody_with_their_projects_and_groups(site: Cast, browse: Browse) -> None:
+    make_group("others", is_public=False).projects.add(site.elsewhere)
+    client, launch = browse(site.dana), reverse("web:launch")
+    form = client.get(launch, {"owner": "charlie@example.com"}).context["form"]
+    assert [project.name for project in form.fields["project"].queryset] == ["other"]
+    values = typed(site, owner="charlie@example.com", project=str(site.elsewhere.pk))
+    outlook = client.post(reverse("web:launch_preview"), values).content.decode()
+    assert "Starts" in outlook
+    assert client.post(launch, values | {"resource_group": "others"}).status_code == 302
+    session = ComputeSession.objects.get()
+    assert (session.owner, session.launched_by, session.resource_group.name) == (site.charlie, site.dana, "others")
+
+
+def test_an_address_that_nobody_has_is_refused_where_it_was_typed(site: Cast, browse: Browse) -> None:
+    said = "There is nobody with the address &#x27;bob@example.com&#x27; for whom you may act."
+    client, launch = browse(site.alice), reverse("web:launch")
+    page = client.get(launch).content.decode()
+    assert "Launch it for" not in page
+    answer = client.post(launch, typed(site, owner="bob@example.com"))
+    assert answer.status_code == 422
+    assert said in answer.content.decode()
+    shown = browse(site.dana).get(launch, {"owner": "nobody@example.com"}).content.decode()
+    assert said.replace("bob@", "nobody@") in shown
+    assert not ComputeSession.objects.exists()
+
+
 def test_it_keeps_a_command_only_for_batch(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
     client.post(reverse("web:launch"), typed(site, startup_command="left over"))

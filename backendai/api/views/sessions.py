@@ -86,7 +86,11 @@ class SessionEnd(GenericAPIView[ComputeSession]):
     @extend_schema(request=TerminateRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:
         """End the session; ``force`` kills at once. 409 when it has ended already."""
-        visible = ComputeSession.objects.visible_to(asker(request)).only("status", "owner")
+        visible = (
+            ComputeSession.objects.visible_to(asker(request))
+            .select_related("owner")
+            .only("name", "status", "owner__email")
+        )
         session = get_object_or_404(visible, pk=session_id)
         body = TerminateRequest(data=request.data)
         body.is_valid(raise_exception=True)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from backendai.accounts.acting import projects_to_act_in
 from backendai.accounts.models import KeyPair, Project, User
 from backendai.accounts.policies import Limited, limits_of_launch
 from backendai.catalog.models import Image
@@ -46,8 +47,9 @@ class Checked:
     limited: list[Limited]
 
 
-def check_spec(user: User, spec: SessionSpec) -> Checked:
-    """Return the request with its names resolved; raises a UserError that names the field, the number, the limit."""
+def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> Checked:
+    """Return the request of this owner with its names resolved; raises a UserError that names the field, the number,
+    the limit. ``actor``: the administrator who asks for it, if it is not the owner."""
     if spec.name:
         check_session_name(spec.name)
     _check_type(spec)
@@ -56,7 +58,8 @@ def check_spec(user: User, spec: SessionSpec) -> Checked:
         raise UserError(f"Choose 1 to {LARGEST_CLUSTER} kernels.", field="cluster_size", code="invalid-cluster-size")
     check_batch_timeout(spec)
     check_placement(spec)
-    project = _project(user, spec)
+    actor = actor or user
+    project = _project(user, spec, actor)
     group = _group(project, spec)
     _check_type_in(group, spec)
     image = _image(user, spec)
@@ -65,7 +68,7 @@ def check_spec(user: User, spec: SessionSpec) -> Checked:
     shm_bytes = shm_of(spec, slots)
     agents = agents_of(spec, group)
     check_reach(slots, group, spec.cluster_size, agents)
-    depends_on = dependencies_of(user, spec)
+    depends_on = dependencies_of(user, spec, actor=actor)
     key_pair: KeyPair | None = user.key_pairs.filter(is_active=True).first()
     access_key = key_pair.access_key if key_pair else ""
     limited = limits_of_launch(user, project, key_pair)
@@ -105,8 +108,8 @@ def _check_environ(spec: SessionSpec) -> None:
             )
 
 
-def _project(user: User, spec: SessionSpec) -> Project:
-    projects = Project.objects.usable_by(user).select_related("domain")
+def _project(user: User, spec: SessionSpec, actor: User) -> Project:
+    projects = projects_to_act_in(actor, user).select_related("domain")
     if spec.project:
         try:
             found: Project | None = projects.filter(pk=UUID(str(spec.project))).first()
@@ -115,7 +118,8 @@ def _project(user: User, spec: SessionSpec) -> Project:
     else:
         found = projects.order_by("created_at").first()
     if found is None:
-        text = f"You are not a member of project {spec.project}." if spec.project else "You are in no active project."
+        who = "You are" if actor.pk == user.pk else f"{user.email} is"
+        text = f"{who} not a member of project {spec.project}." if spec.project else f"{who} in no active project."
         raise UserError(text, field="project", code="no-project")
     return found
 

@@ -88,9 +88,9 @@ def priority_of(spec: SessionSpec, limited: Sequence[Limited]) -> int:
     return spec.priority
 
 
-def dependencies_of(user: User, spec: SessionSpec) -> list[UUID]:
-    """Return the ids of the sessions that must have ended well first. A name means the live session of that name, else
-    the newest."""
+def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]:
+    """Return the ids of the user's sessions that must have ended well first, of those that the actor may see. A name
+    means the live session of that name, else the newest."""
     if not spec.depends_on:
         return []
     if spec.session_type != SessionType.BATCH:
@@ -99,7 +99,7 @@ def dependencies_of(user: User, spec: SessionSpec) -> list[UUID]:
     if spec.name and spec.name in spec.depends_on:
         raise UserError("A session cannot wait for itself.", field="depends_on", code="depends-on-itself")
     wanted = Q(name__in=spec.depends_on) | Q(pk__in=[pk for text in spec.depends_on if (pk := _uuid(text))])
-    rows = ComputeSession.objects.filter(wanted, owner=user).order_by("created_at", "pk")
+    rows = ComputeSession.objects.visible_to(actor).filter(wanted, owner=user).order_by("created_at", "pk")
     found: dict[str, UUID] = {}
     hopeless: dict[UUID, str] = {}
     columns = rows.values_list("pk", "name", "status", "session_type", "result")

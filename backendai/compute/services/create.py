@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 
+from backendai.accounts.acting import both_names, owner_named
 from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, history_entry
@@ -39,29 +40,31 @@ def create_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
 
 
 def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None = None) -> Launched:
-    """Return a new PENDING session with its kernels, or the one made earlier under the same idempotency key.
+    """Return a new PENDING session with its kernels, or the one made earlier under the same idempotency key. It belongs
+    to whom the request names, else to the user, and counts for them alone.
 
-    Raises UserError (the field, the number and the limit) with nothing written; Conflict when the name is taken or as
-    much waits already as a policy allows.
+    Raises UserError (the field, the number and the limit) with nothing written; NotFound for an owner for whom the user
+    may not act; Conflict when the name is taken or as much waits already as a policy allows.
     """
-    if idempotency_key and (earlier := _earlier(user, spec, idempotency_key)):
+    owner = owner_named(user, spec.owner)
+    if idempotency_key and (earlier := _earlier(owner, spec, idempotency_key)):
         return Launched(earlier, None)
-    checked = check_spec(user, spec)
+    checked = check_spec(owner, spec, actor=user)
     name = spec.name or _generated_name(checked.image.name)
     try:
         with transaction.atomic():
-            launched = _write(user, checked, name, spec, idempotency_key)
-            check_pending(checked.limited, user.pk)  # last: its locks are held for the moment of the commit only
+            launched = _write(owner, user, checked, name, spec, idempotency_key)
+            check_pending(checked.limited, owner.pk)  # last: its locks are held for the moment of the commit only
             hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
     except IntegrityError as error:
-        if idempotency_key and (earlier := _earlier(user, spec, idempotency_key)):
+        if idempotency_key and (earlier := _earlier(owner, spec, idempotency_key)):
             return Launched(earlier, None)
-        raise _taken(user, name) from error
+        raise _taken(owner, user, name) from error
     return launched
 
 
-def _earlier(user: User, spec: SessionSpec, key: str) -> ComputeSession | None:
-    found: ComputeSession | None = ComputeSession.objects.filter(owner=user, idempotency_key=key[:128]).first()
+def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
+    found: ComputeSession | None = ComputeSession.objects.filter(owner=owner, idempotency_key=key[:128]).first()
     if found and found.request_digest != _digest(spec):
         raise Conflict(
             f"This idempotency key belongs to another request, which made session {found.name!r}.",
@@ -77,7 +80,7 @@ def _digest(spec: SessionSpec) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
-_LATER = frozenset({"priority", "batch_timeout", "depends_on", "agents", "placement", "launch_id"})
+_LATER = frozenset({"priority", "batch_timeout", "depends_on", "agents", "placement", "launch_id", "owner"})
 _UNUSED: tuple[Any, ...] = (None, "", (), [])
 
 
@@ -86,11 +89,15 @@ def _generated_name(image_name: str) -> str:
     return f"{stem}-{secrets.token_hex(3)}"
 
 
-def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempotency_key: str | None) -> Launched:
+def _write(
+    owner: User, actor: User, checked: Checked, name: str, spec: SessionSpec, idempotency_key: str | None
+) -> Launched:
     slots = checked.slots.to_json()
+    names = both_names(actor, owner)
     session: ComputeSession = ComputeSession.objects.create(
         name=name,
-        owner=user,
+        owner=owner,
+        launched_by=actor if names else None,
         project=checked.project,
         resource_group=checked.group,
         image=checked.image,
@@ -112,11 +119,17 @@ def _write(user: User, checked: Checked, name: str, spec: SessionSpec, idempoten
     )
     kernels = Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
     _write_dependencies(session.pk, checked.depends_on)
+    said = "Launched by {actor} for {owner}.".format(**names) if names else ""
     SchedulingRecord.objects.bulk_create(
-        [history_entry(session=session, phase=Phase.SCHEDULE, result=Outcome.SUCCESS, to_status=Status.PENDING)]
+        [
+            history_entry(
+                session=session, phase=Phase.SCHEDULE, result=Outcome.SUCCESS, to_status=Status.PENDING, message=said
+            )
+        ]
     )
-    audit(user.pk, "session.create", "session", [session.pk], name=name, image=checked.image.name, slots=slots)
-    publish_on_commit([SessionEvent(str(session.pk), str(user.pk), session.status, 0)])
+    told = {"name": name, "image": checked.image.name, "slots": slots, **names}
+    audit(actor.pk, "session.create", "session", [session.pk], **told)
+    publish_on_commit([SessionEvent(str(session.pk), str(owner.pk), session.status, 0)])
     return Launched(session, kernels)
 
 
@@ -132,12 +145,13 @@ def _write_dependencies(session_id: UUID, depends_on: Sequence[UUID]) -> None:
     )
 
 
-def _taken(user: User, name: str) -> Conflict:
-    other: Any = ComputeSession.objects.filter(owner=user, name=name, status__in=LIVE).first()
+def _taken(owner: User, actor: User, name: str) -> Conflict:
+    other: Any = ComputeSession.objects.filter(owner=owner, name=name, status__in=LIVE).first()
     if other is None:
         return Conflict("Another request was faster; try again.", code="conflict")
+    who = "You already have" if actor.pk == owner.pk else f"{owner.email} already has"
     return Conflict(
-        f"You already have a session named {name!r} ({other.get_status_display()}); end it or choose another name.",
+        f"{who} a session named {name!r} ({other.get_status_display()}); end it or choose another name.",
         field="name",
         code="name-taken",
         session=str(other.pk),

@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
+from backendai.accounts.acting import both_names
 from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.cluster.models import Agent
@@ -49,7 +50,9 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
     with transaction.atomic():
         ended = end_sessions([session.pk], Why(Phase.TERMINATE, code, f"Ended by {user.email}."), now=now, force=force)
         forced = _give_up_on_nodes([session.pk], user, now) if force and user.is_superadmin else set()
-        audit(user.pk, "session.terminate", "session", [session.pk], force=force, forced=bool(forced))
+        told = {"name": session.name, "force": force, "forced": bool(forced)}
+        names = {} if own else both_names(user, session.owner)
+        audit(user.pk, "session.terminate", "session", [session.pk], **told, **names)
     return Ended(ended.cancelled, ended.terminating, forced)
 
 

@@ -15,6 +15,8 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
+from backendai.accounts.acting import owner_named
+from backendai.accounts.models import User
 from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import USUAL_PRIORITY
@@ -36,9 +38,13 @@ from backendai.web.resources import rooms_for
 @login_required
 def launch(request: PageRequest) -> HttpResponse:
     """Show the form; on POST create the session and go to where its output will appear."""
-    rooms = rooms_for(request.user)
+    owner, unknown = _owner(request)
+    rooms = rooms_for(owner)
     slots = {bar.slot for room in rooms for bar in room.bars}
-    form = LaunchForm(request.POST or None, user=request.user, slots=slots, initial=_initial(request))
+    named = {"owner": "" if owner == request.user else owner.email}
+    form = LaunchForm(
+        request.POST or None, user=owner, actor=request.user, slots=slots, initial=_initial(request) | named
+    )
     if request.method == "POST" and form.is_valid():
         try:
             created = _create(request, form)
@@ -51,8 +57,12 @@ def launch(request: PageRequest) -> HttpResponse:
         "section": "sessions",
         "form": form,
         "rooms": rooms,
-        "builds": build_by_image(builds_for(request.user)),
+        "builds": build_by_image(builds_for(owner)),
         "replaced": _replaced(request),
+        "owner": owner,
+        "unknown_owner": unknown,
+        "asked_owner": request.POST.get("owner", request.GET.get("owner", "")),
+        "may_act": request.user.role != User.Role.USER,
     }
     return render(request, "web/launch.html", context, status=422 if form.is_bound else 200)
 
@@ -63,7 +73,8 @@ def launch(request: PageRequest) -> HttpResponse:
 def launch_preview(request: PageRequest) -> HttpResponse:
     """Return the line that says what would become of the form as it is now, or why it would be refused."""
     slots = {name.removeprefix("slot.") for name in request.POST if name.startswith("slot.")}
-    form = LaunchForm(request.POST, user=request.user, slots=slots)
+    owner, _ = _owner(request)
+    form = LaunchForm(request.POST, user=owner, actor=request.user, slots=slots)
     context: dict[str, Any] = {}
     if not form.is_valid():
         context["refusal"] = form.first_wrong()
@@ -77,6 +88,15 @@ def launch_preview(request: PageRequest) -> HttpResponse:
         except UserError as error:
             context["refusal"] = form.refusal(error)
     return render(request, "web/_launch_outlook.html", context)
+
+
+def _owner(request: PageRequest) -> tuple[User, str]:
+    """Return for whom the session is to be, and what is wrong with the address that was typed."""
+    asked = request.POST if request.method == "POST" else request.GET
+    try:
+        return owner_named(request.user, asked.get("owner", "")[:254]), ""
+    except UserError as error:
+        return request.user, error.message
 
 
 def _create(request: PageRequest, form: LaunchForm) -> ComputeSession:

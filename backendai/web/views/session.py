@@ -93,7 +93,7 @@ def terminate(request: PageRequest, session_id: UUID) -> HttpResponse:
 
 def _find(request: PageRequest, session_id: UUID) -> ComputeSession:
     visible = ComputeSession.objects.visible_to(request.user)
-    rows = visible.select_related("image", "resource_group", "owner", "project")
+    rows = visible.select_related("image", "resource_group", "owner", "launched_by", "project")
     found: ComputeSession = get_object_or_404(rows, pk=session_id)
     return found
 

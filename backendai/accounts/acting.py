@@ -1,0 +1,45 @@
+"""Acting for somebody else: for whom an administrator may, in which of their projects, and what is told of it."""
+
+from __future__ import annotations
+
+from backendai.accounts.models import Project, User
+from backendai.accounts.querysets import ProjectQuerySet, UserQuerySet
+from backendai.core.errors import NotFound
+
+
+def people_to_act_for(actor: User) -> UserQuerySet:
+    """Return for whom the actor may act: a superadmin for everybody, a domain admin inside the domain though not for
+    superadmins, others for themselves."""
+    people: UserQuerySet = User.objects.filter(is_active=True)
+    if actor.role == User.Role.SUPERADMIN:
+        return people
+    if actor.role == User.Role.ADMIN and actor.domain_id:
+        return people.filter(domain=actor.domain_id).exclude(role=User.Role.SUPERADMIN)
+    return people.filter(pk=actor.pk)
+
+
+def owner_named(actor: User, email: str) -> User:
+    """Return whose a launch of the actor's is: the actor's own when no address is given. Raises NotFound, the same for
+    an address that nobody has and for one that the actor may not act for."""
+    wanted = email.strip().lower()
+    if not wanted or wanted == actor.email:
+        return actor
+    owner: User | None = people_to_act_for(actor).filter(email=wanted).first()
+    if owner is None:
+        text = f"There is nobody with the address {email.strip()!r} for whom you may act."
+        raise NotFound(text, field="owner", code="unknown-owner")
+    return owner
+
+
+def projects_to_act_in(actor: User, owner: User) -> ProjectQuerySet:
+    """Return the owner's projects in which the actor may start sessions for them: a domain admin only in the domain."""
+    projects: ProjectQuerySet = Project.objects.usable_by(owner)
+    if actor.pk == owner.pk or actor.role == User.Role.SUPERADMIN:
+        return projects
+    return projects.filter(domain=actor.domain_id)
+
+
+def both_names(actor: User, owner: User) -> dict[str, str]:
+    """Return what the audit trail says of a deed beside its actor's id: who did it and whose thing it was; nothing when
+    it was the actor's own."""
+    return {} if actor.pk == owner.pk else {"actor": actor.email, "owner": owner.email}

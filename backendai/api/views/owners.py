@@ -1,0 +1,69 @@
+"""For whom an administrator may launch sessions, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.acting import owner_named, projects_to_act_in
+from backendai.accounts.models import Project, User
+from backendai.api.authentication import asker
+from backendai.api.other_bodies import ProjectBody
+from backendai.cluster.models import ResourceGroup
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """A person with what sessions of theirs may be launched in."""
+
+    email: str
+    full_name: str
+    projects: list[Project]
+    resource_groups: list[str]
+
+
+class OwnerQuery(serializers.Serializer[Any]):
+    """Whom to look for."""
+
+    email = serializers.EmailField(help_text="The whole address, in any case.")
+
+
+class OwnerBody(serializers.Serializer[Any]):
+    """A person for whom one may launch sessions."""
+
+    email = serializers.EmailField()
+    full_name = serializers.CharField()
+    projects = ProjectBody(many=True, help_text="In which one may start sessions for them.")
+    resource_groups = serializers.ListField(child=serializers.CharField(), help_text="Open to them.")
+
+
+class OwnerLookup(GenericAPIView[Any]):
+    """Looking up a person to launch a session for; for administrators."""
+
+    serializer_class = OwnerBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(parameters=[OwnerQuery], responses=OwnerBody)
+    def get(self, request: Request) -> Response:
+        """Return the person with their projects and groups; 404 for an address that one may not act for."""
+        actor = asker(request)
+        if actor.role == User.Role.USER:
+            raise Http404
+        query = OwnerQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        owner = owner_named(actor, query.validated_data["email"])
+        groups = ResourceGroup.objects.visible_to(owner).filter(is_active=True).order_by("name")
+        found = _Owner(
+            owner.email,
+            owner.full_name,
+            list(projects_to_act_in(actor, owner).select_related("domain").order_by("name")),
+            list(groups.values_list("name", flat=True)),
+        )
+        return Response(self.get_serializer(found).data)
