@@ -6,7 +6,7 @@ import hashlib
 import json
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -119,18 +119,18 @@ def _write(
     )
     kernels = Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
     _write_dependencies(session.pk, checked.depends_on)
-    said = "Launched by {actor} for {owner}.".format(**names) if names else ""
-    SchedulingRecord.objects.bulk_create(
-        [
-            history_entry(
-                session=session, phase=Phase.SCHEDULE, result=Outcome.SUCCESS, to_status=Status.PENDING, message=said
-            )
-        ]
-    )
-    told = {"name": name, "image": checked.image.name, "slots": slots, **names}
-    audit(actor.pk, "session.create", "session", [session.pk], **told)
-    publish_on_commit([SessionEvent(str(session.pk), str(owner.pk), session.status, 0)])
+    _tell(session, actor, names)
     return Launched(session, kernels)
+
+
+def _tell(session: ComputeSession, actor: User, names: Mapping[str, str]) -> None:
+    """Write the first row of the history and the entry of the audit trail, and tell browsers after commit."""
+    said = "Launched by {actor} for {owner}.".format(**names) if names else ""
+    first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING, "message": said}
+    SchedulingRecord.objects.bulk_create([history_entry(session=session, **first)])
+    told = {"name": session.name, "image": session.image.name, "slots": session.slots, **names}
+    audit(actor.pk, "session.create", "session", [session.pk], **told)
+    publish_on_commit([SessionEvent(str(session.pk), str(session.owner_id), session.status, 0)])
 
 
 def _kernel(session_id: UUID, rank: int, slots: dict[str, str]) -> Kernel:
