@@ -17,7 +17,13 @@ from backendai.activity.services import audit
 from backendai.core.errors import Conflict
 
 KEY_PAIR, USER, PROJECT, DOMAIN = SCOPES = ("key-pair", "user", "project", "domain")
-_WORDS = {"key_pairs": "key pair", "users": "user", "projects": "project", "domains": "domain"}
+_WORDS = {
+    "key_pairs": "key pair",
+    "users": "user",
+    "projects": "project",
+    "domains": "domain",
+    "invitations": "invitation",
+}
 
 
 @dataclass(frozen=True, slots=True)

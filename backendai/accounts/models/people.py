@@ -12,7 +12,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.accounts.models.policies import policy_field
-from backendai.accounts.querysets import ProjectQuerySet, UserQuerySet
+from backendai.accounts.querysets import DomainQuerySet, MembershipQuerySet, ProjectQuerySet, UserQuerySet
 
 
 def _share_weight() -> models.FloatField[Any, Any]:
@@ -31,6 +31,8 @@ class Domain(models.Model):
     policy = policy_field("domains")
     share_weight = _share_weight()
     created_at = models.DateTimeField(default=timezone.now)
+
+    objects = DomainQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]
@@ -76,6 +78,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     share_weight = _share_weight()
     credentials_version = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
+    purged_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Since when nobody is left of it."
+    )
 
     objects = UserManager()
 
@@ -133,11 +138,18 @@ class Project(models.Model):
 
 
 class Membership(models.Model):
-    """A user belongs to a project."""
+    """A user belongs to a project; its admins choose who else does."""
+
+    class Role(models.TextChoices):
+        MEMBER = "member", "member"
+        ADMIN = "admin", "project admin"
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=Role, default=Role.MEMBER)
     created_at = models.DateTimeField(default=timezone.now)
+
+    objects = MembershipQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "project"], name="membership_once")]
