@@ -42,7 +42,11 @@ def read_people(content: bytes) -> tuple[list[Entry], list[Problem]]:
     """Return the entries that could be read and the problems of the others. Raises a UserError when the file as a whole
     cannot be read: too large, not UTF-8, columns missing or unknown."""
     if len(content) > LARGEST_FILE:
-        raise UserError(f"The file has {len(content):,} bytes; at most {LARGEST_FILE:,} will do.", field="file")
+        raise UserError(
+            f"The file has {len(content):,} bytes; at most {LARGEST_FILE:,} will do.",
+            field="file",
+            code="file-too-large",
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

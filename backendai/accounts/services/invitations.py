@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import Invitation, Membership, Project, ResourcePolicy, User
-from backendai.accounts.roles import Deed, check_project
+from backendai.accounts.roles import Deed, check_project, may_project
 from backendai.accounts.rules import check_member_role, check_password, clean_email, clean_full_name
 from backendai.accounts.services.create_user import add_user
 from backendai.accounts.services.grants import check_policy_of_user
@@ -96,7 +96,7 @@ def open_invitation(digest: str, *, now: datetime) -> Invitation:
     if state == Invitation.State.EXPIRED:
         raise Conflict("This invitation has expired. Ask for a new one.", code="invitation-expired")
     inviter = invitation.invited_by
-    if state == Invitation.State.REVOKED or inviter is None or not inviter.is_active:
+    if state == Invitation.State.REVOKED or inviter is None or not _may_still_invite(inviter, invitation.project):
         raise Conflict("This invitation was taken back. Ask for a new one.", code="invitation-revoked")
     _check_project(invitation.project)
     return invitation
@@ -136,6 +136,10 @@ def accept_as(user: User, digest: str, *, now: datetime) -> Project:
         _take(invitation, now)
         _join(invitation, user)
     return invitation.project
+
+
+def _may_still_invite(inviter: User, project: Project) -> bool:
+    return inviter.is_active and may_project(inviter, Deed.INVITE, project)
 
 
 def _check_project(project: Project) -> None:
