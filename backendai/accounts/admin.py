@@ -14,6 +14,7 @@ from backendai.accounts.ends import end_credentials, refuse_to_lose_the_last_sup
 from backendai.accounts.models import (
     AccessToken,
     Domain,
+    Invitation,
     KeyPair,
     Login,
     LoginCount,
@@ -159,16 +160,21 @@ class PersonAdmin(Audited, UserAdmin):
     list_display = ["email", "full_name", "role", "domain", "is_active"]
     list_filter = ["role", "is_active", "domain"]
     search_fields = ["email", "full_name"]
-    readonly_fields = ["created_at", "last_login"]
+    readonly_fields = ["created_at", "last_login", "purged_at"]
     filter_horizontal = []
     fieldsets = [
         (None, {"fields": ["email", "full_name", "password"]}),
         ("Access", {"fields": ["role", "is_superuser", "domain", "is_active"]}),
         ("Limits", {"fields": [*_LIMITS]}),
-        ("Times", {"fields": ["created_at", "last_login"]}),
+        ("Times", {"fields": ["created_at", "last_login", "purged_at"]}),
     ]
     add_fieldsets = [(None, {"fields": ["email", "usable_password", "password1", "password2", "role", "domain"]})]
     inlines = [MembershipInline]
+
+    def has_delete_permission(self, request, obj=None):
+        # Whoever rules the platform is demoted or deactivated first, where it is checked that somebody else does.
+        rules = obj is not None and obj.is_superadmin and obj.is_active
+        return not rules and super().has_delete_permission(request, obj)
 
     def save_model(self, request, obj, form, change):
         with transaction.atomic():
@@ -196,10 +202,19 @@ class ProjectAdmin(Audited):
 
 @admin.register(Membership)
 class MembershipAdmin(admin.ModelAdmin):
-    list_display = ["user", "project", "created_at"]
-    list_filter = ["project"]
+    list_display = ["user", "project", "role", "created_at"]
+    list_filter = ["role", "project"]
     search_fields = ["user__email"]
     list_select_related = ["user", "project"]
+
+
+@admin.register(Invitation)
+class InvitationAdmin(MadeElsewhere):
+    list_display = ["email", "project", "role", "invited_by", "expires_at", "accepted_at", "revoked_at"]
+    search_fields = ["email"]
+    list_filter = ["project__domain"]
+    list_select_related = ["project", "invited_by"]
+    exclude = ["digest"]
 
 
 @admin.register(KeyPair)

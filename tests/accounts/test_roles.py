@@ -69,28 +69,28 @@ def purge(actor: User, user: User) -> None:
 Try = Callable[[World, User, Any], Any]
 DEEDS: dict[str, tuple[Try, tuple[str, ...], dict[str, set[str]]]] = {
     "rename": (
-        lambda _, actor, user: change_user(actor, user, {"full_name": "New Name"}),
+        lambda _, actor, user: change_user(actor, user, {"full_name": "New Name"}, now=NOW()),
         USERS,
         to_users({*BELOW_ERIN, "erin"}, {*BELOW_DANA, "dana"}),
     ),
     "give a new address": (
-        lambda _, actor, user: change_user(actor, user, {"email": "new@example.com"}),
+        lambda _, actor, user: change_user(actor, user, {"email": "new@example.com"}, now=NOW()),
         USERS,
         to_users({*BELOW_ERIN, "erin"}, {*BELOW_DANA, "dana"}),
     ),
     "make superadmin": (
-        lambda _, actor, user: change_user(actor, user, {"role": "superadmin"}),
+        lambda _, actor, user: change_user(actor, user, {"role": "superadmin"}, now=NOW()),
         USERS,
         # What somebody is already changes nothing.
         {"dana": {*BELOW_DANA, "dana"}, "erin": {"dana"}, "bob": {"dana"}, "alice": {"dana"}},
     ),
     "make domain admin": (
-        lambda _, actor, user: change_user(actor, user, {"role": "admin"}),
+        lambda _, actor, user: change_user(actor, user, {"role": "admin"}, now=NOW()),
         USERS,
         to_users({*BELOW_ERIN, "erin"}, BELOW_DANA) | {who: {"erin", "frank"} for who in ("bob", "alice")},
     ),
     "make user": (
-        lambda _, actor, user: change_user(actor, user, {"role": "user"}),
+        lambda _, actor, user: change_user(actor, user, {"role": "user"}, now=NOW()),
         USERS,
         {
             "dana": BELOW_DANA,
@@ -99,22 +99,24 @@ DEEDS: dict[str, tuple[Try, tuple[str, ...], dict[str, set[str]]]] = {
         },
     ),
     "give a policy": (
-        lambda _, actor, user: change_user(actor, user, {"policy": ResourcePolicy.objects.get(name="narrower")}),
+        lambda _, actor, user: change_user(
+            actor, user, {"policy": ResourcePolicy.objects.get(name="narrower")}, now=NOW()
+        ),
         USERS,
         to_users(BELOW_ERIN, {*BELOW_DANA, "dana"}),
     ),
     "give a wide policy": (
-        lambda _, actor, user: change_user(actor, user, {"policy": ResourcePolicy.objects.get(name="wide")}),
+        lambda _, actor, user: change_user(actor, user, {"policy": ResourcePolicy.objects.get(name="wide")}, now=NOW()),
         USERS,
         to_users(set(), {*BELOW_DANA, "dana"}),
     ),
     "give a share weight": (
-        lambda _, actor, user: change_user(actor, user, {"share_weight": 2.0}),
+        lambda _, actor, user: change_user(actor, user, {"share_weight": 2.0}, now=NOW()),
         USERS,
         to_users(set(), {*BELOW_DANA, "dana"}),
     ),
     "move to another domain": (
-        lambda world, actor, user: change_user(actor, user, {"domain": world.elsewhere, "role": "user"}),
+        lambda world, actor, user: change_user(actor, user, {"domain": world.elsewhere, "role": "user"}, now=NOW()),
         ("gina",),
         to_users(set(), {"gina"}),
     ),
@@ -299,7 +301,7 @@ def test_the_last_active_superadmin_stays_one(world: World, role: str) -> None:
     let_in(dana, second, False, now=NOW())
     second.refresh_from_db()
     for deed in (
-        lambda: change_user(second, dana, {"role": role}),
+        lambda: change_user(second, dana, {"role": role}, now=NOW()),
         lambda: let_in(second, dana, False, now=NOW()),
     ):
         with pytest.raises(UserError) as refused:
@@ -309,5 +311,5 @@ def test_the_last_active_superadmin_stays_one(world: World, role: str) -> None:
     assert (dana.role, dana.is_superuser, dana.is_active) == ("superadmin", True, True)
     let_in(dana, second, True, now=NOW())
     second.refresh_from_db()
-    demoted = change_user(second, dana, {"role": role})
+    demoted = change_user(second, dana, {"role": role}, now=NOW())
     assert (demoted.role, demoted.is_superuser) == (role, False)

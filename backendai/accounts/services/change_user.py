@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from backendai.accounts.ends import refuse_to_lose_the_last_superadmin
+from backendai.accounts.ends import end_credentials, refuse_to_lose_the_last_superadmin
 from backendai.accounts.models import Domain, User
 from backendai.accounts.roles import Deed, check_domain, check_grant, check_user
 from backendai.accounts.rules import clean_email, clean_full_name, plain
@@ -23,13 +24,14 @@ _NEEDS = {
     "policy": Deed.SET_USER_POLICY,
     "share_weight": Deed.SET_USER_WEIGHT,
 }
+_ENDING = {"role", "domain"}
 _CLEANED = {"email": clean_email, "full_name": clean_full_name}
 
 
-def change_user(actor: User, user: User, wishes: Mapping[str, Any]) -> User:
+def change_user(actor: User, user: User, wishes: Mapping[str, Any], *, now: datetime) -> User:
     """Return the user with the wished values of ``email``, ``full_name``, ``role``, ``domain``, ``policy`` and
-    ``share_weight`` written; what is as before needs no permission. Raises NotAllowed, Conflict, or a UserError that
-    names the field; then nothing is written."""
+    ``share_weight`` written; what is as before needs no permission. Another role or domain ends logins and tokens.
+    Raises NotAllowed, Conflict, or a UserError that names the field; then nothing is written."""
     with transaction.atomic():
         user = User.objects.select_for_update(of=("self",)).select_related("domain", "policy").get(pk=user.pk)
         new = {name: _CLEANED[name](value) if name in _CLEANED else value for name, value in wishes.items()}
@@ -44,6 +46,8 @@ def change_user(actor: User, user: User, wishes: Mapping[str, Any]) -> User:
         _save(user, changed)
         changes = {name: [plain(old[name]), plain(new[name])] for name in changed}
         audit(actor.pk, "user.change", "user", [user.pk], name=user.email, changes=changes)
+        if _ENDING & set(changed):
+            end_credentials(user, now=now)
     return user
 
 
