@@ -21,6 +21,7 @@ from backendai.accounts.models import AccessToken, User
 from backendai.accounts.services import create_token
 from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
+from backendai.catalog.models import ResourcePreset
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.realtime.routing import websocket_urlpatterns
@@ -34,6 +35,7 @@ class Policy(Enum):
     PUBLIC = "anybody"
     SIGNED_IN = "whoever is signed in, on what is theirs"
     VISIBLE = "the owner and administrators; 404 for others"
+    READ = "whoever is signed in reads what they may see, superadmins write; 403 for others who try"
     OWN = "the owner alone, whatever the role of others"
     SUPERADMIN = "superadmins; nothing to see for others"
     NODE = "nodes with their token"
@@ -49,6 +51,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "logout/": (P.PUBLIC, "POST"),
     "": (P.SIGNED_IN, "GET"),
     "sessions/new/": (P.SIGNED_IN, "GET POST"),
+    "sessions/new/presets/": (P.SIGNED_IN, "POST"),
     "sessions/new/preview/": (P.SIGNED_IN, "POST"),
     "sessions/<uuid:session_id>/outlook/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/": (P.VISIBLE, "GET"),
@@ -87,7 +90,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/session-preview/": (P.SIGNED_IN, "POST"),
     "api/v1/owners/": (P.SUPERADMIN, "GET"),
     "api/v1/images/": (P.SIGNED_IN, "GET"),
-    "api/v1/presets/": (P.SIGNED_IN, "GET"),
+    "api/v1/presets/": (P.READ, "GET POST"),
+    "api/v1/presets/<int:preset_id>/": (P.READ, "GET PATCH DELETE"),
+    "api/v1/check-presets/": (P.SIGNED_IN, "POST"),
     "api/v1/resource-groups/": (P.SIGNED_IN, "GET"),
     "api/v1/agents/": (P.SUPERADMIN, "GET"),
     "api/v1/agents/<uuid:agent_id>/": (P.SUPERADMIN, "GET"),
@@ -132,6 +137,7 @@ class World:
     token: AccessToken
     agent: Agent
     job: BackgroundJob
+    preset: ResourcePreset
     browsers: dict[str, Client]
 
     def path(self, route: str) -> str:
@@ -139,6 +145,7 @@ class World:
         ids |= {"job": self.job}
         for name, row in ids.items():
             route = route.replace(f"<uuid:{name}_id>", str(row.pk))
+        route = route.replace("<int:preset_id>", str(self.preset.pk))
         for start, find in PANEL_ROWS.items():
             if route.startswith(start):
                 route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
@@ -161,8 +168,9 @@ def world(cast: Cast) -> Iterator[World]:
         Agent.objects.update(gateway_url=address)
         token, _ = create_token(cast.alice, "laptop")
         job = start_job("image.pull", PRIVATE_NAME, now=timezone.now(), owner_id=cast.alice.pk)
+        preset = ResourcePreset.objects.create(name="small", slots={"cpu": 1, "mem": "1g"})
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
-        yield World(cast, session, kernel, token, Agent.objects.get(), job, browsers)
+        yield World(cast, session, kernel, token, Agent.objects.get(), job, preset, browsers)
 
 
 def signed_in(user: User) -> Client:
@@ -203,7 +211,7 @@ def test_it_lets_in_whom_the_policy_names(world: World, route: str) -> None:
         before = world.state()
         for who in ("nobody", "charlie", "bob"):
             judge_stranger(policy, ask(world, who, method, route), who)
-        if policy in (P.VISIBLE, P.OWN, P.SUPERADMIN, P.NODE, P.NOWHERE) or method == "GET":
+        if policy in (P.READ, P.VISIBLE, P.OWN, P.SUPERADMIN, P.NODE, P.NOWHERE) or method == "GET":
             assert world.state() == before, "a stranger changed something"
         if policy is P.OWN:
             judge_stranger(policy, ask(world, "dana", method, route), "dana")
@@ -277,6 +285,8 @@ def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
         assert status == 401 or (status == 302 and answer["Location"].startswith("/login/")), status
     elif policy is P.SIGNED_IN:
         assert status in (200, 302, 400, 422)
+    elif policy is P.READ:
+        assert status == (200 if answer.wsgi_request.method == "GET" else 403)
     elif policy is P.OWN:
         assert status == 404 or (status == 302 and answer["Location"] == "/account/")
     elif policy is P.SUPERADMIN and status == 200:
@@ -289,7 +299,7 @@ def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
 
 
 def judge_owner(policy: Policy, answer: Any, who: str) -> None:
-    if policy is P.NODE or (policy is P.SUPERADMIN and who == "alice"):
+    if policy is P.NODE or (policy in (P.SUPERADMIN, P.READ) and who == "alice"):
         judge_stranger(policy, answer, who)
     elif policy is P.NOWHERE or (policy is P.OWN and who == "dana"):
         assert answer.status_code in (302, 404)

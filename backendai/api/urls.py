@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 
 from backendai.api import schema  # noqa: F401  (registers the token's place in the OpenAPI document)
-from backendai.api.views import account, apps, cluster, documents, explanations, jobs, logs, owners, sessions
+from backendai.api.views import account, apps, cluster, documents, explanations, jobs, logs, owners, presets, sessions
 
 app_name = "api"
 urlpatterns = [
@@ -21,7 +21,9 @@ urlpatterns = [
     path("v1/session-preview/", explanations.SessionPreview.as_view(), name="session-preview"),
     path("v1/owners/", owners.OwnerLookup.as_view(), name="owners"),
     path("v1/images/", cluster.ImageList.as_view(), name="images"),
-    path("v1/presets/", cluster.PresetList.as_view(), name="presets"),
+    path("v1/presets/", presets.PresetList.as_view(), name="presets"),
+    path("v1/presets/<int:preset_id>/", presets.PresetDetail.as_view(), name="preset"),
+    path("v1/check-presets/", presets.CheckPresets.as_view(), name="check-presets"),
     path("v1/resource-groups/", cluster.ResourceGroupList.as_view(), name="resource-groups"),
     path("v1/agents/", cluster.AgentList.as_view(), name="agents"),
     path("v1/agents/<uuid:agent_id>/", cluster.AgentDetail.as_view(), name="agent"),
