@@ -17,7 +17,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from backendai.accounts.models import AccessToken, User
+from backendai.accounts.models import AccessToken, ResourcePolicy, User
 from backendai.accounts.services import create_token
 from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
@@ -89,6 +89,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "POST"),
     "api/v1/session-preview/": (P.SIGNED_IN, "POST"),
     "api/v1/owners/": (P.SUPERADMIN, "GET"),
+    "api/v1/policies/": (P.SUPERADMIN, "GET POST"),
+    "api/v1/policies/<int:pk>/": (P.SUPERADMIN, "GET PATCH DELETE"),
     "api/v1/images/": (P.SIGNED_IN, "GET"),
     "api/v1/presets/": (P.READ, "GET POST"),
     "api/v1/presets/<int:preset_id>/": (P.READ, "GET PATCH DELETE"),
@@ -113,6 +115,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
 # Whose row stands for ``pk`` in the addresses of the administration pages that begin so.
 PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/domains/": lambda world: world.cast.alice.domain,
+    "api/v1/policies/": lambda _: ResourcePolicy.objects.get_or_create(name="spare")[0],
 }
 PREFIXES = {"admin/": P.SUPERADMIN}
 OPEN_IN_ADMIN = {"admin/login/", "admin/logout/"}

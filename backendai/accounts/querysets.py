@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Count, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 
 if TYPE_CHECKING:
     from backendai.accounts.models import User
@@ -109,3 +110,23 @@ class TokenQuerySet(models.QuerySet[Any]):
 def _managed(user: User) -> models.QuerySet[Any, Any]:
     """Return the ids of the projects that the user is a project admin of."""
     return user.memberships.filter(role="admin").order_by().values("project_id")
+
+
+class PolicyQuerySet(models.QuerySet[Any]):
+    """Resource policies."""
+
+    def visible_to(self, user: User) -> PolicyQuerySet:
+        """Superadmins see them all; others see what holds for them with their limits."""
+        return self if user.role == "superadmin" else self.none()
+
+    def with_holders(self) -> PolicyQuerySet:
+        """Count who has each: ``number_of_key_pairs``, ``_users``, ``_projects``, ``_domains``, ``_invitations``."""
+        kinds = ("key_pairs", "users", "projects", "domains", "invitations")
+        return self.annotate(**{f"number_of_{kind}": _number_with_policy(self.model, kind) for kind in kinds})
+
+
+def _number_with_policy(policies: Any, kind: str) -> Coalesce:
+    # Not Count over four joins: that would multiply every user with every key pair.
+    holders = policies._meta.get_field(kind).related_model
+    rows = holders._default_manager.filter(policy=OuterRef("pk")).order_by().values("policy")
+    return Coalesce(Subquery(rows.annotate(number=Count("pk")).values("number")), 0)

@@ -3,7 +3,19 @@
 from django.urls import path, re_path
 
 from backendai.api import schema  # noqa: F401  (registers the token's place in the OpenAPI document)
-from backendai.api.views import account, apps, cluster, documents, explanations, jobs, logs, owners, presets, sessions
+from backendai.api.views import (
+    account,
+    apps,
+    cluster,
+    documents,
+    explanations,
+    jobs,
+    logs,
+    owners,
+    policies,
+    presets,
+    sessions,
+)
 
 app_name = "api"
 urlpatterns = [
@@ -20,6 +32,8 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/apps/<slug:service>/", apps.SessionApp.as_view(), name="session-app"),
     path("v1/session-preview/", explanations.SessionPreview.as_view(), name="session-preview"),
     path("v1/owners/", owners.OwnerLookup.as_view(), name="owners"),
+    path("v1/policies/", policies.PolicyList.as_view(), name="policies"),
+    path("v1/policies/<int:pk>/", policies.PolicyDetail.as_view(), name="policy"),
     path("v1/images/", cluster.ImageList.as_view(), name="images"),
     path("v1/presets/", presets.PresetList.as_view(), name="presets"),
     path("v1/presets/<int:preset_id>/", presets.PresetDetail.as_view(), name="preset"),

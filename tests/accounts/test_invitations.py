@@ -12,7 +12,6 @@ from django.db import connections
 from django.utils import timezone
 
 from backendai.accounts.models import Invitation, Membership, ResourcePolicy, User
-from backendai.accounts.policies import delete_policy
 from backendai.accounts.services import (
     Invitee,
     accept_as,
@@ -24,6 +23,7 @@ from backendai.accounts.services import (
     revoke_invitation,
     set_member_role,
 )
+from backendai.accounts.services.policies import delete_policy
 from backendai.activity.models import AuditEntry
 from backendai.core.errors import UserError
 from tests.accounts.world import World, make_world

@@ -3,7 +3,7 @@
 from backendai.accounts.models.credentials import AccessToken, KeyPair, Login, LoginCount, new_access_key
 from backendai.accounts.models.invitations import Invitation
 from backendai.accounts.models.people import Domain, Membership, Project, User, UserManager
-from backendai.accounts.models.policies import ResourcePolicy
+from backendai.accounts.models.policies import PolicyDefault, ResourcePolicy
 
 __all__ = [
     "AccessToken",
@@ -13,6 +13,7 @@ __all__ = [
     "Login",
     "LoginCount",
     "Membership",
+    "PolicyDefault",
     "Project",
     "ResourcePolicy",
     "User",

@@ -11,7 +11,7 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils import timezone
 
-from backendai.accounts.models.policies import policy_field
+from backendai.accounts.models.policies import HeldToPolicy, policy_field
 from backendai.accounts.querysets import DomainQuerySet, MembershipQuerySet, ProjectQuerySet, UserQuerySet
 
 
@@ -23,8 +23,10 @@ def _share_weight() -> models.FloatField[Any, Any]:
     )
 
 
-class Domain(models.Model):
+class Domain(HeldToPolicy, models.Model):
     """A tenant: an organisation with its own people and projects."""
+
+    policy_kind = "domain"
 
     name = models.CharField(max_length=64, unique=True)
     is_active = models.BooleanField(default=True)
@@ -60,8 +62,10 @@ class UserManager(BaseUserManager.from_queryset(UserQuerySet)):  # type: ignore[
         return self.get(email=(email or "").strip().lower())
 
 
-class User(AbstractBaseUser, PermissionsMixin):
+class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
     """A person, known by e-mail address."""
+
+    policy_kind = "user"
 
     class Role(models.TextChoices):
         SUPERADMIN = "superadmin", "superadmin"
@@ -115,8 +119,10 @@ class User(AbstractBaseUser, PermissionsMixin):
         return self.full_name or self.email.split("@")[0]
 
 
-class Project(models.Model):
+class Project(HeldToPolicy, models.Model):
     """A group of people in one domain who share limits and folders."""
+
+    policy_kind = "project"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     domain = models.ForeignKey(Domain, on_delete=models.PROTECT, related_name="projects")
