@@ -106,6 +106,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/tokens/<uuid:token_id>/": (P.OWN, "DELETE"),
     "api/^": (P.NOWHERE, "GET POST DELETE"),
     "node/v1/join": (P.NODE, "POST"),
+    "node/v1/broker": (P.NODE, "POST"),
     "node/v1/sync": (P.NODE, "POST"),
     "node/v1/fleet": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>": (P.NODE, "GET"),
