@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 
 def make_group(name: str = "default", **over: Any) -> ResourceGroup:
     """Return the resource group, made when it is not there."""
-    group, _ = ResourceGroup.objects.get_or_create(name=name, defaults=over)
+    group, _ = ResourceGroup.objects.get_or_create(name=name, defaults={"is_default": name == "default"} | over)
     return group
 
 

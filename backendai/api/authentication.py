@@ -10,11 +10,19 @@ from rest_framework.request import Request
 
 from backendai.accounts.models import User
 from backendai.accounts.services import user_of_token
+from backendai.core.errors import NotFound
 
 
 def asker(request: Request) -> User:
     """Return who asks, in a view that lets in signed-in people only."""
     return cast(User, request.user)
+
+
+def steerer(request: Request) -> User:
+    """Return the superadmin who asks; for anybody else there is nothing here."""
+    if not asker(request).is_superadmin:
+        raise NotFound("There is nothing here that you may see.")
+    return asker(request)
 
 
 class BearerAuthentication(BaseAuthentication):

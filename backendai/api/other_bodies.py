@@ -10,7 +10,8 @@ from rest_framework import serializers
 from backendai.accounts.models import AccessToken, Project, User
 from backendai.api.answers import Answer
 from backendai.api.parsing import StrictSerializer
-from backendai.catalog.models import Image
+from backendai.catalog.models import Image, ResourcePreset
+from backendai.cluster.groups import default_group_of
 from backendai.cluster.models import Agent
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -33,12 +34,31 @@ class ImageBody(Answer[Image]):
         return image.minimum_slots.to_json()
 
 
+class PresetBody(Answer[ResourcePreset]):
+    """A named amount of resources."""
+
+    resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
+    resources = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ResourcePreset
+        fields = ["id", "name", "resource_group", "resources", "shm_bytes"]
+        read_only_fields = fields
+
+    @extend_schema_field(_Amounts)
+    def get_resources(self, preset: ResourcePreset) -> dict[str, str]:
+        """Return its slots as decimal strings."""
+        return preset.amounts.to_json()
+
+
 class ResourceGroupBody(serializers.Serializer[Any]):
     """A resource group and the room in it, over the agents that answer and take sessions."""
 
     name = serializers.CharField()
     description = serializers.CharField()
     is_active = serializers.BooleanField()
+    is_default = serializers.BooleanField(help_text="Chosen for whoever names no group.")
+    allowed_session_types = serializers.ListField(child=serializers.CharField())
     agents = serializers.IntegerField(help_text="How many agents answer and take sessions.")
     pending = serializers.IntegerField(help_text="How many sessions wait.")
     capacity = serializers.DictField(child=serializers.CharField())
@@ -61,13 +81,15 @@ class AgentBody(Answer[Agent]):
     status = serializers.CharField()
     capacity = serializers.DictField(child=serializers.CharField())
     occupied = serializers.SerializerMethodField()
+    reserved = serializers.DictField(child=serializers.CharField())
     notes = NoteBody(many=True)
 
     class Meta:
         model = Agent
         fields = [
             "id", "name", "resource_group", "status", "schedulable", "backend", "architecture", "version", "capacity",
-            "occupied", "notes", "gateway_url", "last_seen_at", "lost_at", "created_at",
+            "occupied", "reserved", "max_kernels", "notes", "gateway_url", "drain_started_at", "drain_ends_at",
+            "drain_kernels", "revoked_at", "last_seen_at", "lost_at", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -95,11 +117,20 @@ class MeBody(Answer[User]):
     role = serializers.CharField()
     domain = serializers.SlugRelatedField[Any](slug_field="name", read_only=True, allow_null=True)
     projects = ProjectBody(many=True)
+    default_resource_group = serializers.SerializerMethodField(
+        help_text="The group of launches that name none; null: they must name one."
+    )
 
     class Meta:
         model = User
-        fields = ["id", "email", "full_name", "role", "domain", "projects"]
+        fields = ["id", "email", "full_name", "role", "domain", "projects", "default_resource_group"]
         read_only_fields = fields
+
+    @extend_schema_field({"type": "string", "nullable": True})
+    def get_default_resource_group(self, user: User) -> str | None:
+        """Return its name."""
+        group = default_group_of(user)
+        return group.name if group else None
 
 
 class TokenRequest(StrictSerializer):

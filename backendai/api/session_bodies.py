@@ -54,6 +54,9 @@ class LaunchRequest(StrictSerializer):
     placement = serializers.CharField(
         max_length=16, default="", allow_blank=True, help_text="How sessions of one launch lie: spread or pack."
     )
+    retry_on_agent_loss = serializers.BooleanField(
+        default=False, help_text="Wait again and run from the start when its node is lost. Batch only."
+    )
     launch_id = serializers.UUIDField(
         default=None, allow_null=True, help_text="Sessions launched with the same id belong together."
     )
@@ -132,6 +135,7 @@ class SessionBody(Answer[ComputeSession]):
             "id", "name", "type", "status", "status_reason", "status_message", "status_data", "result", "owner",
             "launched_by", "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size", "environ",
             "startup_command", "starts_at", "batch_timeout", "designated_agents", "placement", "launch_id", "priority",
+            "retry_on_agent_loss",
             "queue_position", "attempts", "retries", "version", "created_at",
             "scheduled_at", "started_at", "ends_at", "terminating_at", "ended_at", "kernels",
         ]  # fmt: skip

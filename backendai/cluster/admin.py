@@ -27,10 +27,17 @@ class ResourceGroupAdmin(Audited):
         "agents_alive",
         "open_to",
     ]
-    filter_horizontal = ["domains", "projects"]
+    filter_horizontal = ["domains", "projects", "key_pairs"]
     search_fields = ["name"]
     fieldsets = [
-        (None, {"fields": ["name", "description", "is_active", "allowed_session_types"]}),
+        (
+            None,
+            {
+                "fields": [
+                    "name", "description", "is_active", "is_default", "allowed_session_types", "session_defaults",
+                ],
+            },
+        ),
         (
             "Queue",
             {
@@ -63,7 +70,7 @@ class ResourceGroupAdmin(Audited):
                 ],
             },
         ),
-        ("Open to", {"fields": ["is_public", "domains", "projects"]}),
+        ("Open to", {"fields": ["is_public", "domains", "projects", "key_pairs"]}),
         ("Options of strategies", {"fields": ["strategy_options"], "classes": ["collapse"]}),
     ]  # fmt: skip
 
@@ -101,7 +108,8 @@ class AgentAdmin(admin.ModelAdmin):
     exclude = ["token_digest"]
     readonly_fields = [
         "status", "backend", "architecture", "version", "boot_id", "gateway_url", "capacity", "devices", "live",
-        "notes", "images_digest", "last_seen_at", "lost_at", "returned_at", "created_at",
+        "notes", "reserved", "images_digest", "drain_started_at", "drain_ends_at", "drain_kernels", "revoked_at",
+        "last_seen_at", "lost_at", "returned_at", "created_at",
     ]  # fmt: skip
 
     def has_add_permission(self, request):
@@ -132,8 +140,10 @@ def _set_schedulable(request, agents, *, to):
 
 @admin.register(JoinToken)
 class JoinTokenAdmin(admin.ModelAdmin):
-    list_display = ["resource_group", "name_prefix", "is_reusable", "used_at", "expires_at"]
+    list_display = ["hint", "resource_group", "agent", "name_prefix", "is_reusable", "used_at", "expires_at"]
+    list_select_related = ["resource_group", "agent"]
     exclude = ["digest"]
+    readonly_fields = ["hint", "agent", "created_by"]
 
     def has_add_permission(self, request):
         return False  # made by ``manage.py create_join_token``, which can show the text

@@ -33,6 +33,15 @@ _WORDS: dict[str, tuple[str, str]] = {
     "is_public": ("Open to everybody", "Ticked, every project may use it, and the two lists below mean nothing."),
     "domains": ("Open to domains", "All projects of these domains may use it."),
     "projects": ("Open to projects", "These projects may use it."),
+    "key_pairs": ("Open to key pairs", "Sessions launched with these key pairs may use it."),
+    "is_default": (
+        "The default group", "Chosen for whoever names none and may use it. The group that was it before is none then."
+    ),
+    "session_defaults": (
+        "What a launch gets that does not say it",
+        'As JSON: {"priority": 20, "batch_timeout": 7200, "shm": "256m", "environ": {"NAME": "value"}}. The time is in '
+        "seconds, for batch sessions.",
+    ),
     "strategy_options": ("Options of the two strategies", ""),
     "retries_to_skip": (
         "Let others pass after",
@@ -91,7 +100,9 @@ class GroupForm(forms.ModelForm):
     class Meta:
         model = ResourceGroup
         fields = "__all__"  # noqa: DJ007  (the fieldsets of the page say which are shown)
-        widgets: ClassVar[dict[str, Any]] = {"strategy_options": forms.Textarea(attrs={"rows": 2, "cols": 60})}
+        widgets: ClassVar[dict[str, Any]] = dict.fromkeys(
+            ("strategy_options", "session_defaults"), forms.Textarea(attrs={"rows": 2, "cols": 60})
+        )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -105,6 +116,10 @@ class GroupForm(forms.ModelForm):
     def clean_strategy_options(self) -> Any:
         """Return no options when the field was left empty."""
         return self.cleaned_data["strategy_options"] or {}
+
+    def clean_session_defaults(self) -> Any:
+        """Return no defaults when the field was left empty."""
+        return self.cleaned_data["session_defaults"] or {}
 
 
 def _choices(level: str) -> list[tuple[str, str]]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
-from django.db import models
+from django.db import models, transaction
 from django.utils import timezone
 
-from backendai.accounts.models import Domain, Project
-from backendai.cluster.querysets import AgentQuerySet, ResourceGroupQuerySet
+from backendai.accounts.models import Domain, KeyPair, Project
+from backendai.cluster.querysets import AgentQuerySet, JoinTokenQuerySet, ResourceGroupQuerySet
 from backendai.cluster.rules import SESSION_TYPES, wrong_rules
 from backendai.core.slots import Slots
 
@@ -47,9 +47,14 @@ class ResourceGroup(models.Model):
     name = models.CharField(max_length=63, unique=True, validators=[name_rule])
     description = models.CharField(max_length=255, blank=True)
     is_active = models.BooleanField(default=True)
+    is_default = models.BooleanField(
+        default=False, help_text="Chosen for whoever names no group and may use this one. One group at most."
+    )
     is_public = models.BooleanField(default=True, help_text="Open to every project; else only to those named below.")
     domains = models.ManyToManyField(Domain, blank=True, related_name="resource_groups")
     projects = models.ManyToManyField(Project, blank=True, related_name="resource_groups")
+    key_pairs = models.ManyToManyField(KeyPair, blank=True, related_name="resource_groups")
+    session_defaults = models.JSONField(default=dict, blank=True, help_text="What a launch gets that does not say it.")
     sequence = models.CharField(max_length=64, default=default_sequence, help_text="Which session starts next.")
     selection = models.CharField(max_length=64, default=DEFAULT_SELECTION, help_text="On which agent it starts.")
     strategy_options = models.JSONField(default=dict, blank=True, help_text="Options of the strategies chosen above.")
@@ -94,14 +99,27 @@ class ResourceGroup(models.Model):
 
     class Meta:
         ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["is_default"], condition=models.Q(is_default=True), name="one_default_resource_group"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write it; raises a ValidationError by field for rules that cannot be carried out."""
+        """Write it; the group that was the default before is none any more when this one is. Raises a ValidationError
+        by field for rules that cannot be carried out."""
         self.full_clean(exclude={"name"}, validate_unique=False, validate_constraints=False)
-        super().save(*args, **kwargs)
+        with transaction.atomic():
+            if self.is_default:
+                ResourceGroup.objects.filter(is_default=True).exclude(pk=self.pk).update(is_default=False)
+            super().save(*args, **kwargs)
+
+    def validate_constraints(self, exclude: Any = None) -> None:
+        """Another default group is no obstacle: ``save`` takes it away from that one."""
+        super().validate_constraints({*(exclude or ()), "is_default"})
 
     def clean(self) -> None:
         """Refuse rules that cannot be carried out, field by field."""
@@ -139,11 +157,13 @@ class Agent(models.Model):
         "numa, healthy, mock, note, kernels: kernel id → util_pct, mem_used. What is not known is null.",
     )
     images_digest = models.CharField(max_length=64, blank=True)
-    max_kernels = models.PositiveIntegerField(null=True, blank=True)
+    reserved = models.JSONField(default=dict, blank=True, help_text="What the node keeps for itself of its machine.")
+    max_kernels = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: as the group says.")
+    drain_started_at = models.DateTimeField(null=True, blank=True, help_text="Since when it takes no new sessions.")
+    drain_ends_at = models.DateTimeField(null=True, blank=True, help_text="When what still runs on it is ended.")
+    drain_kernels = models.PositiveIntegerField(default=0, help_text="How many kernels ran when draining began.")
+    revoked_at = models.DateTimeField(null=True, blank=True, help_text="Since when its credential is refused.")
     token_digest = models.CharField(max_length=64, unique=True)
-    broker_digest = models.CharField(
-        max_length=64, blank=True, editable=False, help_text="SHA-256 of its password at the broker; empty: no account."
-    )
     last_seen_at = models.DateTimeField(null=True, blank=True)
     lost_at = models.DateTimeField(null=True, blank=True)
     returned_at = models.DateTimeField(null=True, blank=True, help_text="When it was last found again after a loss.")
@@ -162,11 +182,26 @@ class Agent(models.Model):
         """The capacity as amounts."""
         return Slots.parse(self.capacity)
 
+    @property
+    def is_drained(self) -> bool:
+        """An administrator keeps new sessions away from it until it is empty, and beyond."""
+        return self.drain_started_at is not None
+
+    @property
+    def needs_own_token(self) -> bool:
+        """Only a join token made for this very agent lets it in again."""
+        return self.revoked_at is not None or self.status == self.Status.TERMINATED
+
 
 class JoinToken(models.Model):
-    """Lets a new node introduce itself; stored as a hash."""
+    """Lets a new node introduce itself; stored as a hash. One with an ``agent`` lets that one in again, nobody else."""
 
     digest = models.CharField(max_length=64, unique=True)
+    hint = models.CharField(max_length=16, blank=True, help_text="How its text begins.")
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="join_tokens")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
     resource_group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, related_name="join_tokens")
     name_prefix = models.CharField(max_length=63, blank=True, help_text="Only agents whose name begins so may use it.")
     is_reusable = models.BooleanField(default=False)
@@ -174,8 +209,17 @@ class JoinToken(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
 
+    objects = JoinTokenQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+
     def __str__(self) -> str:
-        return f"join token for {self.resource_group}"
+        return f"join token for {self.agent or self.resource_group}"
+
+    def is_usable(self, now: datetime) -> bool:
+        """Return whether a node could still join with it."""
+        return self.used_at is None and (self.expires_at is None or self.expires_at > now)
 
 
 class PassLease(models.Model):

@@ -6,28 +6,37 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 if TYPE_CHECKING:
-    from backendai.accounts.models import Project, User
+    from backendai.accounts.models import KeyPair, Project, User
 
 
 class ResourceGroupQuerySet(models.QuerySet[Any]):
     """Resource groups."""
 
     def visible_to(self, user: User) -> ResourceGroupQuerySet:
-        """All for superadmins, else the active ones open to the user's domain or one of their projects."""
+        """All for superadmins, else the active ones open to the user's domain, one of their projects or their keys."""
         if user.role == "superadmin":
             return self
-        open_to = Q(is_public=True) | Q(projects__memberships__user=user)
+        open_to = Q(is_public=True) | self._names("projects", project__memberships__user=user)
+        open_to |= self._names("key_pairs", keypair__user=user, keypair__is_active=True)
         if user.domain_id:  # without it the query would ask for groups that name no domain
-            open_to |= Q(domains=user.domain_id)
-        return self.filter(open_to, is_active=True).distinct()
+            open_to |= self._names("domains", domain=user.domain_id)
+        return self.filter(open_to, is_active=True)
 
-    def usable_for(self, project: Project) -> ResourceGroupQuerySet:
-        """Active groups in which sessions of this project may run."""
-        open_to = Q(is_public=True) | Q(domains=project.domain_id) | Q(projects=project)
-        return self.filter(open_to, is_active=True).distinct()
+    def usable_for(self, project: Project, key_pair: KeyPair | None = None) -> ResourceGroupQuerySet:
+        """Active groups in which sessions of this project, launched with this key pair, may run."""
+        open_to = Q(is_public=True) | self._names("domains", domain=project.domain_id)
+        open_to |= self._names("projects", project=project)
+        if key_pair is not None:
+            open_to |= self._names("key_pairs", keypair=key_pair)
+        return self.filter(open_to, is_active=True)
+
+    def _names(self, field: str, **of: Any) -> Q:
+        """Return whether a group is open to one of these by name. No join: a group stays one row."""
+        links = getattr(self.model, field).through.objects.filter(**of)
+        return Q(Exists(links.filter(resourcegroup=OuterRef("pk"))))
 
 
 class AgentQuerySet(models.QuerySet[Any]):
@@ -48,3 +57,11 @@ class AgentQuerySet(models.QuerySet[Any]):
     def answering(self) -> AgentQuerySet:
         """Syncing: alive, or about to stop."""
         return self.filter(status__in=["ALIVE", "DRAINING"])
+
+
+class JoinTokenQuerySet(models.QuerySet[Any]):
+    """Join tokens."""
+
+    def visible_to(self, user: User) -> JoinTokenQuerySet:
+        """Superadmins alone let machines in."""
+        return self if user.role == "superadmin" else self.none()

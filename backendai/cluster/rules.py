@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from backendai.cluster.session_defaults import parse_session_defaults
 from backendai.core.errors import UserError
 from backendai.core.slots import parse_amount
 from backendai.scheduler.strategies import StrategyView, check_rules, describe_strategies
@@ -96,12 +97,20 @@ def _half_life(group: ResourceGroup) -> Iterator[tuple[str, str]]:
         yield "usage_half_life", f"It is {value}; use is counted by the day: choose 1 to 365 days."
 
 
+def _session_defaults(group: ResourceGroup) -> Iterator[tuple[str, str]]:
+    try:
+        parse_session_defaults(group.session_defaults)
+    except UserError as error:
+        yield "session_defaults", error.message
+
+
 _CHECKS: tuple[Callable[[ResourceGroup], Iterator[tuple[str, str]]], ...] = (
     _strategies,
     _session_types,
     _slot_order,
     _durations,
     _half_life,
+    _session_defaults,
 )
 
 

@@ -13,11 +13,10 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
-from django.db.models import Case, F, Max, Q, When
+from django.db.models import Case, F, Max, Q, Value, When
 from django.utils import timezone
 
 from backendai.activity.services import audit
-from backendai.cluster.broker_access import end_broker_access
 from backendai.cluster.models import Agent, Hearing, JoinToken, PassLease, ResourceGroup
 from backendai.core.errors import NotFound, UserError
 from backendai.core.names import architecture_name
@@ -28,36 +27,50 @@ _ENGINE_SILENT = "engine-unreachable"  # a node's note: its container engine doe
 
 
 def create_join_token(
-    group: ResourceGroup, *, name_prefix: str = "", reusable: bool = False, expires_at: datetime | None = None
+    group: ResourceGroup,
+    *,
+    name_prefix: str = "",
+    reusable: bool = False,
+    expires_at: datetime | None = None,
+    agent: Agent | None = None,
+    actor_id: UUID | None = None,
 ) -> str:
-    """Return a join token's text for new agents of this group; only its hash is stored."""
+    """Return a join token's text for new agents of this group, or for that one ``agent`` to come back; only its hash is
+    stored."""
     text = "join_" + secrets.token_urlsafe(24)
-    JoinToken.objects.create(
-        digest=_digest(text),
-        resource_group=group,
-        name_prefix=name_prefix,
-        is_reusable=reusable,
-        expires_at=expires_at,
-    )
+    with transaction.atomic():
+        token = JoinToken.objects.create(
+            digest=_digest(text),
+            hint=text[:10],
+            resource_group=group,
+            agent=agent,
+            name_prefix=name_prefix,
+            is_reusable=reusable,
+            expires_at=expires_at,
+            created_by_id=actor_id,
+        )
+        details = {"resource_group": group.name, "name_prefix": name_prefix, "reusable": reusable}
+        audit(actor_id, "join-token.create", "join-token", [token.pk], agent=agent.name if agent else "", **details)
     return text
 
 
 def join_agent(message: JoinUp) -> tuple[Agent, str]:
     """Return the agent's row and its own new token. A known name keeps its row (and its kernels) and gets a new token,
-    provided that the join token is a reusable one made for such names."""
+    provided that the join token was made for this agent, or is a reusable one made for such names and nobody has turned
+    the agent away."""
     now = timezone.now()
     with transaction.atomic():
         token = _usable_token(message, now)
         text = "node_" + secrets.token_urlsafe(32)
         agent = Agent.objects.filter(name=message.name).first()
-        if agent and not (token.is_reusable and token.name_prefix):
-            raise UserError(f"An agent named {message.name!r} exists already.", field="name", code="name-taken")
+        if agent and token.agent_id != agent.pk:
+            _check_return(agent, token)
         action = "agent.return" if agent else "agent.join"
         if agent is None:
             agent = Agent(name=message.name, resource_group=token.resource_group)
         agent.token_digest, agent.gateway_url, agent.status = _digest(text), message.gateway_url, Agent.Status.LOST
         agent.lost_at = agent.lost_at or now  # it may die before its first sync, and must be given up then
-        end_broker_access([agent])
+        agent.revoked_at = None
         agent.save()
         audit(None, action, "agent", [agent.pk], name=agent.name, gateway_url=agent.gateway_url)
     return agent, text
@@ -79,9 +92,9 @@ def agents_of_tokens(texts: Collection[str]) -> dict[str, Agent]:
 def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
     """Write what a node says about itself; returns whether it has come back from LOST or changed what it can take.
     Raises UserError for a capacity that is none."""
-    columns = _said(message, now)
+    columns = _said(message, agent, now)
     news = _is_news(agent, columns)
-    Agent.objects.filter(pk=agent.pk).update(**_heard(now), **columns)
+    Agent.objects.registered().filter(pk=agent.pk).update(**_heard(now), **_never_undrained(columns))
     agent.backend, agent.status = columns["backend"], columns["status"]
     return news
 
@@ -97,7 +110,7 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
     other: defaultdict[str, list[UUID]] = defaultdict(list)
     for agent, message in syncs:
         try:
-            columns = _said(message, now)
+            columns = _said(message, agent, now)
         except UserError as error:
             refused[agent.pk] = str(error)
             continue
@@ -114,10 +127,18 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
     for text, ids in other.items():
         try:
             with transaction.atomic():
-                Agent.objects.filter(pk__in=ids).update(**_heard(now), **json.loads(text))
+                columns = _never_undrained(json.loads(text))
+                Agent.objects.registered().filter(pk__in=ids).update(**_heard(now), **columns)
         except DataError as error:
             refused |= dict.fromkeys(ids, str(error)[:200])
     return news - refused.keys(), refused
+
+
+def hold_back(agent_ids: Collection[UUID]) -> None:
+    """Let nodes that have just come back take nothing new as long as something runs there that must go: what it holds
+    is free by the books. The next sync asks again."""
+    if agent_ids:
+        Agent.objects.filter(pk__in=agent_ids, status=Agent.Status.ALIVE).update(status=Agent.Status.DRAINING)
 
 
 def mark_lost(*, now: datetime, silent_for: timedelta) -> list[Agent]:
@@ -202,11 +223,17 @@ def _heard(now: datetime) -> dict[str, Any]:
     return {"lost_at": None, "last_seen_at": now, "returned_at": returned}
 
 
-def _said(message: SyncUp, now: datetime) -> dict[str, Any]:
+def _never_undrained(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return what is written of these columns: a drain that began while the node spoke stands."""
+    drained = When(drain_started_at__isnull=False, then=Value(str(Agent.Status.DRAINING)))
+    return columns | {"status": Case(drained, default=Value(columns["status"]))}
+
+
+def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
     """Return what a sync says about its node, by column. What it has is not known while its engine does not answer:
     the portal keeps what it knew."""
     said: dict[str, Any] = {
-        "status": str(Agent.Status.DRAINING if message.draining else Agent.Status.ALIVE),
+        "status": str(Agent.Status.DRAINING if message.draining or agent.is_drained else Agent.Status.ALIVE),
         "backend": message.backend,
         "architecture": architecture_name(message.architecture),
         "version": message.version,
@@ -227,10 +254,21 @@ def _is_news(agent: Agent, columns: dict[str, Any]) -> bool:
     return bool(agent.status != columns["status"] or agent.capacity != columns.get("capacity", agent.capacity))
 
 
+def _check_return(agent: Agent, token: JoinToken) -> None:
+    if agent.needs_own_token:
+        text = f"Agent {agent.name} was turned away: an administrator must make a join token for it."
+        raise UserError(text, field="name", code="agent-turned-away")
+    if not (token.is_reusable and token.name_prefix):
+        raise UserError(f"An agent named {agent.name!r} exists already.", field="name", code="name-taken")
+
+
 def _usable_token(message: JoinUp, now: datetime) -> JoinToken:
-    token = JoinToken.objects.select_related("resource_group").filter(digest=_digest(message.token)).first()
+    token = JoinToken.objects.select_related("resource_group", "agent").filter(digest=_digest(message.token)).first()
     if token is None or token.used_at or (token.expires_at and token.expires_at <= now):
         raise NotFound("The join token is unknown, used or expired.", code="join-token-refused")
+    if token.agent and token.agent.name != message.name:
+        text = f"This join token is for agent {token.agent.name} alone."
+        raise UserError(text, field="name", code="join-token-refused")
     if not message.name.startswith(token.name_prefix):
         raise UserError(
             f"This join token is for agents whose names begin with {token.name_prefix!r}.",

@@ -70,6 +70,9 @@ class ComputeSession(models.Model):
     startup_command = models.TextField(blank=True)
     starts_at = models.DateTimeField(null=True, blank=True)
     batch_timeout = models.DurationField(null=True, blank=True, help_text="A batch session that runs longer is ended.")
+    retry_on_agent_loss = models.BooleanField(
+        default=False, help_text="Waits again and runs from the start when its node is lost."
+    )
     designated_agents = models.JSONField(default=list, blank=True, help_text="Ids of the only agents it may run on.")
     launch_id = models.UUIDField(
         null=True, blank=True, editable=False, help_text="Sessions launched together share it."

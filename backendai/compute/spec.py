@@ -18,6 +18,7 @@ class SessionSpec:
     name, that must have ended well first. ``agents``: the only ones it may run on, by id or name. Sessions of one
     ``launch_id`` belong together (None: a launch of its own); ``placement`` says how they lie on the agents. ``owner``:
     the e-mail address of the person for whom an administrator launches it; empty: it is one's own.
+    ``retry_on_agent_loss``: a batch session whose node is lost waits again and runs from the start.
     """
 
     image: str
@@ -39,3 +40,4 @@ class SessionSpec:
     placement: str = ""
     launch_id: UUID | None = None
     owner: str = ""
+    retry_on_agent_loss: bool = False

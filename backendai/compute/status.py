@@ -82,7 +82,7 @@ SESSION_MOVES: dict[Status, frozenset[Status]] = {
     _S.PREPARING: frozenset({_S.PULLING, _S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
     _S.PULLING: frozenset({_S.CREATING, _S.RUNNING, _S.PENDING, _S.TERMINATING}),
     _S.CREATING: frozenset({_S.RUNNING, _S.PENDING, _S.TERMINATING}),
-    _S.RUNNING: frozenset({_S.TERMINATING}),
+    _S.RUNNING: frozenset({_S.TERMINATING, _S.PENDING}),  # back to the queue: a batch program that asked for it
     _S.TERMINATING: frozenset({_S.TERMINATED, _S.CANCELLED, _S.ERROR}),
     _S.TERMINATED: frozenset(),
     _S.CANCELLED: frozenset(),
@@ -94,7 +94,10 @@ SESSION_MOVES: dict[Status, frozenset[Status]] = {
 KERNEL_MOVES: dict[Status, frozenset[Status]] = {
     status: targets | ({_S.TERMINATED, _S.ERROR} if status in PLACED else frozenset())
     for status, targets in SESSION_MOVES.items()
-} | {_S.TERMINATED: frozenset({_S.PENDING})}
+} | {
+    _S.RUNNING: frozenset({_S.TERMINATING, _S.TERMINATED, _S.ERROR}),
+    _S.TERMINATED: frozenset({_S.PENDING}),
+}
 
 # Reasons whose fault is the platform's or the image's: a session that ends so is in ERROR, not TERMINATED.
 FAULTS = frozenset(
@@ -114,9 +117,13 @@ FAULTS = frozenset(
         "container-missing",
         "sibling-failed",
         "agent-lost",
+        "agent-terminated",
         "backend-error",
     }
 )
+
+# The node is gone, or was emptied: a batch session that asked for it runs again elsewhere.
+LOSSES = frozenset({"agent-lost", "agent-terminated", "agent-drained"})
 
 # Reasons worth another try on another agent before the session is given up.
 RETRIABLE = frozenset(
@@ -130,7 +137,7 @@ RETRIABLE = frozenset(
         "start-timeout",
         "sibling-failed",
         "backend-error",
-        "agent-lost",
+        *LOSSES,
     }
 )
 
@@ -165,6 +172,8 @@ REASON_TEXTS: dict[str, str] = {
     "session-lifetime": "It ran for as long as its policy allows.",
     "container-missing": "Its container vanished from the node.",
     "agent-lost": "Its node has not answered for too long.",
+    "agent-terminated": "Its node was declared gone for good.",
+    "agent-drained": "Its node was emptied, and the time for that was over.",
     "agent-stopped": "Its node's agent was stopped, and native processes end with it.",
     "scratch-full": "It wrote more to its home folder than the limit allows.",
 }

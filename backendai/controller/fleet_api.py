@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from django.db import DataError, transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 
 from backendai.catalog.services import record_images_of
 from backendai.cluster.models import Agent
-from backendai.cluster.services import agent_of_token, agents_of_tokens, record_syncs
+from backendai.cluster.services import agent_of_token, agents_of_tokens, hold_back, record_syncs
 from backendai.compute.services.logs import pack_logs, save_logs
 from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.reports import Verdict, Word, kernels_reported
@@ -67,16 +68,20 @@ def answer_fleet(message: FleetUp, *, now: datetime) -> FleetDown:
     known = [
         _Heard(place, agents[node.token], node) for place, node in enumerate(message.nodes) if node.token in agents
     ]
+    away = {one.agent.pk for one in known if one.agent.status != Agent.Status.ALIVE}
     applied, refused = _take_words(known, now)
     refused |= _take_syncs([one for one in known if one.place not in refused], now)
     served = [one for one in known if one.place not in refused]
-    answers = [_UNKNOWN] * len(message.nodes)
+    answers, untidy = [_UNKNOWN] * len(message.nodes), list[UUID]()
     for place, detail in refused.items():
         logger.warning("node %s sent what cannot be used: %s", agents[message.nodes[place].token].name, detail)
         answers[place] = FleetAnswer(status=400, code="invalid-message", detail=detail[:500])
     for one, work in zip(served, work_for_each([_asking(one) for one in served]), strict=True):
         verdicts = applied.get(one.place, [])
+        if work.down and work.down.unwanted and one.agent.pk in away:
+            untidy.append(one.agent.pk)
         answers[one.place] = FleetAnswer(down=work.down, applied=verdicts, start=work.start, stop=work.stop)
+    hold_back(untidy)
     return FleetDown(nodes=answers)
 
 

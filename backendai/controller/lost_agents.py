@@ -13,12 +13,11 @@ from backendai.cluster.models import Agent
 from backendai.cluster.services import hearing_since, mark_lost
 from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
+from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, lose
 from backendai.compute.services.moves import Why
 from backendai.compute.status import PLACED, STARTING, Outcome, Phase, Status
 
 logger = logging.getLogger(__name__)
-
-_MOST_AT_ONCE = 1000
 
 
 def mark_silent_agents(now: datetime) -> int:
@@ -32,7 +31,9 @@ def mark_silent_agents(now: datetime) -> int:
 
 
 def end_what_is_lost(now: datetime) -> int:
-    """End sessions whose agent stays silent beyond the group's grace. What may still run keeps its allocations."""
+    """End sessions whose agent stays silent beyond the group's grace; what may still run keeps its allocations. Batch
+    sessions that asked for it wait again instead: a kernel that the node still has is of an older generation by then,
+    and is removed when it is back."""
     gone = Agent.objects.filter(
         status=Agent.Status.LOST,
         lost_at__lt=now - F("resource_group__agent_lost_grace"),
@@ -41,8 +42,9 @@ def end_what_is_lost(now: datetime) -> int:
     kernels = Kernel.objects.filter(
         agent__in=gone, status__in=PLACED, session__status__in=STARTING | {Status.RUNNING}
     ).order_by("pk")
+    again = lose(kernels.filter(RUN_AGAIN), "agent-lost", _again, now=now)
     whys: dict[UUID, Why] = {}
-    for session_id, name in kernels.values_list("session_id", "agent__name")[:_MOST_AT_ONCE]:
+    for session_id, name in kernels.values_list("session_id", "agent__name")[:MOST_AT_ONCE]:
         message = (
             f"Node {name} has not answered for too long. Nobody can confirm the end there, so its resources stay taken "
             "until the node is back or an administrator ends it by force."
@@ -52,4 +54,8 @@ def end_what_is_lost(now: datetime) -> int:
     ended = end_each(whys, only_from=STARTING | {Status.RUNNING}, now=now).terminating
     silent = Kernel.objects.filter(session__in=ended, agent__in=gone, status=Status.TERMINATING)
     silent.update(is_unconfirmed=True)
-    return len(ended)
+    return len(ended) + len(again)
+
+
+def _again(agent: str) -> str:
+    return f"Node {agent} has not answered for too long."

@@ -20,15 +20,14 @@ from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
 from backendai.catalog.services import record_images
-from backendai.cluster.broker_access import give_broker_access
 from backendai.cluster.models import Agent
-from backendai.cluster.services import agent_of_token, join_agent, record_sync
+from backendai.cluster.services import agent_of_token, hold_back, join_agent, record_sync
 from backendai.compute.services.logs import LARGEST, save_log
 from backendai.compute.services.node_view import has_work, spec_for, work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.controller import loops
 from backendai.core.errors import NotFound, UserError
-from backendai.wire.messages import BrokerUp, JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
+from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
 from backendai.wire.tickets import public_key_of
 
 logger = logging.getLogger(__name__)
@@ -71,18 +70,11 @@ def join(request: HttpRequest) -> HttpResponse:
         agent_id=agent.pk,
         name=agent.name,
         token=token,
+        broker_url=settings.NODE_BROKER_URL,
         deployment=settings.DEPLOYMENT,
         public_key=public_key_of(settings.TICKET_KEY),
     )
     return _answer(answer.model_dump_json(), status=201)
-
-
-@require_http_methods(["POST"])
-@node_view
-def broker(request: HttpRequest, agent: Agent) -> HttpResponse:
-    """Give a node its account at the broker. It may ask again at any time: the account is made when it is missing."""
-    message = BrokerUp.model_validate_json(request.body)
-    return _answer(give_broker_access(agent, message.digest).model_dump_json())
 
 
 @csrf_exempt
@@ -130,7 +122,7 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
     if agent is None:
         return 401, {"code": "unknown-node", "detail": "The node's token is not known here."}, 0.0, None
     try:
-        message = SyncUp.model_validate_json(request.body)
+        message, was_away = SyncUp.model_validate_json(request.body), agent.status != Agent.Status.ALIVE
         news = record_sync(agent, message, now=timezone.now())
         if message.images is not None:
             record_images(agent, message.images, message.images_digest)
@@ -140,7 +132,10 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
     want_images = message.images is None and message.images_digest != agent.images_digest
     if news or message.images is not None:
         loops.schedule_group(agent.resource_group_id, timezone.now())
-    return 200, work_for(agent, message.kernels, want_images=want_images), message.wait, agent.pk
+    answer = work_for(agent, message.kernels, want_images=want_images)
+    if was_away and answer.unwanted:
+        hold_back([agent.pk])
+    return 200, answer, message.wait, agent.pk
 
 
 def _is_work(answer: SyncDown) -> bool:

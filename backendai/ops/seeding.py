@@ -27,7 +27,7 @@ def seed(data: Path, *, admin_email: str, admin_password: str = "") -> None:
     """
     with transaction.atomic():
         project = get_or_create_project("default", "default")
-        group, fresh = ResourceGroup.objects.get_or_create(name="default")
+        group, fresh = ResourceGroup.objects.get_or_create(name="default", defaults={"is_default": True})
         if fresh:
             for rank, (name, cpu, memory) in enumerate(_PRESETS):
                 ResourcePreset.objects.create(name=name, rank=rank, slots={"cpu": str(cpu), "mem": memory})

@@ -34,14 +34,15 @@ def preview(user: User, spec: SessionSpec, *, now: datetime) -> Explanation:
         return Explanation(
             now, spec.resource_group, Verdict.NEVER, error.message, Reason(error.code, error.message, never=True)
         )
-    newcomer = _newcomer(owner, spec, checked, now)
+    newcomer = _newcomer(owner, checked, now)
     snapshot = read_snapshot(checked.group, now, newcomer=newcomer)
     view = next(each for each in snapshot.pending if each.id == newcomer.row.id)
     others = other_groups(checked.project, checked.group)
     return foresee(snapshot, view, user, least=checked.image.minimum_slots, others=others)
 
 
-def _newcomer(owner: User, spec: SessionSpec, checked: Checked, now: datetime) -> Newcomer:
+def _newcomer(owner: User, checked: Checked, now: datetime) -> Newcomer:
+    spec = checked.spec
     row = Row(
         id=uuid.uuid4(),
         name=spec.name,

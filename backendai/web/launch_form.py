@@ -16,9 +16,10 @@ from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
+from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check import LARGEST_CLUSTER
-from backendai.compute.services.check_wishes import HIGHEST_PRIORITY, USUAL_PRIORITY
+from backendai.compute.services.check_wishes import USUAL_PRIORITY
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
@@ -181,15 +182,6 @@ class LaunchForm(forms.Form):
         values = {name: self[name].value() for name in _ADVANCED}
         changed = any(value and str(value) != _USUAL.get(name) for name, value in values.items())
         return changed or any(self[name].errors for name in _ADVANCED)
-
-    def place(self) -> tuple[str, str]:
-        """Return the project (its id) and the group (its name) in which the form stands now."""
-
-        def shown(name: str, first: str) -> str:
-            rows = cast(Any, self.fields[name]).queryset
-            return str(self[name].value() or rows.values_list(first, flat=True).first() or "")
-
-        return shown("project", "pk"), shown("resource_group", "name")
 
     def _field_of(self, error: UserError) -> str | None:
         name = _FIELD_OF.get(error.field or "", error.field or "")

@@ -59,6 +59,6 @@ def test_it_lets_a_known_name_return_by_the_token_for_such_names_and_writes_it_d
     assert (first.pk, agent_of_token(before)) == (second.pk, None)
     assert agent_of_token(after) == second
     actions = AuditEntry.objects.order_by("id").values_list("action", flat=True)
-    assert list(actions) == ["agent.join", "agent.return"]
+    assert list(actions) == ["join-token.create", "agent.join", "agent.return"]
     with pytest.raises(UserError):
         join(token, "gpu-1")

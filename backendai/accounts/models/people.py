@@ -11,8 +11,8 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils import timezone
 
-from backendai.accounts.models.policies import HeldToPolicy, policy_field
-from backendai.accounts.querysets import DomainQuerySet, MembershipQuerySet, ProjectQuerySet, UserQuerySet
+from backendai.accounts.models.policies import policy_field
+from backendai.accounts.querysets import ProjectQuerySet, UserQuerySet
 
 
 def _share_weight() -> models.FloatField[Any, Any]:
@@ -23,18 +23,14 @@ def _share_weight() -> models.FloatField[Any, Any]:
     )
 
 
-class Domain(HeldToPolicy, models.Model):
+class Domain(models.Model):
     """A tenant: an organisation with its own people and projects."""
-
-    policy_kind = "domain"
 
     name = models.CharField(max_length=64, unique=True)
     is_active = models.BooleanField(default=True)
     policy = policy_field("domains")
     share_weight = _share_weight()
     created_at = models.DateTimeField(default=timezone.now)
-
-    objects = DomainQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]
@@ -62,10 +58,8 @@ class UserManager(BaseUserManager.from_queryset(UserQuerySet)):  # type: ignore[
         return self.get(email=(email or "").strip().lower())
 
 
-class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
+class User(AbstractBaseUser, PermissionsMixin):
     """A person, known by e-mail address."""
-
-    policy_kind = "user"
 
     class Role(models.TextChoices):
         SUPERADMIN = "superadmin", "superadmin"
@@ -82,9 +76,6 @@ class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
     share_weight = _share_weight()
     credentials_version = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
-    purged_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="Since when nobody is left of it."
-    )
 
     objects = UserManager()
 
@@ -119,10 +110,8 @@ class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
         return self.full_name or self.email.split("@")[0]
 
 
-class Project(HeldToPolicy, models.Model):
+class Project(models.Model):
     """A group of people in one domain who share limits and folders."""
-
-    policy_kind = "project"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     domain = models.ForeignKey(Domain, on_delete=models.PROTECT, related_name="projects")
@@ -144,18 +133,11 @@ class Project(HeldToPolicy, models.Model):
 
 
 class Membership(models.Model):
-    """A user belongs to a project; its admins choose who else does."""
-
-    class Role(models.TextChoices):
-        MEMBER = "member", "member"
-        ADMIN = "admin", "project admin"
+    """A user belongs to a project."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
-    role = models.CharField(max_length=16, choices=Role, default=Role.MEMBER)
     created_at = models.DateTimeField(default=timezone.now)
-
-    objects = MembershipQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "project"], name="membership_once")]

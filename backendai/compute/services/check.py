@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.utils import timezone
@@ -11,10 +11,13 @@ from backendai.accounts.acting import projects_to_act_in
 from backendai.accounts.models import KeyPair, Project, User
 from backendai.accounts.policies import Limited, limits_of_launch
 from backendai.catalog.models import Image
+from backendai.cluster.groups import group_for_launch
 from backendai.cluster.models import ResourceGroup
-from backendai.compute.services.check_amounts import check_minimum, check_reach, preset_of, shm_of, slots_of
+from backendai.cluster.session_defaults import SessionDefaults, parse_session_defaults
+from backendai.compute.services.check_amounts import check_minimum, check_reach, shm_of, slots_of
 from backendai.compute.services.check_wishes import (
     agents_of,
+    check_agent_loss,
     check_batch_timeout,
     check_kernels,
     check_placement,
@@ -33,8 +36,10 @@ _LONGEST_VALUE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A request that can be written: every name resolved, every amount exact. ``limited``: the policies that hold."""
+    """A request that can be written: every name resolved, every amount exact. ``limited``: the policies that hold;
+    ``spec``: the request with what the group gives to those who do not say it."""
 
+    spec: SessionSpec
     project: Project
     group: ResourceGroup
     image: Image
@@ -58,31 +63,26 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
         raise UserError(f"Choose 1 to {LARGEST_CLUSTER} kernels.", field="cluster_size", code="invalid-cluster-size")
     check_batch_timeout(spec)
     check_placement(spec)
+    check_agent_loss(spec)
     actor = actor or user
     project = _project(user, spec, actor)
-    group = _group(project, spec)
+    key_pair: KeyPair | None = user.key_pairs.filter(is_active=True).first()
+    group = group_for_launch(spec.resource_group, project, key_pair)
+    usual = parse_session_defaults(group.session_defaults)
+    spec = _with_defaults(spec, usual)
     _check_type_in(group, spec)
     image = _image(user, spec)
-    preset = preset_of(user, spec, group)
-    slots = slots_of(spec, preset, image)
+    slots = slots_of(user, spec, group, image)
     check_minimum(slots, image)
-    shm_bytes = shm_of(spec, preset, slots)
+    shm_bytes = shm_of(spec, slots, usual.shm)
     agents = agents_of(spec, group)
     check_reach(slots, group, spec.cluster_size, agents)
     depends_on = dependencies_of(user, spec, actor=actor)
-    key_pair: KeyPair | None = user.key_pairs.filter(is_active=True).first()
     access_key = key_pair.access_key if key_pair else ""
     limited = limits_of_launch(user, project, key_pair)
     check_kernels(spec, limited)
-    priority = priority_of(spec, limited)
-    return Checked(project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
-
-
-def place_of(user: User, *, project: str = "", resource_group: str = "") -> tuple[Project, ResourceGroup]:
-    """Return the project and the group that a launch which names these, or none, would go to; the same errors."""
-    spec = SessionSpec(image="", project=project, resource_group=resource_group)
-    found = _project(user, spec, user)
-    return found, _group(found, spec)
+    priority = priority_of(spec, limited, usual.priority)
+    return Checked(spec, project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
 
 
 def _check_type(spec: SessionSpec) -> None:
@@ -132,18 +132,14 @@ def _project(user: User, spec: SessionSpec, actor: User) -> Project:
     return found
 
 
-def _group(project: Project, spec: SessionSpec) -> ResourceGroup:
-    groups = ResourceGroup.objects.usable_for(project).order_by("created_at")
-    wanted = groups.filter(name=spec.resource_group) if spec.resource_group else groups
-    found: ResourceGroup | None = wanted.first()
-    if found is None:
-        names = ", ".join(group.name for group in groups) or "none"
-        raise UserError(
-            f"Resource group {spec.resource_group!r} is not open to project {project.name}; open to it: {names}.",
-            field="resource_group",
-            code="resource-group-not-allowed",
-        )
-    return found
+def _with_defaults(spec: SessionSpec, usual: SessionDefaults) -> SessionSpec:
+    """Return the request with the group's defaults where it says nothing itself."""
+    batch = spec.session_type == SessionType.BATCH
+    return replace(
+        spec,
+        batch_timeout=spec.batch_timeout or (usual.batch_timeout if batch else None),
+        environ={**usual.environ, **spec.environ},
+    )
 
 
 def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:

@@ -11,13 +11,13 @@ from django.db.models import Q
 from backendai.accounts.models import User
 from backendai.accounts.policies import Limited, strictest
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.cluster.session_defaults import HIGHEST_PRIORITY, LONGEST_RUN
 from backendai.compute.models import ComputeSession
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import LIVE, Placement, Result, SessionType
 from backendai.core.errors import UserError
 
-USUAL_PRIORITY, HIGHEST_PRIORITY = 10, 100
-LONGEST_RUN = timedelta(days=3650)
+USUAL_PRIORITY = 10
 MOST_DEPENDENCIES = MOST_AGENTS = 100
 
 
@@ -34,6 +34,14 @@ def check_batch_timeout(spec: SessionSpec) -> None:
             field="batch_timeout",
             code="invalid-batch-timeout",
             limit=LONGEST_RUN.total_seconds(),
+        )
+
+
+def check_agent_loss(spec: SessionSpec) -> None:
+    """Refuse to run again what only a person can take up again."""
+    if spec.retry_on_agent_loss and spec.session_type != SessionType.BATCH:
+        raise UserError(
+            "Only batch sessions can run again by themselves.", field="retry_on_agent_loss", code="batch-only"
         )
 
 
@@ -62,11 +70,13 @@ def check_kernels(spec: SessionSpec, limited: Sequence[Limited]) -> None:
         )
 
 
-def priority_of(spec: SessionSpec, limited: Sequence[Limited]) -> int:
-    """Return the priority: the one asked for, else the usual one or the highest that is allowed, if that is lower."""
+def priority_of(spec: SessionSpec, limited: Sequence[Limited], usual: int | None = None) -> int:
+    """Return the priority: the one asked for, else the ``usual`` one of the group (None: of the platform), or the
+    highest that is allowed if that is lower."""
     found = strictest(limited, "max_priority")
     if spec.priority is None:
-        return min(USUAL_PRIORITY, found[0]) if found else USUAL_PRIORITY
+        usual = USUAL_PRIORITY if usual is None else usual
+        return min(usual, found[0]) if found else usual
     if not 0 <= spec.priority <= HIGHEST_PRIORITY:
         raise UserError(
             f"Priority {spec.priority} is not between 0 and {HIGHEST_PRIORITY}.",

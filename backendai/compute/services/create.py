@@ -53,7 +53,7 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     name = spec.name or _generated_name(checked.image.name)
     try:
         with transaction.atomic():
-            launched = _write(owner, user, checked, name, spec, idempotency_key)
+            launched = _write(owner, user, checked, name, _digest(spec) if idempotency_key else "", idempotency_key)
             check_pending(checked.limited, owner.pk)  # last: its locks are held for the moment of the commit only
             hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
     except IntegrityError as error:
@@ -76,12 +76,27 @@ def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
 
 def _digest(spec: SessionSpec) -> str:
     # A field that came later and was not used leaves the digests of earlier requests as they were.
-    values = {name: value for name, value in asdict(spec).items() if name not in _LATER or value not in _UNUSED}
+    values = {name: value for name, value in asdict(spec).items() if name not in _LATER or not _is_unused(value)}
     return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
 
 
-_LATER = frozenset({"priority", "batch_timeout", "depends_on", "agents", "placement", "launch_id", "owner"})
+_LATER = frozenset(
+    {
+        "priority",
+        "batch_timeout",
+        "depends_on",
+        "agents",
+        "placement",
+        "launch_id",
+        "owner",
+        "retry_on_agent_loss",
+    }
+)
 _UNUSED: tuple[Any, ...] = (None, "", (), [])
+
+
+def _is_unused(value: Any) -> bool:
+    return value is False or value in _UNUSED
 
 
 def _generated_name(image_name: str) -> str:
@@ -89,10 +104,8 @@ def _generated_name(image_name: str) -> str:
     return f"{stem}-{secrets.token_hex(3)}"
 
 
-def _write(
-    owner: User, actor: User, checked: Checked, name: str, spec: SessionSpec, idempotency_key: str | None
-) -> Launched:
-    slots = checked.slots.to_json()
+def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, idempotency_key: str | None) -> Launched:
+    spec, slots = checked.spec, checked.slots.to_json()
     names = both_names(actor, owner)
     session: ComputeSession = ComputeSession.objects.create(
         name=name,
@@ -115,7 +128,8 @@ def _write(
         placement=spec.placement,
         launch_id=spec.launch_id or uuid.uuid4(),
         idempotency_key=(idempotency_key or "")[:128] or None,
-        request_digest=_digest(spec) if idempotency_key else "",
+        retry_on_agent_loss=spec.retry_on_agent_loss,
+        request_digest=digest,
     )
     kernels = Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
     _write_dependencies(session.pk, checked.depends_on)

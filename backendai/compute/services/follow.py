@@ -24,6 +24,7 @@ _COLUMNS = (
     "session__status",
     "session__status_reason",
     "session__retries",
+    "session__retry_on_agent_loss",
     "session__avoid_agents",
     "session__session_type",
     "session__cluster_size",

@@ -16,7 +16,17 @@ from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import Why, move, move_kernels, touch
 from backendai.compute.services.steps import steps_of
-from backendai.compute.status import NO_IMAGE, RETRIABLE, STARTING, TERMINAL, Outcome, Phase, SessionType, Status
+from backendai.compute.status import (
+    LOSSES,
+    NO_IMAGE,
+    RETRIABLE,
+    STARTING,
+    TERMINAL,
+    Outcome,
+    Phase,
+    SessionType,
+    Status,
+)
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
@@ -36,13 +46,26 @@ class Expired:
 
 def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
     """Return whether what has ended so far leaves another try: the session never ran, every reason may pass on another
-    agent, and retries are left. A batch program that has begun is not run twice."""
+    agent, and retries are left. A batch program that has begun is not run twice, unless its owner asked for that and
+    its node was lost."""
     ended = [kernel for kernel in kernels if kernel.status in TERMINAL]
+    if runs_again(session) and all(kernel.status_reason in LOSSES | {SIBLING} for kernel in ended):
+        return True
     return (
         session.status in STARTING
         and session.retries < session.resource_group.max_retries
         and all(_may_pass(session, kernel) for kernel in ended)
         and not (session.session_type == SessionType.BATCH and any(kernel.started_at for kernel in kernels))
+    )
+
+
+def runs_again(session: ComputeSession) -> bool:
+    """Return whether the loss of its node puts the session back into the queue."""
+    return (
+        session.retry_on_agent_loss
+        and session.session_type == SessionType.BATCH
+        and session.status in STARTING | {Status.RUNNING}
+        and session.retries < session.resource_group.max_retries
     )
 
 
@@ -65,15 +88,15 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
         steps={session.pk: steps_of(kernels)},
     )
     avoid = list(dict.fromkeys([*session.avoid_agents, *(str(kernel.agent_id) for kernel in guilty)]))
-    moved = move(
-        [session.pk], Status.PENDING, why, now=now, retries=session.retries + 1, attempts=0, avoid_agents=avoid
-    )
+    columns: dict[str, Any] = {"retries": session.retries + 1, "attempts": 0, "avoid_agents": avoid}
+    moved = move([session.pk], Status.PENDING, why, now=now, started_at=None, ends_at=None, **columns)
     if moved:
         fresh: dict[str, Any] = {
             "ended_at": None,
             "started_at": None,
             "exit_code": None,
             "forced_at": None,
+            "is_unconfirmed": False,
             "steps": [],
         }
         move_kernels([kernel.pk for kernel in kernels], Status.PENDING, now=now, **fresh)

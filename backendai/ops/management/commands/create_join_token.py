@@ -1,11 +1,10 @@
 """``manage.py create_join_token``: prints what a new node needs to join."""
 
 from typing import Any
-from urllib.parse import urlsplit
 
-from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from backendai.cluster.agents import join_command
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.services import create_join_token
 
@@ -24,12 +23,4 @@ class Command(BaseCommand):
             raise CommandError(f"There is no resource group {options['group']!r}.")
         token = create_join_token(group, name_prefix=options["name_prefix"], reusable=options["reusable"])
         self.stdout.write(token)
-        self.stderr.write(f"On the new node: .venv/bin/python manage.py agent --join {_address()} --token {token}")
-
-
-def _address() -> str:
-    """Return the portal's address as another machine sees it, as far as it is known here."""
-    parts = urlsplit(settings.PORTAL_URL)
-    if parts.hostname in ("127.0.0.1", "localhost", "::1"):
-        return f"{parts.scheme}://<this machine>:{parts.port or settings.PORT}"
-    return str(settings.PORTAL_URL)
+        self.stderr.write(f"On the new node: {join_command(token)}")

@@ -1,0 +1,182 @@
+"""The machines, for superadmins: looking, switching, emptying, letting in and turning away."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.api.agent_bodies import AgentChange, DrainRequest, JoinTokenBody, JoinTokenRequest, NewJoinTokenBody
+from backendai.api.authentication import asker, steerer
+from backendai.api.other_bodies import AgentBody
+from backendai.api.paging import ByName, NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.cluster.agents import (
+    change_agent,
+    join_command,
+    make_join_token,
+    renew_credential,
+    revoke_credential,
+    revoke_join_token,
+)
+from backendai.cluster.models import Agent, JoinToken, ResourceGroup
+from backendai.compute.services.draining import cancel_drain, move_agent, start_drain
+from backendai.compute.services.ledger import occupied_by_agent
+from backendai.compute.services.retiring import retire_agent
+from backendai.core.errors import UserError
+
+
+class AgentList(ListAPIView[Agent]):
+    """The machines, for superadmins; empty for others."""
+
+    queryset = Agent.objects.none()
+    serializer_class = AgentBody
+    pagination_class = ByName
+
+    def get_queryset(self) -> QuerySet[Agent]:
+        """Return the visible agents."""
+        return Agent.objects.visible_to(asker(self.request)).select_related("resource_group")
+
+    def get_serializer_context(self) -> dict[str, Any]:
+        """Return what the rows need beside themselves: what is taken on each agent."""
+        superadmin = getattr(self.request.user, "is_superadmin", False)
+        return {**super().get_serializer_context(), "occupied": occupied_by_agent() if superadmin else {}}
+
+
+class AgentView(GenericAPIView[Agent]):
+    """Base: one machine that the asker may see."""
+
+    queryset = Agent.objects.none()
+    serializer_class = AgentBody
+    parser_classes = [StrictJSONParser]
+    filter_backends: list[Any] = []
+
+    def find(self) -> Agent:
+        """Return the agent that the address names."""
+        visible = Agent.objects.visible_to(asker(self.request)).select_related("resource_group")
+        return get_object_or_404(visible, pk=self.kwargs["agent_id"])
+
+    def answer(self) -> Response:
+        """Return the agent as it is now."""
+        agent = self.find()
+        return Response(AgentBody(agent, context={"occupied": occupied_by_agent([agent.pk])}).data)
+
+
+class AgentDetail(AgentView):
+    """One machine, for superadmins."""
+
+    def get(self, request: Request, agent_id: UUID) -> Response:
+        """Return it."""
+        return self.answer()
+
+    @extend_schema(request=AgentChange, responses=AgentBody)
+    def patch(self, request: Request, agent_id: UUID) -> Response:
+        """Switch it, or move it to another group; 409 when kernels stand in the way of that."""
+        agent = self.find()
+        body = AgentChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        values = dict(body.validated_data)
+        group, force = values.pop("resource_group", None), values.pop("force", False)
+        if group is not None:
+            move_agent(asker(request), agent, _group(group), force=force)
+        change_agent(asker(request), agent, values)
+        return self.answer()
+
+
+class AgentDrain(AgentView):
+    """Emptying a machine."""
+
+    @extend_schema(request=DrainRequest, responses=AgentBody)
+    def post(self, request: Request, agent_id: UUID) -> Response:
+        """Keep new sessions away; what runs there goes on, until ``ends_at`` if it is given."""
+        agent = self.find()
+        body = DrainRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        start_drain(asker(request), agent, now=timezone.now(), ends_at=body.validated_data["ends_at"])
+        return self.answer()
+
+    @extend_schema(request=None, responses=AgentBody)
+    def delete(self, request: Request, agent_id: UUID) -> Response:
+        """Let it take sessions again; 409 when it is not being emptied."""
+        cancel_drain(asker(request), self.find())
+        return self.answer()
+
+
+class AgentEnd(AgentView):
+    """A machine that is gone for good."""
+
+    @extend_schema(request=None, responses=AgentBody)
+    def post(self, request: Request, agent_id: UUID) -> Response:
+        """Declare it gone: what ran there ends. 409 while it answers and runs something."""
+        retire_agent(asker(request), self.find(), now=timezone.now())
+        return self.answer()
+
+
+class AgentCredential(AgentView):
+    """The credential of a machine."""
+
+    @extend_schema(request=None, responses={201: NewJoinTokenBody})
+    def post(self, request: Request, agent_id: UUID) -> Response:
+        """Make a join token with which this machine alone gets a new credential, once, within a day."""
+        return _new_token(renew_credential(asker(request), self.find(), now=timezone.now()))
+
+    @extend_schema(request=None, responses=AgentBody)
+    def delete(self, request: Request, agent_id: UUID) -> Response:
+        """Refuse the machine from now on: it counts as unreachable."""
+        revoke_credential(asker(request), self.find(), now=timezone.now())
+        return self.answer()
+
+
+class JoinTokenList(ListAPIView[JoinToken]):
+    """Join tokens, for superadmins, and making another."""
+
+    queryset = JoinToken.objects.none()
+    serializer_class = JoinTokenBody
+    pagination_class = NewestFirst
+    parser_classes = [StrictJSONParser]
+
+    def get_queryset(self) -> QuerySet[JoinToken]:
+        """Return the visible tokens."""
+        return JoinToken.objects.visible_to(asker(self.request)).select_related("resource_group", "agent")
+
+    @extend_schema(request=JoinTokenRequest, responses={201: NewJoinTokenBody})
+    def post(self, request: Request) -> Response:
+        """Make a token; its text is in this answer and never again."""
+        actor = steerer(request)
+        body = JoinTokenRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        values = dict(body.validated_data)
+        group = _group(values.pop("resource_group"))
+        return _new_token(make_join_token(actor, group, now=timezone.now(), **values))
+
+
+class JoinTokenDetail(GenericAPIView[JoinToken]):
+    """One join token."""
+
+    serializer_class = JoinTokenBody
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, join_token_id: int) -> Response:
+        """Take the token back; the machines that joined with it stay."""
+        revoke_join_token(asker(request), join_token_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _group(name: str) -> ResourceGroup:
+    found = ResourceGroup.objects.filter(name=name).first()
+    if found is None:
+        raise UserError(f"There is no resource group {name!r}.", field="resource_group", code="unknown-resource-group")
+    return found
+
+
+def _new_token(text: str) -> Response:
+    answer = {"token": text, "command": join_command(text)}
+    return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})

@@ -1,0 +1,112 @@
+"""Resource groups: the room in them for whoever may use them, and their settings for superadmins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.api.authentication import asker, steerer
+from backendai.api.group_bodies import GroupSettingsBody
+from backendai.api.other_bodies import ResourceGroupBody
+from backendai.api.paging import ByName
+from backendai.api.parsing import StrictJSONParser
+from backendai.cluster.groups import change_group, create_group, delete_group
+from backendai.cluster.models import ResourceGroup
+from backendai.core.slots import decimal_text
+from backendai.planning.room import GroupRoom, room_in
+
+
+class ResourceGroupList(ListAPIView[ResourceGroup]):
+    """Resource groups with the room in them."""
+
+    queryset = ResourceGroup.objects.none()
+    serializer_class = ResourceGroupBody
+    pagination_class = ByName
+    parser_classes = [StrictJSONParser]
+
+    def get_queryset(self) -> QuerySet[ResourceGroup]:
+        """Return the groups that are open to the user."""
+        return ResourceGroup.objects.visible_to(asker(self.request))
+
+    def paginate_queryset(self, queryset: Any) -> Any:
+        """Return one page of groups with their totals, in four queries whatever their number."""
+        return [_body(room) for room in room_in(super().paginate_queryset(queryset) or [])]
+
+    @extend_schema(request=GroupSettingsBody, responses={201: GroupSettingsBody})
+    def post(self, request: Request) -> Response:
+        """Make a group, as a superadmin."""
+        actor = steerer(request)
+        body = GroupSettingsBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        group = create_group(actor, body.validated_data)
+        return Response(GroupSettingsBody(group).data, status=status.HTTP_201_CREATED)
+
+
+class ResourceGroupDetail(GenericAPIView[ResourceGroup]):
+    """One resource group."""
+
+    serializer_class = ResourceGroupBody
+    parser_classes = [StrictJSONParser]
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, group: str) -> Response:
+        """Return the room in the group."""
+        found = get_object_or_404(ResourceGroup.objects.visible_to(asker(request)), name=group)
+        return Response(_body(room_in([found])[0]))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, group: str) -> Response:
+        """Delete a group that nothing belongs to; 409 counts what does."""
+        actor = steerer(request)
+        delete_group(actor.pk, get_object_or_404(ResourceGroup, name=group))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class ResourceGroupSettings(GenericAPIView[ResourceGroup]):
+    """What administrators set of one group."""
+
+    serializer_class = GroupSettingsBody
+    parser_classes = [StrictJSONParser]
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, group: str) -> Response:
+        """Return all settings."""
+        steerer(request)
+        return Response(GroupSettingsBody(_with_lists(group)).data)
+
+    @extend_schema(request=GroupSettingsBody(partial=True), responses=GroupSettingsBody)
+    def patch(self, request: Request, group: str) -> Response:
+        """Change those that are named; the next scheduler pass follows them."""
+        actor, found = steerer(request), _with_lists(group)
+        body = GroupSettingsBody(found, data=request.data, partial=True)
+        body.is_valid(raise_exception=True)
+        change_group(actor, found, body.validated_data)
+        return Response(GroupSettingsBody(_with_lists(found.name)).data)
+
+
+def _with_lists(name: str) -> ResourceGroup:
+    rows = ResourceGroup.objects.prefetch_related("domains", "projects", "key_pairs")
+    return get_object_or_404(rows, name=name)
+
+
+def _body(room: GroupRoom) -> dict[str, Any]:
+    """Return the group with capacity, what is taken and what is free, over agents that answer and take sessions."""
+    return {
+        "name": room.group.name,
+        "description": room.group.description,
+        "is_active": room.group.is_active,
+        "is_default": room.group.is_default,
+        "allowed_session_types": room.group.allowed_session_types,
+        "agents": room.agents,
+        "pending": room.waiting,
+        "capacity": room.capacity.to_json(),
+        "occupied": {name: decimal_text(room.occupied[name]) for name in room.capacity},
+        "free": {name: decimal_text(room.free[name]) for name in room.capacity},
+    }

@@ -1,0 +1,104 @@
+"""What administrators do to agents besides emptying them: their switches and their credentials."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.cluster.models import Agent, JoinToken, ResourceGroup
+from backendai.cluster.services import create_join_token
+from backendai.core.errors import NotFound, UserError
+
+RETURN_WITHIN = timedelta(hours=24)
+MOST_KERNELS = 10_000
+SWITCHES = ("schedulable", "max_kernels")
+_PREFIX = re.compile(r"([a-z0-9][a-z0-9-]{0,61})?\Z")
+
+
+def change_agent(actor: User, agent: Agent, values: Mapping[str, Any]) -> Agent:
+    """Write ``schedulable`` and ``max_kernels`` (None: as the group says), as far as they are named. What runs there
+    goes on. Raises a UserError that names the field."""
+    most = values.get("max_kernels")
+    if most is not None and not 0 <= most <= MOST_KERNELS:
+        text = f"{most} kernels: use 0 to {MOST_KERNELS}, or nothing for the limit of the group."
+        raise UserError(text, field="max_kernels", code="invalid-number", limit=MOST_KERNELS)
+    changes = {name: [getattr(agent, name), values[name]] for name in SWITCHES if name in values}
+    changes = {name: change for name, change in changes.items() if change[0] != change[1]}
+    if changes:
+        with transaction.atomic():
+            for name, (_, new) in changes.items():
+                setattr(agent, name, new)
+            agent.save(update_fields=list(changes))
+            audit(actor.pk, "agent.change", "agent", [agent.pk], name=agent.name, changes=changes)
+    return agent
+
+
+def revoke_credential(actor: User, agent: Agent, *, now: datetime) -> None:
+    """Refuse the agent from now on: its calls get 401, and it counts as unreachable. What runs there goes on until the
+    group's grace for lost agents is over. It comes back only with a join token made for it."""
+    with transaction.atomic():
+        agent.token_digest, agent.revoked_at = f"revoked-{secrets.token_hex(24)}", now
+        agent.save(update_fields=["token_digest", "revoked_at"])
+        JoinToken.objects.filter(agent=agent).delete()
+        audit(actor.pk, "agent.revoke", "agent", [agent.pk], name=agent.name)
+
+
+def renew_credential(actor: User, agent: Agent, *, now: datetime) -> str:
+    """Return the text of a join token with which this agent alone gets a new credential, once, within a day. The old
+    one is refused from the moment it joins."""
+    with transaction.atomic():
+        JoinToken.objects.filter(agent=agent).delete()
+        return create_join_token(agent.resource_group, agent=agent, expires_at=now + RETURN_WITHIN, actor_id=actor.pk)
+
+
+def make_join_token(
+    actor: User,
+    group: ResourceGroup,
+    *,
+    now: datetime,
+    name_prefix: str = "",
+    reusable: bool = False,
+    expires_at: datetime | None = None,
+) -> str:
+    """Return the text of a new join token, which nobody can read again. Raises a UserError that names the field."""
+    if expires_at is not None and expires_at <= now:
+        raise UserError("The end of validity is in the past.", field="expires_at", code="invalid-date")
+    if not _PREFIX.match(name_prefix):
+        text = f"{name_prefix!r} cannot begin a name: use a-z, 0-9 and dashes, at most 62."
+        raise UserError(text, field="name_prefix", code="invalid-name")
+    return create_join_token(
+        group, name_prefix=name_prefix, reusable=reusable, expires_at=expires_at, actor_id=actor.pk
+    )
+
+
+def join_command(token: str) -> str:
+    """Return what to run on a node to join with this token."""
+    return f".venv/bin/python manage.py agent --join {portal_address()} --token {token}"
+
+
+def portal_address() -> str:
+    """Return the portal's address as another machine sees it, as far as it is known here."""
+    parts = urlsplit(settings.PORTAL_URL)
+    if parts.hostname in ("127.0.0.1", "localhost", "::1"):
+        return f"{parts.scheme}://<this machine>:{parts.port or settings.PORT}"
+    return str(settings.PORTAL_URL)
+
+
+def revoke_join_token(actor: User, token_id: int) -> None:
+    """Delete a join token: no further node joins with it; those that did stay."""
+    with transaction.atomic():
+        token = JoinToken.objects.visible_to(actor).select_related("resource_group").filter(pk=token_id).first()
+        if token is None:
+            raise NotFound("There is no such join token.")
+        group = token.resource_group.name
+        audit(actor.pk, "join-token.revoke", "join-token", [token.pk], resource_group=group, hint=token.hint)
+        token.delete()

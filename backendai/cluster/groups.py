@@ -1,0 +1,123 @@
+"""Resource groups: which one a launch gets that names none, and how administrators change and remove them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import KeyPair, Project, User
+from backendai.activity.services import audit
+from backendai.cluster.models import JoinToken, ResourceGroup
+from backendai.core.errors import Conflict, UserError
+
+_NO_OBSTACLE = (JoinToken,)  # they go with the group
+_LISTS = ("domains", "projects", "key_pairs")
+
+
+def choose_group(groups: list[ResourceGroup]) -> ResourceGroup | None:
+    """Return the one of these groups that a launch gets which names none: the default group if it is among them, else
+    the only one; else None, and somebody must choose. The order of names decides nothing."""
+    for group in groups:
+        if group.is_default:
+            return group
+    return groups[0] if len(groups) == 1 else None
+
+
+def group_for_launch(name: str, project: Project, key_pair: KeyPair | None) -> ResourceGroup:
+    """Return the group that sessions of this project run in when ``name`` (or nothing) is asked for. Raises a UserError
+    that names the groups to choose from."""
+    groups = list(ResourceGroup.objects.usable_for(project, key_pair).order_by("created_at", "pk"))
+    found = next((group for group in groups if group.name == name), None) if name else choose_group(groups)
+    if found is not None:
+        return found
+    names = ", ".join(group.name for group in groups) or "none"
+    if name or not groups:
+        text = f"Resource group {name!r} is not open" if name else "No resource group is open"
+        raise UserError(
+            f"{text} to project {project.name}; open to it: {names}.",
+            field="resource_group",
+            code="resource-group-not-allowed",
+        )
+    raise UserError(
+        f"Name a resource group: several are open to project {project.name} ({names}), and none is the default.",
+        field="resource_group",
+        code="resource-group-needed",
+        groups=[group.name for group in groups],
+    )
+
+
+def default_group_of(user: User) -> ResourceGroup | None:
+    """Return the group that is chosen for this person when a launch names none; None: they must choose."""
+    return choose_group(list(ResourceGroup.objects.visible_to(user).filter(is_active=True)))
+
+
+def create_group(actor: User, values: Mapping[str, Any]) -> ResourceGroup:
+    """Return a new group with these columns and lists. Raises a UserError by field."""
+    with transaction.atomic():
+        group = _write(ResourceGroup(), values)
+        audit(actor.pk, "resource-group.create", "resource-group", [group.pk], name=group.name)
+    return group
+
+
+def change_group(actor: User, group: ResourceGroup, values: Mapping[str, Any]) -> ResourceGroup:
+    """Write these columns and lists; the next pass follows them. Raises a UserError by field, with nothing written."""
+    with transaction.atomic():
+        before = {name: _plain(group, name) for name in values}
+        _write(group, values)
+        changes = {name: [old, new] for name, old in before.items() if old != (new := _plain(group, name))}
+        if changes:
+            audit(actor.pk, "resource-group.change", "resource-group", [group.pk], name=group.name, changes=changes)
+    return group
+
+
+def delete_group(actor_id: UUID | None, group: ResourceGroup) -> None:
+    """Delete a group that nothing belongs to; raises a Conflict that counts what does."""
+    with transaction.atomic():
+        used_by = {}
+        for relation in group._meta.related_objects:
+            if relation.related_model not in _NO_OBSTACLE:
+                rows = relation.related_model._default_manager.filter(**{relation.field.name: group})
+                if number := rows.count():
+                    meta = relation.related_model._meta
+                    used_by[str(meta.verbose_name if number == 1 else meta.verbose_name_plural)] = number
+        if used_by:
+            text = ", ".join(f"{number} {name}" for name, number in used_by.items())
+            raise Conflict(
+                f"Resource group {group.name} still has {text}. Make it inactive instead: nobody can launch there "
+                "then, and its history stays.",
+                code="resource-group-in-use",
+                used_by=used_by,
+            )
+        audit(actor_id, "resource-group.delete", "resource-group", [group.pk], name=group.name)
+        group.delete()
+
+
+def _write(group: ResourceGroup, values: Mapping[str, Any]) -> ResourceGroup:
+    for name, value in values.items():
+        if name not in _LISTS:
+            setattr(group, name, value)
+    try:
+        with transaction.atomic():
+            group.clean_fields()
+            group.save()
+    except ValidationError as error:
+        field, texts = next(iter(error.message_dict.items()))
+        raise UserError(" ".join(texts), field=field, code="invalid-resource-group") from None
+    except IntegrityError:
+        text = f"There is a resource group {group.name!r} already."
+        raise Conflict(text, field="name", code="name-taken") from None
+    for name in _LISTS:
+        if name in values:
+            getattr(group, name).set(values[name])
+    return group
+
+
+def _plain(group: ResourceGroup, name: str) -> Any:
+    if name in _LISTS:
+        return sorted(map(str, getattr(group, name).all()))
+    value = getattr(group, name)
+    return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)

@@ -1,0 +1,90 @@
+"""What a launch into a resource group gets that does not say it itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from backendai.core.errors import UserError
+from backendai.core.names import check_variable_name
+from backendai.core.slots import parse_size
+
+NAMES = ("priority", "batch_timeout", "shm", "environ")
+HIGHEST_PRIORITY = 100
+LONGEST_RUN = timedelta(days=3650)
+_LONGEST_VALUE, _MOST_VARIABLES = 8192, 100
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDefaults:
+    """None and empty: the platform's own default. ``batch_timeout`` is for batch sessions; of the variables those that
+    the launch names go before."""
+
+    priority: int | None = None
+    batch_timeout: timedelta | None = None
+    shm: str = ""
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_session_defaults(stored: Any) -> SessionDefaults:
+    """Return the defaults that a group's column holds: ``{"priority": 20, "batch_timeout": 7200, "shm": "256m",
+    "environ": {"NAME": "value"}}``, seconds for the time. Raises a UserError that names what is wrong."""
+    if not isinstance(stored, Mapping):
+        raise _wrong('Write names with their values, such as {"priority": 20}.')
+    unknown = sorted(map(str, set(stored) - set(NAMES)))
+    if unknown:
+        raise _wrong(f"There is no default {unknown[0]!r}; there are: {', '.join(NAMES)}.")
+    return SessionDefaults(
+        _priority(stored.get("priority")),
+        _time(stored.get("batch_timeout")),
+        _shm(stored.get("shm", "")),
+        _environ(stored.get("environ", {})),
+    )
+
+
+def _priority(value: Any) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= HIGHEST_PRIORITY:
+        raise _wrong(f"The priority is {value!r}; use a number from 0 to {HIGHEST_PRIORITY}.")
+    return value
+
+
+def _time(value: Any) -> timedelta | None:
+    if value is None:
+        return None
+    longest = LONGEST_RUN.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= longest:
+        raise _wrong(f"The batch timeout is {value!r}; use seconds, more than 0 and at most {longest:g}.")
+    return timedelta(seconds=value)
+
+
+def _shm(value: Any) -> str:
+    if value in ("", None):
+        return ""
+    if not isinstance(value, str):
+        raise _wrong(f"The shared memory is {value!r}; write a size such as 256m.")
+    try:
+        parse_size(value, field="session_defaults")
+    except UserError as error:
+        raise _wrong(f"Shared memory: {error.message}") from None
+    return value
+
+
+def _environ(value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or len(value) > _MOST_VARIABLES:
+        raise _wrong(f'Write at most {_MOST_VARIABLES} variables with their values, such as {{"NAME": "value"}}.')
+    for name, text in value.items():
+        try:
+            check_variable_name(str(name))
+        except UserError as error:
+            raise _wrong(error.message) from None
+        if not isinstance(text, str) or len(text) > _LONGEST_VALUE or "\0" in text:
+            raise _wrong(f"The value of {name} is a text of at most {_LONGEST_VALUE} characters.")
+    return dict(value)
+
+
+def _wrong(message: str) -> UserError:
+    return UserError(message, field="session_defaults", code="invalid-session-defaults")

@@ -1,0 +1,135 @@
+"""Emptying an agent before it is switched off: nothing new comes, what runs goes on, until a deadline if there is one.
+
+The owners of what runs there are told at once, in the history of each session and on its page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.ending import end_each
+from backendai.compute.services.history import Entry, write_history
+from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, stop_for_another_try
+from backendai.compute.services.moves import Why, touch
+from backendai.compute.services.place import lock_group
+from backendai.compute.status import PLACED, STARTING, Outcome, Phase, Status
+from backendai.core.errors import Conflict, UserError
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
+
+DRAINED = "agent-drained"
+LONGEST_DRAIN = timedelta(days=365)
+_ALIVE = STARTING | {Status.RUNNING}
+
+
+def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime | None = None) -> int:
+    """Keep new sessions away from the agent, and end what still runs there at ``ends_at`` (None: never); returns how
+    many kernels it has. Again on an agent that is being drained, it changes the deadline. The owners are told."""
+    if agent.status == Agent.Status.TERMINATED:
+        raise Conflict(f"Agent {agent.name} is gone for good.", code="agent-terminated")
+    if ends_at is not None and not now < ends_at <= now + LONGEST_DRAIN:
+        text = f"The deadline lies in the past, or more than {LONGEST_DRAIN.days} days ahead."
+        raise UserError(text, field="ends_at", code="invalid-date")
+    with transaction.atomic():
+        lock_group(agent.resource_group_id)  # a pass that is placing sessions here is over first
+        kernels = Kernel.objects.filter(agent=agent, status__in=PLACED)
+        number = kernels.count()
+        begun = {} if agent.is_drained else {"drain_started_at": now, "drain_kernels": number}
+        Agent.objects.filter(pk=agent.pk).update(drain_ends_at=ends_at, **begun)
+        Agent.objects.filter(pk=agent.pk, status=Agent.Status.ALIVE).update(status=Agent.Status.DRAINING)
+        told = set(kernels.filter(session__status__in=_ALIVE).values_list("session_id", flat=True))
+        _tell_owners(told, agent, ends_at, now)
+        audit(
+            actor.pk, "agent.drain", "agent", [agent.pk],
+            name=agent.name, kernels=number, ends_at=ends_at.isoformat() if ends_at else None,
+        )  # fmt: skip
+    agent.refresh_from_db()
+    return number
+
+
+def cancel_drain(actor: User, agent: Agent) -> None:
+    """Let the agent take sessions again, from its next sync on. Raises Conflict when it is not being drained."""
+    with transaction.atomic():
+        # Its status is left alone: whether it stops by itself, only the node can say.
+        drained = Agent.objects.filter(pk=agent.pk, drain_started_at__isnull=False)
+        if not drained.update(drain_started_at=None, drain_ends_at=None, drain_kernels=0):
+            raise Conflict(f"Agent {agent.name} is not being drained.", code="not-draining")
+        touch(set(Kernel.objects.filter(agent=agent, status__in=PLACED).values_list("session_id", flat=True)))
+        audit(actor.pk, "agent.cancel-drain", "agent", [agent.pk], name=agent.name)
+        hint_on_commit("controller.schedule_group", agent.resource_group_id, queue=CONTROL_QUEUE)
+    agent.refresh_from_db()
+
+
+def end_drained(now: datetime) -> int:
+    """End what still runs on agents whose drain is over; returns how many sessions. Starts, and batch sessions that
+    asked for it, wait again for another agent; the others end with ``agent-drained``."""
+    due = list(Agent.objects.filter(drain_ends_at__lte=now).values_list("pk", flat=True))
+    if not due:
+        return 0
+    kernels = Kernel.objects.filter(agent__in=due, status__in=_ALIVE, session__status__in=_ALIVE).order_by("pk")
+    starting = kernels.filter(session__status__in=STARTING) | kernels.filter(RUN_AGAIN)
+    again = stop_for_another_try(starting, DRAINED, _sentence, now=now)
+    rows = kernels.filter(session__status=Status.RUNNING).exclude(session__in=again)
+    whys = {
+        session_id: Why(Phase.REPAIR, DRAINED, _sentence(agent), {"agent": agent}, outcome=Outcome.EXPIRED)
+        for session_id, agent in rows.values_list("session_id", "agent__name")[:MOST_AT_ONCE]
+    }
+    return len(again) + len(end_each(whys, only_from=[Status.RUNNING], now=now).terminating)
+
+
+def drains_of(session: ComputeSession) -> list[Agent]:
+    """Return the agents under this session that are being emptied, the one with the nearest deadline first."""
+    live = session.kernels.filter(status__in=PLACED).values("agent")
+    found = Agent.objects.filter(pk__in=live, drain_started_at__isnull=False)
+    return sorted(found, key=lambda agent: (agent.drain_ends_at is None, agent.drain_ends_at or agent.drain_started_at))
+
+
+def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool = False) -> None:
+    """Put the agent into another resource group. What runs on it would go on there and still count in its old group:
+    so that is refused with a Conflict, unless ``force``."""
+    if agent.resource_group_id == group.pk:
+        raise Conflict(f"Agent {agent.name} belongs to {group.name} already.", field="resource_group", code="no-change")
+    with transaction.atomic():
+        for group_id in sorted({agent.resource_group_id, group.pk}):
+            lock_group(group_id)
+        number = Kernel.objects.filter(agent=agent, status__in=PLACED).count()
+        if number and not force:
+            raise Conflict(
+                f"Agent {agent.name} runs {number} kernel{'s' if number > 1 else ''}: drain it first. By force it "
+                "moves at once; they go on running there, and count in their old group until they end.",
+                code="agent-in-use",
+                kernels=number,
+            )
+        changes = {"resource_group": [agent.resource_group.name, group.name]}
+        Agent.objects.filter(pk=agent.pk).update(resource_group=group)
+        audit(actor.pk, "agent.move", "agent", [agent.pk], name=agent.name, changes=changes, kernels=number)
+        hint_on_commit("controller.schedule_group", group.pk, queue=CONTROL_QUEUE)
+    agent.refresh_from_db()
+
+
+def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime | None, now: datetime) -> None:
+    """Write it into the history of these sessions, and have their pages show it."""
+    until = f"The session ends on {ends_at:%Y-%m-%d} at {ends_at:%H:%M} UTC at the latest" if ends_at else ""
+    message = (
+        f"Node {agent.name} is being emptied. {until or 'The session may go on, but start no further work on it'}."
+    )
+    touch(session_ids)  # holds the sessions still, so that their rows chain
+    rows = ComputeSession.objects.filter(pk__in=session_ids).values_list("pk", "status")
+    by_status: dict[str, list[UUID]] = {}
+    for pk, status in rows:
+        by_status.setdefault(status, []).append(pk)
+    for status, ids in by_status.items():
+        entries = [Entry(pk, status, Outcome.SUCCESS, "agent-draining", message) for pk in ids]
+        write_history(entries, Phase.RUN, status, now=now)
+
+
+def _sentence(agent: str) -> str:
+    return f"Node {agent} was emptied by an administrator, and the time for that was over."

@@ -1,0 +1,79 @@
+"""Kernels whose node is lost, gone for good, or emptied: what becomes of the sessions that they belong to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+
+from backendai.compute.models import Kernel
+from backendai.compute.services.bulk import among
+from backendai.compute.services.ending import hint_stops
+from backendai.compute.services.follow import follow
+from backendai.compute.services.holding import hold_sessions_of
+from backendai.compute.services.moves import move_kernels, touch
+from backendai.compute.status import PLACED, STARTING, SessionType, Status
+
+MOST_AT_ONCE = 1000
+
+# Kernels of sessions that run again when their node is lost; see ``retrying.runs_again``.
+RUN_AGAIN = Q(
+    session__retry_on_agent_loss=True,
+    session__session_type=SessionType.BATCH,
+    session__status__in=STARTING | {Status.RUNNING},
+    session__retries__lt=F("session__resource_group__max_retries"),
+)
+
+
+def lose(kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime) -> set[UUID]:
+    """End these placed kernels without their node's word, free what they hold, and let their sessions follow; returns
+    those. ``sentence`` says of a node's name what happened. Kernels that were ending keep the reason they have."""
+    ids = list(kernels.values_list("pk", flat=True)[:MOST_AT_ONCE])
+    if not ids:
+        return set()
+    with transaction.atomic():
+        hold_sessions_of(ids)
+        found = list(
+            kernels.filter(pk__in=among(ids), status__in=PLACED).values_list(
+                "pk", "session_id", "status", "agent__name"
+            )
+        )
+        by_agent: dict[str, list[UUID]] = defaultdict(list)
+        for pk, _, status, agent in found:
+            if status != Status.TERMINATING:
+                by_agent[agent].append(pk)
+        lost = move_kernels(
+            [pk for pk, _, status, _ in found if status == Status.TERMINATING], Status.TERMINATED, now=now
+        )
+        for agent, ids in by_agent.items():
+            lost |= move_kernels(ids, Status.TERMINATED, reason=reason, message=sentence(agent), now=now)
+        Kernel.objects.filter(pk__in=lost).update(is_unconfirmed=True)
+        sessions = {session_id for pk, session_id, _, _ in found if pk in lost}
+        follow(sessions, now=now)
+    return sessions
+
+
+def stop_for_another_try(
+    kernels: QuerySet[Kernel], reason: str, sentence: Callable[[str], str], *, now: datetime
+) -> set[UUID]:
+    """Tell nodes to end these kernels; when all of a session have ended it waits again. Returns the sessions."""
+    stopped: set[UUID] = set()
+    ids = list(kernels.values_list("pk", flat=True)[:MOST_AT_ONCE])
+    if not ids:
+        return stopped
+    with transaction.atomic():
+        hold_sessions_of(ids)
+        alive = kernels.filter(pk__in=among(ids), status__in=STARTING | {Status.RUNNING})
+        by_agent: dict[str, dict[UUID, UUID]] = defaultdict(dict)
+        for pk, session_id, agent in alive.values_list("pk", "session_id", "agent__name"):
+            by_agent[agent][pk] = session_id
+        for agent, of_agent in by_agent.items():
+            moved = move_kernels(list(of_agent), Status.TERMINATING, reason=reason, message=sentence(agent), now=now)
+            stopped |= {of_agent[pk] for pk in moved}
+        touch(stopped)
+        hint_stops(stopped)
+    return stopped

@@ -1,0 +1,56 @@
+"""An agent that is gone for good, by an administrator's word."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime
+
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.cluster.models import Agent, JoinToken
+from backendai.compute.models import Kernel
+from backendai.compute.services.losses import lose
+from backendai.compute.services.place import lock_group
+from backendai.compute.status import PLACED
+from backendai.core.errors import Conflict
+
+GONE = "agent-terminated"
+
+
+def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
+    """Declare the agent gone for good: its calls are refused, what ran there ends with ``agent-terminated`` (batch
+    sessions that asked for it wait again), and what it held is free. Its row stays for the history. Returns how many
+    sessions that concerned.
+
+    Raises a Conflict while it answers and runs something: nobody could say that this has ended.
+    """
+    if agent.status == Agent.Status.TERMINATED:
+        raise Conflict(f"Agent {agent.name} is gone for good already.", code="agent-terminated")
+    with transaction.atomic():
+        lock_group(agent.resource_group_id)
+        placed = Kernel.objects.filter(agent=agent, status__in=PLACED).order_by("pk")
+        number = placed.count()
+        if number and Agent.objects.answering().filter(pk=agent.pk).exists():
+            raise Conflict(
+                f"Agent {agent.name} answers and runs {number} kernel{'s' if number > 1 else ''}: drain it first.",
+                code="agent-in-use",
+                kernels=number,
+            )
+        sessions = lose(placed, GONE, _sentence, now=now) if number else set()
+        Agent.objects.filter(pk=agent.pk).update(
+            status=Agent.Status.TERMINATED,
+            token_digest=f"gone-{secrets.token_hex(24)}",
+            drain_started_at=None,
+            drain_ends_at=None,
+            drain_kernels=0,
+        )
+        JoinToken.objects.filter(agent=agent).delete()
+        audit(actor.pk, "agent.terminate", "agent", [agent.pk], name=agent.name, kernels=number)
+    agent.refresh_from_db()
+    return len(sessions)
+
+
+def _sentence(agent: str) -> str:
+    return f"Node {agent} was declared gone for good by an administrator; what ran there is lost."
