@@ -19,10 +19,10 @@ def decide(snapshot: Snapshot) -> Plan:
     rules = snapshot.rules
     check_rules(rules.sequence, rules.selection, rules.options)
     sequence = strategy_named(rules.sequence)
-    progress = Progress(snapshot, counts_held=sequence.follows_held)
+    progress = Progress(snapshot)
     queue = Queue(snapshot, sequence, progress)
     # 1. Order: whose turn comes first.
-    for turn, session in enumerate(turns(sequence, snapshot, progress.held), 1):
+    for turn, session in enumerate(turns(sequence, snapshot, progress.tally), 1):
         shape = progress.shape_of(session)
         # 2. Gates: what keeps this session from starting whatever the agents have.
         # 3. Capacity: could it start at all, were every agent empty?

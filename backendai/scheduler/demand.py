@@ -20,12 +20,14 @@ class Request:
     """Amounts that one agent must give at once, for ``kernels`` kernels.
 
     No architecture means any, as do no designated agents; ``node_image`` is one that the agent must have already.
-    ``accelerators``: what each kernel asks of them, for the choice of devices.
+    ``accelerators``: what each kernel asks of them, for the choice of devices. ``cost`` belongs to ``Rooms``: the
+    amounts packed; negative when no agent can have so much, None before it was asked for.
     """
 
     __slots__ = (
         "accelerators",
         "architecture",
+        "cost",
         "designated",
         "group",
         "items",
@@ -55,6 +57,7 @@ class Request:
         self.names = frozenset(wanted)
         self.kinds = self.names - ORDINARY
         self.group = architecture, self.kinds
+        self.cost: int | None = None
 
 
 class Demand:

@@ -14,12 +14,10 @@ from backendai.scheduler.outlook import Kind, kinds_of, no_designated_agent, out
 from backendai.scheduler.place import Seat, place, placement_of
 from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait, new_tuple
 from backendai.scheduler.rooms import Rooms
-from backendai.scheduler.sequence import Held, is_tired
+from backendai.scheduler.sequence import Tally
 from backendai.scheduler.shortfall import Refusal, passed_steps
 from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.trace import QUEUE_PASSED, at_agents, at_capacity, at_gate
-
-_NOTHING: dict[str, int] = {}
 
 
 class Shape:
@@ -45,14 +43,14 @@ class Shape:
 class Progress:
     """The agents, the limits and what users hold, as placements change them, and the answers given so far."""
 
-    def __init__(self, snapshot: Snapshot, *, counts_held: bool = True) -> None:
+    def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._rules = snapshot.rules
+        self._retries_to_skip = snapshot.rules.retries_to_skip
         self.rooms = Rooms(snapshot.agents, snapshot.rules)
-        self.held: Held = {user: dict(slots) for user, slots in snapshot.held.items()}
+        self.tally = Tally(snapshot.held)
         self.started: list[tuple[SessionView, list[Seat]]] = []  # with backfill only: nobody else asks
         self._limits = Limits(snapshot.limits)
-        self._counts_held = counts_held
         self._has_limits = bool(snapshot.limits)
         self._sight = sight_of(snapshot, self._limits)
         self._kinds: dict[frozenset[UUID], tuple[Kind, ...]] = {}
@@ -108,18 +106,13 @@ class Progress:
             self.started.append((session, seats))
         if self._has_limits:
             self._limits.count(session.holder, shape.asked)
-        if self._counts_held:
-            user = session.holder.user
-            held = self.held.get(user, _NOTHING).copy()  # a new one: who keeps the old one sees that it has changed
-            for name, amount in shape.asked:
-                held[name] = held.get(name, 0) + amount
-            self.held[user] = held
+        self.tally.latest = shape.asked
 
     def wait(self, session: SessionView, refusal: Refusal, turn: int, *, tried: bool = False) -> None:
         """Write down that the session waits, and why."""
         waits = self._waits
         trail = new_tuple(Trail, (turn, self._of_all, refusal.steps, ()))
-        overtaken = is_tired(session, self._rules)
+        overtaken = 0 < self._retries_to_skip <= session.attempts  # as in ``is_tired``
         waits.append(new_tuple(Wait, (session.id, refusal.reason, len(waits) + 1, trail, tried, overtaken)))
 
     def plan(self) -> Plan:

@@ -60,12 +60,15 @@ class Queue:
         """
         if self._reservation is not None or refusal.reason.code not in _LACKS_ROOM:
             return refusal, False
+        backfill = self._snapshot.rules.backfill
+        if self._first is not None and not backfill:
+            return refusal, True
         gives_way = may_be_passed(session, self._snapshot.rules, self._snapshot.now)
-        if self._snapshot.rules.backfill:
+        if backfill:
             start = self._reserved_start(session, shape)
             if start is not None or not gives_way:
                 refusal = self._reserve(session, shape, refusal, start)
-        elif not gives_way and self._first is None:
+        elif not gives_way:
             self._hold_back(session, shape, refusal.reason)
         return refusal, True
 

@@ -45,7 +45,6 @@ class Rooms:
         self._next_agent = rules.next_agent
         self.launches = Launches(by_name)
         self.by_id = {room.id: room for room in self.all}
-        self._costs: dict[Request, int | None] = {}
         self._having: dict[str, list[Room]] = {}
         self._nearest: Nearest | None = None
         self.takes_turns = isinstance(self.ranking, InTurn)
@@ -71,11 +70,11 @@ class Rooms:
 
     def cost(self, request: Request) -> int | None:
         """Return the request packed, or None when it asks for more than any agent can have."""
-        try:
-            return self._costs[request]
-        except KeyError:
-            cost = self._costs[request] = self.packing.cost(request.items)
-            return cost
+        cost = request.cost
+        if cost is None:
+            packed = self.packing.cost(request.items)
+            cost = request.cost = -1 if packed is None else packed
+        return None if cost < 0 else cost
 
     def book(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
         """Take what was chosen for the rest of the pass; it is another agent's turn then."""
@@ -122,7 +121,6 @@ class Rooms:
         other.by_id = {room.id: room for room in other.all}
         other.ranking = copy(self.ranking)
         other.launches = self.launches.copy()
-        other._costs = dict(self._costs)
         other._having = {}
         other._nearest = None
         other._shelve()

@@ -2,7 +2,7 @@
 
 A sequence is one function in one file of ``sequences``, chosen by its name. It gets a ``Line`` and returns or yields
 the sessions of the line, each once. One that yields is asked for the next session only after the last one was placed or
-refused, so it can look at ``Line.held`` anew each time.
+refused, so it can look at ``Line.tally`` anew each time.
 """
 
 from __future__ import annotations
@@ -10,29 +10,42 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice, tee
 from operator import attrgetter
 
 from backendai.scheduler.options import Option, own_options
 from backendai.scheduler.snapshot import AgentView, Rules, SessionView, Snapshot
 
-Held = dict[str, dict[str, int]]
+Amounts = tuple[tuple[str, int], ...]
+
+
+class Tally:
+    """What users hold in the group as the pass goes.
+
+    ``latest``: what was placed at the last turn, empty when it found no room; a sequence that follows it empties it
+    before each turn. ``held``: by user, at the start of the pass; the sequence that follows counts on in it.
+    """
+
+    __slots__ = ("held", "latest")
+
+    def __init__(self, held: Mapping[str, Mapping[str, int]]) -> None:
+        self.held: dict[str, dict[str, int]] = {user: dict(slots) for user, slots in held.items()}
+        self.latest: Amounts = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """The sessions of one priority, the oldest first, and what a sequence may look at.
 
-    ``capacity``: what the agents that are alive and schedulable have together. ``held``: by user, what his sessions
-    hold in this group, those placed so far in this pass included; each placement puts a new mapping there. ``weights``
-    (missing: 1) and ``past_usage`` (missing: none): by key of a holder. ``options``: those of the sequence, each with
-    its value.
+    ``capacity``: what the agents that are alive and schedulable have together. ``weights`` (missing: 1) and
+    ``past_usage`` (missing: none): by key of a holder. ``options``: those of the sequence, each with its value.
     """
 
     now: datetime
     sessions: list[SessionView]
     rules: Rules
     capacity: Mapping[str, int]
-    held: Mapping[str, Mapping[str, int]]
+    tally: Tally
     weights: Mapping[str, float]
     past_usage: Mapping[str, float]
     options: Mapping[str, object]
@@ -43,29 +56,26 @@ class Sequence:
     """A way to order a line. ``label`` is one line for forms.
 
     ``is_strict``: a session that finds no room holds back everybody behind it. Otherwise it holds back those of lower
-    priority only. ``follows_held``: it yields, and looks at ``Line.held`` anew for each turn; without it nothing is
-    counted.
+    priority only.
     """
 
     name: str
     label: str
     order: Callable[[Line], Iterable[SessionView]]
     is_strict: bool = False
-    follows_held: bool = True
     options: tuple[Option, ...] = ()
 
 
-def turns(sequence: Sequence, snapshot: Snapshot, held: Held) -> Iterator[SessionView]:
+def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[SessionView]:
     """Yield every pending session when its turn comes: by priority, then as the sequence orders them.
 
-    ``held`` is read again after each turn. Raises ValueError for a wrong option, and for a sequence that leaves out a
-    session or names one twice.
+    Raises ValueError for a wrong option, and in the end for a sequence that left out a session or named one twice.
     """
     options = own_options(sequence.options, snapshot.rules.options)
     capacity = capacity_of(snapshot.agents)
     for sessions in _bands(snapshot.pending):
         line = Line(
-            snapshot.now, sessions, snapshot.rules, capacity, held, snapshot.weights, snapshot.past_usage, options
+            snapshot.now, sessions, snapshot.rules, capacity, tally, snapshot.weights, snapshot.past_usage, options
         )
         yield from _each_once(sequence, sessions, sequence.order(line))
 
@@ -102,13 +112,13 @@ def _each_once(
     if isinstance(ordered, list) and len(ordered) == len(left) and left == set(map(id, ordered)):
         yield from ordered
         return
-    for session in ordered:
-        try:
-            left.remove(id(session))
-        except KeyError:
-            message = f"sequence {sequence.name} names session {session.id} twice, or it is not in the line"
-            raise ValueError(message) from None
-        yield session
+    # Looked at when all have had their turn: asking about each as it comes would cost more than ordering them.
+    passing, record = tee(islice(ordered, len(sessions) + 1))
+    yield from passing
+    for session in record:
+        if id(session) not in left:
+            raise ValueError(f"sequence {sequence.name} names session {session.id} twice, or it is not in the line")
+        left.remove(id(session))
     if left:
         raise ValueError(f"sequence {sequence.name} leaves out {len(left)} of {len(sessions)} sessions")
 

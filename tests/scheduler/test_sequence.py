@@ -9,7 +9,7 @@ import pytest
 
 from backendai.core.slots import Slots
 from backendai.scheduler.decide import decide
-from backendai.scheduler.sequence import Sequence, turns
+from backendai.scheduler.sequence import Sequence, Tally, turns
 from backendai.scheduler.sequences import SEQUENCES
 from backendai.scheduler.sequences.fair_share import factor
 from backendai.scheduler.snapshot import Holder
@@ -21,8 +21,7 @@ URGENT = a_session("urgent", age=0, priority=50)
 
 def order(sessions, agents=(), **changes):
     snapshot = a_snapshot(list(agents) or [an_agent()], list(sessions), **changes)
-    held = {user: dict(slots) for user, slots in snapshot.held.items()}
-    return list(turns(SEQUENCES[snapshot.rules.sequence], snapshot, held))
+    return list(turns(SEQUENCES[snapshot.rules.sequence], snapshot, Tally(snapshot.held)))
 
 
 def started(plan, *sessions):
@@ -170,4 +169,4 @@ def test_the_factor_halves_with_every_share_that_was_used(usage, weight, expecte
 @pytest.mark.parametrize("wrong", [lambda line: line.sessions[1:], lambda line: line.sessions * 2])
 def test_it_notices_a_sequence_that_loses_or_doubles_a_session(wrong):
     with pytest.raises(ValueError, match=r"leaves out 1 of 2 sessions|twice"):
-        list(turns(Sequence("odd", "an odd one", wrong), a_snapshot([], [OLD, NEW]), {}))
+        list(turns(Sequence("odd", "an odd one", wrong), a_snapshot([], [OLD, NEW]), Tally({})))

@@ -19,29 +19,28 @@ def drf(line: Line) -> Iterator[SessionView]:
 
     A user whose session finds no room keeps his share, and the next of his sessions is tried: he stops nobody.
     """
-    sessions, held, weights = line.sessions, line.held, line.weights
+    sessions, tally, weights = line.sessions, line.tally, line.weights
     # As floats, which are exact for whole mebibytes: dividing by a whole number of that size takes four times as long.
-    capacity = {name: float(amount) for name, amount in line.capacity.items()}
-    queues: dict[str, list[int]] = {}
-    for place in range(len(sessions) - 1, -1, -1):
-        queues.setdefault(sessions[place].holder.user, []).append(place)
+    capacity = {name: float(amount) for name, amount in line.capacity.items() if amount}
     heap = [
-        (dominant_share(held.get(user, {}), capacity, weights.get(user, 1.0)), queue[-1], user, queue)
-        for user, queue in queues.items()
+        (dominant_share(held, capacity, weight := weights.get(user, 1.0)), queue[-1], queue, held, weight)
+        for user, queue in _queues(sessions).items()
+        for held in (tally.held.setdefault(user, {}),)
     ]  # no two are equal in the first two: the others are never compared
     heapify(heap)
     while heap:
-        share, place, user, queue = heap[0]
-        before = held.get(user)
+        share, place, queue, held, weight = heap[0]
+        tally.latest = ()
         yield sessions[place]
+        for name, amount in tally.latest:  # what other slots are held weighs what it did
+            held[name] = amount = held.get(name, 0) + amount
+            if name in capacity and weight > 0 and share < (grown := amount / capacity[name] / weight):
+                share = grown
         queue.pop()
-        if not queue:
+        if queue:
+            heapreplace(heap, (share, queue[-1], queue, held, weight))
+        else:
             heappop(heap)
-            continue
-        now = held.get(user)
-        if now is not None and now is not before:
-            share = dominant_share(now, capacity, weights.get(user, 1.0))
-        heapreplace(heap, (share, queue[-1], user, queue))
 
 
 def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weight: float) -> float:
@@ -54,6 +53,14 @@ def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weigh
             if share > largest:
                 largest = share
     return largest / weight if weight > 0 else inf
+
+
+def _queues(sessions: list[SessionView]) -> dict[str, list[int]]:
+    """Return by user the places of his sessions, the oldest last."""
+    queues: dict[str, list[int]] = {}
+    for place in range(len(sessions) - 1, -1, -1):
+        queues.setdefault(sessions[place].holder.user, []).append(place)
+    return queues
 
 
 SEQUENCE = Sequence("drf", "dominant resource fairness: the smallest share first", drf)

@@ -40,4 +40,4 @@ def _burden(line: Line, key: str) -> float:
     return line.past_usage.get(key, 0.0) / weight
 
 
-SEQUENCE = Sequence("fair-share", "fair share over time: who used least lately first", fair_share, follows_held=False)
+SEQUENCE = Sequence("fair-share", "fair share over time: who used least lately first", fair_share)

@@ -18,4 +18,4 @@ def fifo(line: Line) -> list[SessionView]:
     return [session for session in line.sessions if not may_be_passed(session, rules, now)] + pushed_back
 
 
-SEQUENCE = Sequence("fifo", "first in, first out", fifo, is_strict=True, follows_held=False)
+SEQUENCE = Sequence("fifo", "first in, first out", fifo, is_strict=True)

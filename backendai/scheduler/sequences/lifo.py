@@ -11,4 +11,4 @@ def lifo(line: Line) -> list[SessionView]:
     return line.sessions[::-1]
 
 
-SEQUENCE = Sequence("lifo", "last in, first out", lifo, follows_held=False)
+SEQUENCE = Sequence("lifo", "last in, first out", lifo)
