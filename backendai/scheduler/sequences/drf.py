@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heapreplace
 from math import inf
 
-from backendai.scheduler.sequence import Line, Sequence
+from backendai.scheduler.sequence import Amounts, Line, Sequence
 from backendai.scheduler.snapshot import SessionView
+
+_NOTHING: Amounts = ()
 
 
 def drf(line: Line) -> Iterator[SessionView]:
@@ -30,10 +32,10 @@ def drf(line: Line) -> Iterator[SessionView]:
     heapify(heap)
     while heap:
         share, place, queue, held, weight = heap[0]
-        tally.latest = ()
+        tally.latest = _NOTHING
         yield sessions[place]
-        for name, amount in tally.latest:  # what other slots are held weighs what it did
-            held[name] = amount = held.get(name, 0) + amount
+        for name, more in tally.latest:  # what is held of other slots weighs what it did
+            held[name] = amount = held.get(name, 0) + more
             if name in capacity and weight > 0 and share < (grown := amount / capacity[name] / weight):
                 share = grown
         queue.pop()
