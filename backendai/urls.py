@@ -1,7 +1,11 @@
 """The front door: which room answers under which path."""
 
+from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import include, path
+
+# The administration has no door of its own: whoever is not signed in goes to the portal's.
+admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 
 urlpatterns = [
     path("admin/", admin.site.urls),
@@ -10,4 +14,5 @@ urlpatterns = [
     path("manage/", include("backendai.web.panel.urls")),
     path("", include("backendai.ops.urls")),
     path("", include("backendai.web.urls")),
+    path("", include("backendai.web.sign_in_urls")),
 ]

@@ -39,6 +39,7 @@ class Policy(Enum):
     SUPERADMIN = "superadmins; nothing to see for others"
     NODE = "nodes with their token"
     NOWHERE = "404 for whoever is signed in"
+    SHUT = "404 for everybody, until a setting opens it"
 
 
 P = Policy
@@ -48,6 +49,12 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "readyz": (P.PUBLIC, "GET"),
     "login/": (P.PUBLIC, "GET POST"),
     "logout/": (P.PUBLIC, "POST"),
+    "login/code/": (P.PUBLIC, "GET POST"),
+    "login/passkey/": (P.PUBLIC, "GET POST"),
+    "login/cancelled/": (P.PUBLIC, "GET"),
+    "login/with/<slug:provider_id>/": (P.SHUT, "GET"),
+    "login/with/<slug:provider_id>/callback/": (P.SHUT, "GET"),
+    "signup/": (P.SHUT, "GET POST"),
     "": (P.SIGNED_IN, "GET"),
     "sessions/new/": (P.SIGNED_IN, "GET POST"),
     "sessions/new/preview/": (P.SIGNED_IN, "POST"),
@@ -73,6 +80,19 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "account/": (P.SIGNED_IN, "GET"),
     "account/password/": (P.SIGNED_IN, "POST"),
     "account/tokens/": (P.SIGNED_IN, "POST"),
+    "account/security/": (P.SIGNED_IN, "GET"),
+    "account/security/sign-out/": (P.SIGNED_IN, "POST"),
+    "account/security/confirm/": (P.SIGNED_IN, "GET POST"),
+    "account/security/confirm/code/": (P.SIGNED_IN, "GET POST"),
+    "account/security/confirm/passkey/": (P.SIGNED_IN, "GET POST"),
+    "account/security/app/": (P.SIGNED_IN, "GET POST"),
+    "account/security/app/remove/": (P.SIGNED_IN, "GET POST"),
+    "account/security/passkeys/new/": (P.SIGNED_IN, "GET POST"),
+    "account/security/passkeys/<int:pk>/": (P.SIGNED_IN, "GET POST"),
+    "account/security/passkeys/<int:pk>/remove/": (P.SIGNED_IN, "GET POST"),
+    "account/security/codes/": (P.SIGNED_IN, "GET"),
+    "account/security/codes/new/": (P.SIGNED_IN, "GET POST"),
+    "account/security/codes/file/": (P.SIGNED_IN, "GET"),
     "account/tokens/<uuid:token_id>/revoke/": (P.OWN, "POST"),
     "api/schema/": (P.SIGNED_IN, "GET"),
     "api/docs/": (P.SIGNED_IN, "GET"),
@@ -154,9 +174,10 @@ class World:
         for start, find in PANEL_ROWS.items():
             if route.startswith(start):
                 route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
-        return "/" + route.replace("<slug:service>", "notes").replace("<slug:group>", "default").replace(
-            "^", "nothing/"
-        )
+        samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
+        for part, value in samples.items():
+            route = route.replace(part, value)
+        return "/" + route.replace("^", "nothing/")
 
     def state(self) -> list[Any]:
         """Everything that a stranger or a GET must not change."""
@@ -287,6 +308,8 @@ def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
     text = "" if answer.streaming else answer.content.decode()
     if policy is P.PUBLIC:
         assert status in (200, 302, 503), "503: not ready, which anybody may know"
+    elif policy is P.SHUT:
+        assert status == 404
     elif policy is P.NODE:
         assert status in (400, 401, 403)
     elif who == "nobody":
@@ -307,6 +330,8 @@ def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
 def judge_owner(policy: Policy, answer: Any, who: str) -> None:
     if policy is P.NODE or (policy is P.SUPERADMIN and who == "alice"):
         judge_stranger(policy, answer, who)
+    elif policy is P.SHUT:
+        assert answer.status_code == 404
     elif policy is P.NOWHERE or (policy is P.OWN and who == "dana"):
         assert answer.status_code in (302, 404)
     else:

@@ -23,6 +23,7 @@ from backendai.accounts.models import (
     User,
 )
 from backendai.accounts.policy_rules import thousandths
+from backendai.accounts.second_factors import reset_factors
 from backendai.activity.read_only import MadeElsewhere, ReadOnly
 from backendai.core.errors import UserError
 from backendai.core.slots import format_amount
@@ -169,6 +170,12 @@ class PersonAdmin(Audited, UserAdmin):
     ]
     add_fieldsets = [(None, {"fields": ["email", "usable_password", "password1", "password2", "role", "domain"]})]
     inlines = [MembershipInline]
+    actions = ["reset_second_factors"]
+
+    @admin.action(description="Take the second factors away (they are lost)")
+    def reset_second_factors(self, request, queryset):
+        number = sum(reset_factors(request.user.pk, user, now=timezone.now()) > 0 for user in queryset)
+        self.message_user(request, f"{number} of {queryset.count()} had second factors, and have none now.")
 
     def save_model(self, request, obj, form, change):
         with transaction.atomic():

@@ -13,10 +13,9 @@ from django.utils import timezone
 
 from backendai.accounts.logins import begin_login, end_login
 from backendai.accounts.models import User
+from backendai.accounts.sign_ins import masked, note_failure
 
 logger = logging.getLogger(__name__)
-
-_LONGEST_SHOWN = 100
 
 
 class PatientBackend(ModelBackend):
@@ -31,12 +30,13 @@ class PatientBackend(ModelBackend):
             return self._checked(request, email, password)
         address = request.META.get("REMOTE_ADDR", "")
         if wait := begin_login(email, address, now=timezone.now()):
-            logger.warning("sign-in of %r from %s has to wait", email[:_LONGEST_SHOWN], address)
+            logger.warning("sign-in of %r from %s has to wait", masked(email), address)
             seconds = math.ceil(wait.total_seconds())
             raise ValidationError(f"Too many attempts. Try again in {seconds} seconds.", code="too-many-attempts")
         user = self._checked(request, email, password)
         if user is None:
-            logger.info("sign-in of %r from %s failed", email[:_LONGEST_SHOWN], address)
+            note_failure(request, email)
+            logger.info("sign-in of %r from %s failed", masked(email), address)
         else:
             end_login(email, address)
         return user

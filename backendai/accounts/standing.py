@@ -15,6 +15,7 @@ from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 
 from backendai.accounts.models import AccessToken, User
+from backendai.accounts.second_factors import is_missing
 
 _REMEMBERED_LOGINS = 4096
 
@@ -37,7 +38,9 @@ def user_by(standing: Standing, now: datetime) -> User | None:
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(standing.login)
     user = get_user(request)
-    return user if isinstance(user, User) and user.is_active else None
+    if not isinstance(user, User) or not user.is_active or is_missing(user, request.session):
+        return None
+    return user
 
 
 def signs_of(standings: Collection[Standing], now: datetime) -> dict[Standing, Hashable]:

@@ -91,6 +91,19 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
     return []
 
 
+@register()
+def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
+    """Who may ask for an account, and who needs a second factor, is said in words that are known."""
+    found: list[CheckMessage] = []
+    if settings.SIGNUP not in ("off", "approval"):
+        hint = "Write off, or approval: people ask, and an administrator lets them in."
+        found.append(Error(f"BACKENDAI_SIGNUP cannot be {settings.SIGNUP!r}.", hint, id="portal.E021"))
+    if settings.REQUIRE_MFA not in ("none", "admins", "all"):
+        hint = "Write none, admins or all."
+        found.append(Error(f"BACKENDAI_REQUIRE_MFA cannot be {settings.REQUIRE_MFA!r}.", hint, id="portal.E022"))
+    return found
+
+
 @register(deploy=True)
 def check_https(**kwargs: Any) -> list[CheckMessage]:
     """A portal that others reach over a network should speak HTTPS."""

@@ -12,6 +12,7 @@ from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
 
 from backendai.accounts.models import User
+from backendai.accounts.second_factors import is_missing
 from backendai.accounts.services import digest_of, user_of_token
 from backendai.accounts.standing import Standing
 
@@ -43,7 +44,7 @@ def user_of(credentials: Credentials) -> User | None:
     request = HttpRequest()
     request.session = import_module(settings.SESSION_ENGINE).SessionStore(credentials.login)
     user = get_user(request)
-    return user if isinstance(user, User) else None
+    return user if isinstance(user, User) and not is_missing(user, request.session) else None
 
 
 def standing_of(credentials: Credentials) -> Standing:

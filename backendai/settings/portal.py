@@ -55,6 +55,11 @@ INSTALLED_APPS = [
     "django_htmx",
     "django_tables2",
     "csp",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "backendai.activity",
     "backendai.accounts",
     "backendai.cluster",
@@ -81,6 +86,8 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "backendai.web.second_factor_gate.gate",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
 ]
@@ -153,10 +160,8 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
 
 # -- people ------------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
-AUTHENTICATION_BACKENDS = ["backendai.accounts.authentication.PatientBackend"]
-LOGIN_URL = "web:login"
-LOGIN_REDIRECT_URL = "web:sessions"
-LOGOUT_REDIRECT_URL = "web:login"
+from backendai.settings.sign_in import *  # noqa: E402, F403  (.env has been read by now)
+
 PASSWORD_HASHERS = [
     "django.contrib.auth.hashers.Argon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",

@@ -6,24 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.contrib.auth.forms import PasswordChangeForm
 from django.utils import timezone
 
 _VALIDITIES = [("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("0", "until it is revoked")]
-
-
-class LoginForm(AuthenticationForm):
-    """E-mail address and password."""
-
-    error_messages = AuthenticationForm.error_messages | {
-        "invalid_login": "This e-mail address and password do not belong together. Both are checked exactly."
-    }
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["username"].label = "E-mail address"
-        self.fields["username"].widget = forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True})
-        self.fields["password"].label = "Password"
 
 
 class TokenForm(forms.Form):

@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from backendai.web.views import account, agents, apps, launch, notifications, session, sessions
+from backendai.web.views import account, agents, apps, launch, notifications, session, sessions, sign_in
 
 app_name = "web"
 urlpatterns = [
@@ -28,6 +28,6 @@ urlpatterns = [
     path("account/password/", account.password, name="password"),
     path("account/tokens/", account.tokens, name="tokens"),
     path("account/tokens/<uuid:token_id>/revoke/", account.token_revoke, name="token_revoke"),
-    path("login/", account.Login.as_view(), name="login"),
+    path("login/", sign_in.Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
 ]

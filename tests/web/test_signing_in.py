@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
+from backendai.accounts.ends import set_active
+from backendai.accounts.logins import FREE_TRIES
+from backendai.accounts.models import Login, ResourcePolicy, User
+from backendai.activity.models import AuditEntry
 from tests.cast import PASSWORD, Cast
 
 pytestmark = pytest.mark.django_db
@@ -58,3 +66,118 @@ def test_it_sends_a_policy_that_allows_no_inline_script(db: None) -> None:
     assert "<style" not in page
     assert " style=" not in page
     assert " onclick=" not in page
+
+
+@pytest.mark.parametrize("wanted", ["http://s-1.apps.localhost:8081/", "//evil.example/", "javascript:alert(1)"])
+def test_it_sends_nobody_to_the_apps_of_users_nor_away_after_signing_in(cast: Cast, settings: Any, wanted: str) -> None:
+    settings.ALLOWED_HOSTS = [".localhost", "testserver"]
+    form = {"username": "alice@example.com", "password": PASSWORD, "next": wanted}
+    assert Client().post(reverse("web:login"), form)["Location"] == reverse("web:sessions")
+
+
+def test_the_administration_has_no_door_of_its_own(cast: Cast) -> None:
+    asked = Client().get("/admin/login/?next=/admin/accounts/user/")
+    assert asked["Location"] == "/login/?next=%2Fadmin%2Faccounts%2Fuser%2F"
+    form = {"username": "dana@example.com", "password": PASSWORD}
+    dana = Client()
+    assert "/admin/" not in str(dana.post("/admin/login/", form).cookies)
+    assert "_auth_user_id" not in dana.session
+    assert dana.post(asked["Location"], form | {"next": "/admin/accounts/user/"})["Location"] == "/admin/accounts/user/"
+    assert dana.get("/admin/accounts/user/").status_code == 200
+    alice = Client()
+    alice.force_login(cast.alice)
+    assert alice.get("/admin/login/").status_code == 403
+
+
+def test_it_keeps_who_signed_in_and_out_from_where_and_who_could_not(cast: Cast) -> None:
+    AuditEntry.objects.all().delete()
+    client = Client(REMOTE_ADDR="192.0.2.7", HTTP_USER_AGENT="Test browser")
+    for name in ("alice@example.com", "nobody@example.com", "topsecretpassword@typed.by-mistake.example"):
+        client.post("/login/", {"username": name, "password": "wrong"})
+    client.post("/login/", {"username": "alice@example.com", "password": PASSWORD})
+    login = Login.objects.get()
+    assert (login.user, login.method, login.address, login.browser) == (
+        cast.alice, "password", "192.0.2.7", "Test browser"
+    )  # fmt: skip
+    client.post("/logout/")
+    assert not Login.objects.exists()
+    entries = list(AuditEntry.objects.order_by("id").values_list("action", "actor", "details__tried"))
+    failed = "user.sign-in-failed"
+    assert entries == [
+        (failed, None, "alice@example.com"),
+        (failed, None, "no…"),
+        (failed, None, "to…"),
+        ("user.sign-in", cast.alice.pk, None),
+        ("user.sign-out", cast.alice.pk, None),
+    ]
+
+
+@pytest.mark.parametrize("holder", ["alice", "project.domain"])
+def test_the_oldest_login_ends_when_there_are_more_than_the_policy_lets_one_have(cast: Cast, holder: str) -> None:
+    limited = cast.alice if holder == "alice" else cast.project.domain
+    limited.policy = ResourcePolicy.objects.create(name="two", max_concurrent_logins=2)
+    limited.save()
+    browsers = [Client() for _ in range(4)]
+    for number, browser in enumerate(browsers):
+        if number == 2:
+            browsers[0].post("/logout/")  # makes room for one
+        browser.post("/login/", {"username": "alice@example.com", "password": PASSWORD})
+    assert [browser.get("/account/").status_code for browser in browsers] == [302, 302, 200, 200]
+    bob = Client()
+    bob.post("/login/", {"username": "bob@example.com", "password": PASSWORD})
+    assert Login.objects.count() == 3
+    assert browsers[3].get("/account/").status_code == 200
+
+
+def test_one_ends_all_other_logins_and_sees_where_they_are(cast: Cast) -> None:
+    here, there = Client(HTTP_USER_AGENT="Here"), Client(HTTP_USER_AGENT="<b>There</b>")
+    for browser in (here, there):
+        browser.post("/login/", {"username": "alice@example.com", "password": PASSWORD})
+    page = here.get("/account/security/").content.decode()
+    assert "Here" in page
+    assert "&lt;b&gt;There" in page
+    new = "a quite different password"
+    here.post("/account/password/", {"old_password": PASSWORD, "new_password1": new, "new_password2": new})
+    assert [browser.get("/account/").status_code for browser in (here, there)] == [200, 302]
+    assert "This browser" in here.get("/account/security/").content.decode(), "it is known under its new key"
+    there.post("/login/", {"username": "alice@example.com", "password": new})
+    here.post("/account/security/sign-out/")
+    assert [browser.get("/account/").status_code for browser in (here, there)] == [200, 302]
+
+
+def test_nobody_signs_up_unless_the_installation_says_so(cast: Cast, settings: Any) -> None:
+    form = {"email": "Erin@example.com", "full_name": "Erin", "password": "a good long one", "again": "a good long one"}
+    for setting in ("off", "nonsense"):
+        settings.SIGNUP = setting
+        assert Client().get("/signup/").status_code == Client().post("/signup/", form).status_code == 404
+    settings.SIGNUP = "approval"
+    assert b"Ask for one" in Client().get("/login/").content
+    for wrong in ({"again": "another one"}, {"password": "short", "again": "short"}, {"email": "erin"}):
+        assert Client().post("/signup/", form | wrong).status_code == 422
+    known = Client().post("/signup/", form | {"email": "alice@example.com"}, follow=True)
+    fresh = Client().post("/signup/", form, follow=True)
+    same = [re.sub(rb"csrfmiddlewaretoken\S* value=\S+", b"", one.content) for one in (known, fresh)]
+    assert same[0] == same[1]
+    assert b"as soon as an administrator has let you in" in same[0]
+    erin = User.objects.get(email="erin@example.com")
+    assert (erin.is_active, erin.role, erin.domain, erin.projects.count()) == (False, "user", None, 0)
+    client = Client()
+    client.post("/login/", {"username": "erin@example.com", "password": "a good long one"})
+    assert client.get("/account/").status_code == 302
+    set_active(cast.dana.pk, erin, True, now=timezone.now())
+    client.post("/login/", {"username": "erin@example.com", "password": "a good long one"})
+    assert client.get("/account/").status_code == 200
+
+
+def test_accounts_are_not_asked_for_without_end(cast: Cast, settings: Any) -> None:
+    settings.SIGNUP = "approval"
+    form = {"full_name": "Erin", "password": "a good long one", "again": "a good long one"}
+    for number in range(FREE_TRIES + 3):
+        answer = Client().post("/signup/", form | {"email": f"{number}@example.com"})
+    assert b"Too many attempts" in answer.content
+    assert User.objects.filter(is_active=False).count() == FREE_TRIES
+
+
+def test_the_page_for_signing_in_asks_the_database_nothing(db: None, django_assert_num_queries) -> None:  # type: ignore[no-untyped-def]
+    with django_assert_num_queries(0):
+        assert Client().get("/login/").status_code == 200

@@ -1,4 +1,4 @@
-"""Signing in, and one's own account with its access tokens."""
+"""One's own account with its access tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from uuid import UUID
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.views import LoginView
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
@@ -16,18 +15,11 @@ from django.views.decorators.http import require_POST, require_safe
 
 from backendai.accounts.models import AccessToken, KeyPair
 from backendai.accounts.services import create_token, revoke_token
+from backendai.accounts.sign_ins import login_moved
 from backendai.activity.services import audit
 from backendai.core.errors import UserError
-from backendai.web.forms import LoginForm, PasswordForm, TokenForm
+from backendai.web.forms import PasswordForm, TokenForm
 from backendai.web.requests import PageRequest
-
-
-class Login(LoginView):
-    """Sign in by e-mail address and password."""
-
-    template_name = "web/login.html"
-    authentication_form = LoginForm
-    redirect_authenticated_user = True
 
 
 @require_safe
@@ -49,7 +41,9 @@ def password(request: PageRequest) -> HttpResponse:
     with transaction.atomic():
         form.save()
         audit(request.user.pk, "user.change-password", "user", [request.user.pk])
+    key = request.session.session_key
     update_session_auth_hash(request, request.user)
+    login_moved(key, request)
     messages.success(request, "Your password is changed. Everywhere else you are signed out; access tokens stay valid.")
     return redirect("web:account")
 

@@ -1,0 +1,51 @@
+"""What Django and allauth tell about people, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from allauth.mfa.signals import authentication_failed, authenticator_added, authenticator_removed, authenticator_reset
+from django.contrib.auth.signals import user_logged_out
+from django.dispatch import receiver
+from django.http import HttpRequest
+
+from backendai.accounts.models import User
+from backendai.accounts.sign_ins import note_failure, note_logout
+from backendai.activity.services import audit
+
+
+@receiver(user_logged_out)
+def keep_logout(request: HttpRequest, user: User | None, **_: Any) -> None:
+    """Keep it, unless it was nobody's login yet."""
+    if user is not None:
+        note_logout(request, user)
+
+
+@receiver(authentication_failed)
+def keep_wrong_code(request: HttpRequest, user: User, authenticator: Authenticator, **_: Any) -> None:
+    """Keep that a second factor was wrong."""
+    note_failure(request, user.email, step=str(authenticator.type), user=user)
+
+
+@receiver(authenticator_added)
+def keep_added_factor(user: User, authenticator: Authenticator, **_: Any) -> None:
+    """Keep a new factor."""
+    _keep(user, "user.add-factor", authenticator)
+
+
+@receiver(authenticator_removed)
+def keep_removed_factor(user: User, authenticator: Authenticator, **_: Any) -> None:
+    """Keep that a factor is gone."""
+    _keep(user, "user.remove-factor", authenticator)
+
+
+@receiver(authenticator_reset)
+def keep_new_codes(user: User, authenticator: Authenticator, **_: Any) -> None:
+    """Keep that there are other recovery codes."""
+    _keep(user, "user.renew-factor", authenticator)
+
+
+def _keep(user: User, action: str, authenticator: Authenticator) -> None:
+    name = authenticator.data.get("name", "") if authenticator.type == Authenticator.Type.WEBAUTHN else ""
+    audit(user.pk, action, "user", [user.pk], factor=str(authenticator.type), name=name)

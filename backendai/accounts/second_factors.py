@@ -1,0 +1,101 @@
+"""Second factors: who needs one, who has one, codes that are good once, and the reset by an administrator."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import datetime
+from uuid import UUID
+
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value, yield_hotp_counters_from_time
+from allauth.mfa.utils import decrypt
+from cryptography.fernet import Fernet
+from django.conf import settings
+from django.contrib.sessions.backends.base import SessionBase
+from django.db import transaction
+from django.utils.crypto import constant_time_compare
+
+from backendai.accounts.ends import end_credentials
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+
+NOBODY, ADMINS, EVERYBODY = REQUIREMENTS = ("none", "admins", "all")
+_SEEN = "second_factor"  # in the session: whoever has lost the factor has lost the session
+_STRONG = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
+
+
+def is_required_of(user: User) -> bool:
+    """Return whether this person has to have a second factor."""
+    if settings.REQUIRE_MFA == ADMINS:
+        return user.role in (User.Role.SUPERADMIN, User.Role.ADMIN)
+    return bool(settings.REQUIRE_MFA == EVERYBODY)
+
+
+def has_one(user: User) -> bool:
+    """Return whether this person has set up a second factor; recovery codes alone are none."""
+    return Authenticator.objects.filter(user_id=user.pk, type__in=_STRONG).exists()
+
+
+def is_missing(user: User, session: SessionBase) -> bool:
+    """Return whether this login opens nothing yet, because a second factor has to be set up first. Asks the database
+    at most once per login, and only where one is required."""
+    if not is_required_of(user) or session.get(_SEEN):
+        return False
+    if not has_one(user):
+        return True
+    session[_SEEN] = True
+    return False
+
+
+def reset_factors(actor_id: UUID | None, user: User, *, now: datetime) -> int:
+    """Take all second factors from somebody who has lost them, and end what lets them in; return how many there were.
+    The password is the same as before."""
+    with transaction.atomic():
+        found = Authenticator.objects.filter(user_id=user.pk)
+        kinds = sorted(found.values_list("type", flat=True))
+        found.delete()
+        if kinds:
+            audit(actor_id, "user.reset-factors", "user", [user.pk], email=user.email, factors=kinds)
+            end_credentials(user, now=now, tokens=False)
+    return len(kinds)
+
+
+def spend_code(user: User, text: str) -> Authenticator | None:
+    """Return the factor that a code belongs to, or None. Each code of an app is good once, in whichever process it is
+    shown, and none that is older than the last one; each recovery code is good once."""
+    code = "".join(text.split())
+    with transaction.atomic():
+        for factor in Authenticator.objects.select_for_update().filter(user_id=user.pk).exclude(type="webauthn"):
+            if factor.type == Authenticator.Type.RECOVERY_CODES and factor.wrap().validate_code(code):
+                return Authenticator.objects.get(pk=factor.pk)
+            if factor.type == Authenticator.Type.TOTP and (counter := _counter_of(factor, code)):
+                factor.data["last_counter"] = counter
+                factor.save(update_fields=["data"])
+                return factor
+    return None
+
+
+def seal(text: str) -> str:
+    """Return the secret of a factor as it is kept in the database."""
+    return _fernet().encrypt(text.encode()).decode()
+
+
+def unseal(text: str) -> str:
+    """Return a secret that was kept. Raises InvalidToken when the portal has another key now."""
+    return _fernet().decrypt(text.encode()).decode()
+
+
+def _counter_of(factor: Authenticator, code: str) -> int:
+    secret, last = decrypt(factor.data["secret"]), factor.data.get("last_counter", 0)
+    good = [
+        counter
+        for counter in yield_hotp_counters_from_time()
+        if constant_time_compare(code, format_hotp_value(hotp_value(secret, counter))) and counter > last
+    ]
+    return max(good, default=0)
+
+
+def _fernet() -> Fernet:
+    key = hashlib.sha256(b"second factors\0" + settings.SECRET_KEY.encode()).digest()
+    return Fernet(base64.urlsafe_b64encode(key))

@@ -1,0 +1,24 @@
+"""Asking for an account."""
+
+from __future__ import annotations
+
+from django.contrib.auth.hashers import make_password
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import KeyPair, User
+from backendai.activity.services import audit
+
+
+def sign_up(email: str, password: str, *, full_name: str = "") -> User | None:
+    """Make an account that lets nobody in until an administrator activates it, without domain or project; return it.
+    None when the address has an account already, which takes as long and changes nothing."""
+    email = email.strip().lower()
+    digest = make_password(password)
+    try:
+        with transaction.atomic():
+            user: User = User.objects.create(email=email, password=digest, full_name=full_name.strip(), is_active=False)
+            KeyPair.objects.create(user=user)
+            audit(None, "user.sign-up", "user", [user.pk], email=email)
+    except IntegrityError:
+        return None
+    return user

@@ -1,0 +1,86 @@
+"""How people sign in: what django-allauth is told, second factors, and a provider of identities (OpenID Connect)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import environ
+
+env = environ.Env()
+
+
+def _mapping(text: str) -> Any:
+    """Return the JSON of the setting; text that is none comes back as it is, for the system checks to name it."""
+    try:
+        return json.loads(text) if text.strip() else {}
+    except ValueError:
+        return text
+
+
+AUTHENTICATION_BACKENDS = ["backendai.accounts.authentication.PatientBackend"]
+LOGIN_URL = "web:login"
+LOGIN_REDIRECT_URL = "web:sessions"
+LOGOUT_REDIRECT_URL = "web:login"
+
+SIGNUP = env.str("BACKENDAI_SIGNUP", default="off")
+REQUIRE_MFA = env.str("BACKENDAI_REQUIRE_MFA", default="none")
+
+# -- django-allauth: one name (the e-mail address), no mails, attempts counted in our database -------------------------
+ACCOUNT_ADAPTER = "backendai.accounts.adapters.PortalAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_RATE_LIMITS = False
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_FORMS = {"login": "backendai.web.sign_in_forms.LoginForm"}
+
+MFA_ADAPTER = "backendai.accounts.adapters.PortalFactors"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RATE_LIMITS = False
+MFA_TOTP_ISSUER = "Backend.AI"
+MFA_TOTP_TOLERANCE = 1  # clocks of telephones are late at times
+MFA_FORMS = {
+    "authenticate": "backendai.web.sign_in_forms.CodeForm",
+    "reauthenticate": "backendai.web.sign_in_forms.CodeAgainForm",
+    "activate_totp": "backendai.web.sign_in_forms.FirstCodeForm",
+    "add_webauthn": "backendai.web.sign_in_forms.PasskeyForm",
+    "login_webauthn": "backendai.web.sign_in_forms.PasskeyLoginForm",
+    "authenticate_webauthn": "backendai.web.sign_in_forms.PasskeyStepForm",
+    "reauthenticate_webauthn": "backendai.web.sign_in_forms.PasskeyAgainForm",
+}
+
+# -- OpenID Connect ----------------------------------------------------------------------------------------------------
+OIDC_NAME = env.str("BACKENDAI_OIDC_NAME", default="Single sign-on")
+OIDC_ISSUER = env.str("BACKENDAI_OIDC_ISSUER", default="").rstrip("/")
+OIDC_CLIENT_ID = env.str("BACKENDAI_OIDC_CLIENT_ID", default="")
+OIDC_CLIENT_SECRET = env.str("BACKENDAI_OIDC_CLIENT_SECRET", default="")
+OIDC_GROUP_CLAIM = env.str("BACKENDAI_OIDC_GROUP_CLAIM", default="groups")
+OIDC_MAPPING = _mapping(env.str("BACKENDAI_OIDC_MAPPING", default=""))
+OIDC_LINK_BY_EMAIL = env.bool("BACKENDAI_OIDC_LINK_BY_EMAIL", default=False)
+OIDC_PROVIDER_ID = "sso"
+
+SOCIALACCOUNT_ADAPTER = "backendai.accounts.adapters.PortalIdentities"
+SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
+SOCIALACCOUNT_STORE_TOKENS = False
+# The content security policy lets forms go to our own origin only, so the way out is a link. What comes back is bound
+# to the browser that went.
+SOCIALACCOUNT_LOGIN_ON_GET = True
+SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": OIDC_PROVIDER_ID,
+                "name": OIDC_NAME,
+                "client_id": OIDC_CLIENT_ID,
+                "secret": OIDC_CLIENT_SECRET,
+                "settings": {"server_url": OIDC_ISSUER},
+            }
+        ]
+        if OIDC_ISSUER and OIDC_CLIENT_ID
+        else [],
+    }
+}

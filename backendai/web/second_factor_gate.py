@@ -1,0 +1,50 @@
+"""Whoever has to have a second factor and has none can do one thing only: set one up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from asgiref.sync import iscoroutinefunction, sync_to_async
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, JsonResponse
+from django.urls import reverse
+from django.utils.decorators import sync_and_async_middleware
+
+from backendai.accounts.models import User
+from backendai.accounts.second_factors import NOBODY, is_missing
+
+_ALWAYS_OPEN = ("/account/security/", "/login/", "/logout/", "/static/", "/node/", "/healthz", "/readyz")
+_TEXT = "You need a second factor here. Set one up; everything else opens then."
+
+
+@sync_and_async_middleware
+def gate(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
+    """Turn back the logins that lack a second factor. Bearer tokens pass: they were made by a complete login."""
+    if not iscoroutinefunction(get_response):
+        return lambda request: _refusal(request) or get_response(request)
+
+    async def serve(request: HttpRequest) -> HttpResponseBase:
+        refused = None if _is_open(request) else await sync_to_async(_refusal)(request)
+        answer: HttpResponseBase = refused or await get_response(request)
+        return answer
+
+    return serve
+
+
+def _is_open(request: HttpRequest) -> bool:
+    bearer = request.META.get("HTTP_AUTHORIZATION", "").lower().startswith("bearer ")
+    return settings.REQUIRE_MFA == NOBODY or bearer or request.path.startswith(_ALWAYS_OPEN)
+
+
+def _refusal(request: HttpRequest) -> HttpResponse | None:
+    if _is_open(request) or not isinstance(request.user, User) or not is_missing(request.user, request.session):
+        return None
+    if request.path.startswith("/api/"):
+        body = {"type": "about:blank", "title": "Forbidden", "status": 403, "detail": _TEXT}
+        return JsonResponse(
+            body | {"code": "second-factor-required"}, status=403, content_type="application/problem+json"
+        )
+    messages.warning(request, _TEXT)
+    return HttpResponseRedirect(reverse("mfa_index"))

@@ -1,0 +1,148 @@
+"""The ways in which one signs in: factors, the provider's account, and the browsers that are signed in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from allauth.mfa.recovery_codes.views import DownloadRecoveryCodesView, GenerateRecoveryCodesView, ViewRecoveryCodesView
+from allauth.mfa.totp.views import ActivateTOTPView, DeactivateTOTPView
+from allauth.mfa.webauthn.views import AddWebAuthnView, EditWebAuthnView, RemoveWebAuthnView
+from allauth.socialaccount.models import SocialAccount
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.db import transaction
+from django.forms import Form, ValidationError
+from django.http import Http404, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse_lazy
+from django.utils.decorators import method_decorator
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from backendai.accounts.adapters import PortalFactors
+from backendai.accounts.ends import end_logins
+from backendai.accounts.models import Login
+from backendai.accounts.second_factors import is_required_of
+from backendai.activity.services import audit
+from backendai.web.requests import PageRequest
+from backendai.web.views.sign_in import entrance
+
+_SECURITY = reverse_lazy("mfa_index")
+
+
+@require_safe
+@never_cache
+@login_required
+def security(request: PageRequest) -> HttpResponse:
+    """Show how one signs in, and where one is signed in."""
+    factors = list(Authenticator.objects.filter(user=request.user).order_by("created_at"))
+    codes = next((one.wrap() for one in factors if one.type == "recovery_codes"), None)
+    context = {
+        "section": "account",
+        "app": next((one for one in factors if one.type == "totp"), None),
+        "passkey_list": [(one, one.wrap()) for one in factors if one.type == "webauthn"],
+        "codes": codes,
+        "codes_left": len(codes.get_unused_codes()) if codes else 0,
+        "needs_factor": is_required_of(request.user) and not any(one.type != "recovery_codes" for one in factors),
+        "identities": SocialAccount.objects.filter(user=request.user),
+        "logins": Login.objects.filter(user=request.user),
+        "here": request.session.session_key,
+        **entrance(request),
+    }
+    return render(request, "mfa/index.html", context)
+
+
+@require_POST
+@login_required
+def sign_out_elsewhere(request: PageRequest) -> HttpResponse:
+    """End every login of one's own but this one."""
+    with transaction.atomic():
+        ended = end_logins(request.user, but=request.session.session_key or "")
+        audit(request.user.pk, "user.sign-out-elsewhere", "user", [request.user.pk], ended=ended)
+    messages.success(request, f"Signed out in {ended} other browser{'' if ended == 1 else 's'}.")
+    return redirect("mfa_index")
+
+
+@method_decorator(never_cache, name="dispatch")
+@method_decorator(login_required, name="dispatch")
+class AddApp(ActivateTOTPView):
+    """Set up an app that shows codes."""
+
+    template_name = "mfa/totp/activate_form.html"
+
+
+class _OnlyWhenThere:
+    """Leads back to where one sets things up when there is nothing to show."""
+
+    def dispatch(self, request: PageRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Serve the page, or go back."""
+        try:
+            answer: HttpResponseBase = super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+        except Http404:
+            return redirect(str(_SECURITY))
+        return answer
+
+
+@method_decorator(never_cache, name="dispatch")
+class RemoveApp(_OnlyWhenThere, DeactivateTOTPView):
+    """Take the app away."""
+
+    template_name = "mfa/totp/deactivate_form.html"
+
+
+@method_decorator(never_cache, name="dispatch")
+@method_decorator(login_required, name="dispatch")
+class AddPasskey(AddWebAuthnView):
+    """Add a passkey."""
+
+    template_name = "mfa/webauthn/add_form.html"
+
+
+@method_decorator(never_cache, name="dispatch")
+@method_decorator(login_required, name="dispatch")
+class RenamePasskey(EditWebAuthnView):
+    """Give a passkey another name."""
+
+    template_name = "mfa/webauthn/edit_form.html"
+    success_url = _SECURITY
+
+
+@method_decorator(never_cache, name="dispatch")
+@method_decorator(login_required, name="dispatch")
+class RemovePasskey(RemoveWebAuthnView):
+    """Take a passkey away, unless it is the last factor of somebody who needs one."""
+
+    template_name = "mfa/webauthn/authenticator_confirm_delete.html"
+    success_url = _SECURITY
+
+    def form_valid(self, form: Form) -> HttpResponse:
+        """Remove it."""
+        if not PortalFactors().can_delete_authenticator(self.object):
+            error = PortalFactors().validation_error("cannot_delete_authenticator")
+            assert isinstance(error, ValidationError)
+            messages.error(self.request, error.messages[0])
+            return redirect(str(_SECURITY))
+        answer: HttpResponse = super().form_valid(form)
+        return answer
+
+
+@method_decorator(never_cache, name="dispatch")
+class Codes(_OnlyWhenThere, ViewRecoveryCodesView):
+    """Show the recovery codes."""
+
+    template_name = "mfa/recovery_codes/index.html"
+
+
+@method_decorator(never_cache, name="dispatch")
+@method_decorator(login_required, name="dispatch")
+class NewCodes(GenerateRecoveryCodesView):
+    """Make other recovery codes."""
+
+    template_name = "mfa/recovery_codes/generate.html"
+
+
+class CodesFile(_OnlyWhenThere, DownloadRecoveryCodesView):
+    """The recovery codes as a file."""
+
+    template_name = "mfa/recovery_codes/download.txt"
