@@ -17,10 +17,11 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
-from backendai.accounts.models import AccessToken, User
+from backendai.accounts.models import AccessToken, ResourcePolicy, User
 from backendai.accounts.services import create_token
 from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
+from backendai.catalog.models import ResourcePreset
 from backendai.cluster.models import Agent, JoinToken
 from backendai.cluster.services import create_join_token
 from backendai.compute.models import ComputeSession, Kernel
@@ -35,6 +36,7 @@ class Policy(Enum):
     PUBLIC = "anybody"
     SIGNED_IN = "whoever is signed in, on what is theirs"
     VISIBLE = "the owner and administrators; 404 for others"
+    READ = "whoever is signed in reads what they may see, superadmins write; 403 for others who try"
     OWN = "the owner alone, whatever the role of others"
     SUPERADMIN = "superadmins; nothing to see for others"
     NODE = "nodes with their token"
@@ -57,6 +59,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "signup/": (P.SHUT, "GET POST"),
     "": (P.SIGNED_IN, "GET"),
     "sessions/new/": (P.SIGNED_IN, "GET POST"),
+    "sessions/new/presets/": (P.SIGNED_IN, "POST"),
     "sessions/new/preview/": (P.SIGNED_IN, "POST"),
     "sessions/<uuid:session_id>/outlook/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/": (P.VISIBLE, "GET"),
@@ -107,8 +110,12 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "POST"),
     "api/v1/session-preview/": (P.SIGNED_IN, "POST"),
     "api/v1/owners/": (P.SUPERADMIN, "GET"),
+    "api/v1/policies/": (P.SUPERADMIN, "GET POST"),
+    "api/v1/policies/<int:pk>/": (P.SUPERADMIN, "GET PATCH DELETE"),
     "api/v1/images/": (P.SIGNED_IN, "GET"),
-    "api/v1/presets/": (P.SIGNED_IN, "GET"),
+    "api/v1/presets/": (P.READ, "GET POST"),
+    "api/v1/presets/<int:preset_id>/": (P.READ, "GET PATCH DELETE"),
+    "api/v1/check-presets/": (P.SIGNED_IN, "POST"),
     "api/v1/resource-groups/": (P.SIGNED_IN, "GET POST"),
     "api/v1/resource-groups/<slug:group>/": (P.SIGNED_IN, "GET DELETE"),
     "api/v1/resource-groups/<slug:group>/settings/": (P.SUPERADMIN, "GET PATCH"),
@@ -127,6 +134,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/tokens/<uuid:token_id>/": (P.OWN, "DELETE"),
     "api/^": (P.NOWHERE, "GET POST DELETE"),
     "node/v1/join": (P.NODE, "POST"),
+    "node/v1/broker": (P.NODE, "POST"),
     "node/v1/sync": (P.NODE, "POST"),
     "node/v1/fleet": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>": (P.NODE, "GET"),
@@ -138,6 +146,7 @@ STEERED = {("api/v1/resource-groups/", "POST"), ("api/v1/resource-groups/<slug:g
 # Whose row stands for ``pk`` in the addresses of the administration pages that begin so.
 PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/domains/": lambda world: world.cast.alice.domain,
+    "api/v1/policies/": lambda _: ResourcePolicy.objects.get_or_create(name="spare")[0],
 }
 PREFIXES = {"admin/": P.SUPERADMIN}
 OPEN_IN_ADMIN = {"admin/login/", "admin/logout/"}
@@ -162,6 +171,7 @@ class World:
     token: AccessToken
     agent: Agent
     job: BackgroundJob
+    preset: ResourcePreset
     browsers: dict[str, Client]
 
     def path(self, route: str) -> str:
@@ -169,6 +179,7 @@ class World:
         ids |= {"job": self.job}
         for name, row in ids.items():
             route = route.replace(f"<uuid:{name}_id>", str(row.pk))
+        route = route.replace("<int:preset_id>", str(self.preset.pk))
         if "<int:join_token_id>" in route:
             route = route.replace("<int:join_token_id>", str(JoinToken.objects.get().pk))
         for start, find in PANEL_ROWS.items():
@@ -197,8 +208,9 @@ def world(cast: Cast) -> Iterator[World]:
         create_join_token(session.resource_group)
         token, _ = create_token(cast.alice, "laptop")
         job = start_job("image.pull", PRIVATE_NAME, now=timezone.now(), owner_id=cast.alice.pk)
+        preset = ResourcePreset.objects.create(name="small", slots={"cpu": 1, "mem": "1g"})
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
-        yield World(cast, session, kernel, token, Agent.objects.get(), job, browsers)
+        yield World(cast, session, kernel, token, Agent.objects.get(), job, preset, browsers)
 
 
 def signed_in(user: User) -> Client:
@@ -240,7 +252,7 @@ def test_it_lets_in_whom_the_policy_names(world: World, route: str) -> None:
         before = world.state()
         for who in ("nobody", "charlie", "bob"):
             judge_stranger(policy, ask(world, who, method, route), who)
-        if policy in (P.VISIBLE, P.OWN, P.SUPERADMIN, P.NODE, P.NOWHERE) or method == "GET":
+        if policy in (P.READ, P.VISIBLE, P.OWN, P.SUPERADMIN, P.NODE, P.NOWHERE) or method == "GET":
             assert world.state() == before, "a stranger changed something"
         if policy is P.OWN:
             judge_stranger(policy, ask(world, "dana", method, route), "dana")
@@ -316,6 +328,8 @@ def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
         assert status == 401 or (status == 302 and answer["Location"].startswith("/login/")), status
     elif policy is P.SIGNED_IN:
         assert status in (200, 302, 400, 422)
+    elif policy is P.READ:
+        assert status == (200 if answer.wsgi_request.method == "GET" else 403)
     elif policy is P.OWN:
         assert status == 404 or (status == 302 and answer["Location"] == "/account/")
     elif policy is P.SUPERADMIN and status == 200:
@@ -328,7 +342,7 @@ def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
 
 
 def judge_owner(policy: Policy, answer: Any, who: str) -> None:
-    if policy is P.NODE or (policy is P.SUPERADMIN and who == "alice"):
+    if policy is P.NODE or (policy in (P.SUPERADMIN, P.READ) and who == "alice"):
         judge_stranger(policy, answer, who)
     elif policy is P.SHUT:
         assert answer.status_code == 404

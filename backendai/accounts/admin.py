@@ -4,70 +4,35 @@ from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.contrib.auth.models import Group
 from django.db import transaction
-from django.db.models import Count, DurationField, OuterRef, Subquery
 from django.utils import timezone
 
-from backendai.accounts.amounts_field import AmountsField
 from backendai.accounts.audited_admin import Audited
-from backendai.accounts.duration_field import TimeSpanField, short_duration
+from backendai.accounts.duration_field import short_duration
 from backendai.accounts.ends import end_credentials, refuse_to_lose_the_last_superadmin
 from backendai.accounts.models import (
     AccessToken,
     Domain,
+    Invitation,
     KeyPair,
     Login,
     LoginCount,
     Membership,
+    PolicyDefault,
     Project,
     ResourcePolicy,
     User,
 )
-from backendai.accounts.policy_rules import thousandths
+from backendai.accounts.policies import held_text, holders_text
+from backendai.accounts.policy_form import PolicyForm
 from backendai.accounts.second_factors import reset_factors
 from backendai.activity.read_only import MadeElsewhere, ReadOnly
 from backendai.core.errors import UserError
-from backendai.core.slots import format_amount
+from backendai.core.slots import limit_text
 
 _LIMITS = ["policy", "share_weight"]
 _ENDING = {"is_active", "role", "is_superuser", "domain"}  # a change of these ends what lets somebody in
 # Roles say who may do what; beside resource groups these would only mislead.
 admin.site.unregister(Group)
-
-_WORDS = {
-    "unnamed_slots": ("Of every other slot", "For slots that are not named above."),
-    "max_sessions": ("Most sessions at once", "That hold slots. Empty: unlimited; 0: none may start."),
-    "max_pending_sessions": ("Most sessions waiting", "A launch beyond it is refused. Empty: unlimited."),
-    "max_priority": ("Highest priority", "0 to 100; sessions usually have 10. Empty: up to 100."),
-    "max_kernels_per_session": ("Most kernels in one session", "Empty: up to 16."),
-    "max_session_lifetime": (
-        "Longest run", "From a session's start; then it ends. What runs already keeps its end. Empty: unlimited."
-    ),
-    "max_concurrent_logins": (
-        "Most browsers signed in", "Of a user, by the user's and the domain's policy. Empty: unlimited."
-    ),
-}  # fmt: skip
-
-
-class PolicyForm(forms.ModelForm):
-    slots = AmountsField(
-        label="Most held at once",
-        help_text="Over all resource groups, as cpu=8, mem=64g, cuda.device=2. A slot with 0: none of it.",
-    )
-    max_pending_slots = AmountsField(
-        label="Most asked for by waiting sessions", help_text="All that wait together; a launch beyond it is refused."
-    )
-
-    class Meta:
-        model = ResourcePolicy
-        fields = [
-            "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
-            "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
-        ]  # fmt: skip
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        for name, (label, text) in _WORDS.items():
-            self.fields[name].label, self.fields[name].help_text = label, text
 
 
 @admin.register(ResourcePolicy)
@@ -76,7 +41,7 @@ class PolicyAdmin(Audited):
 
     audit_name = "resource-policy"
     form = PolicyForm
-    formfield_overrides = {DurationField: {"form_class": TimeSpanField}}
+    empty_value_display = limit_text(None)
     list_display = [
         "name", "held_at_once", "max_sessions", "max_pending_sessions", "max_priority", "longest_run", "holders",
     ]  # fmt: skip
@@ -93,37 +58,31 @@ class PolicyAdmin(Audited):
         ("Held at once", {"fields": ["slots", "unnamed_slots", "max_sessions"]}),
         ("Waiting at once", {"fields": ["max_pending_sessions", "max_pending_slots"]}),
         ("One session", {"fields": ["max_priority", "max_kernels_per_session", "max_session_lifetime"]}),
-        ("One user", {"fields": ["max_concurrent_logins"]}),
+        ("One user", {"fields": ["max_concurrent_logins", "max_customized_images"]}),
+        ("New ones", {"fields": ["default_for"]}),
     ]
 
     def get_queryset(self, request):
-        numbers = {f"number_of_{kind}": _number_with_policy(model) for kind, model in _HOLDERS.items()}
-        return super().get_queryset(request).annotate(**numbers)
+        return ResourcePolicy.objects.with_holders()
 
     @admin.display(description="held at once")
     def held_at_once(self, policy):
-        amounts = thousandths(policy.slots, field="slots")
-        named = [f"{name} {format_amount(name, amount)}" for name, amount in sorted(amounts.items())]
-        others = ["nothing else"] if policy.unnamed_slots == ResourcePolicy.Unnamed.LIMITED else []
-        return ", ".join(named + others) or "unlimited"
+        return held_text(policy)
 
     @admin.display(description="holds for")
     def holders(self, policy):
-        numbers = {kind.replace("_", " "): getattr(policy, f"number_of_{kind}") for kind in _HOLDERS}
-        return ", ".join(f"{number} {kind}" for kind, number in numbers.items() if number) or "nobody"
+        return holders_text(policy)
 
     @admin.display(description="longest run", ordering="max_session_lifetime")
     def longest_run(self, policy):
         return short_duration(policy.max_session_lifetime) if policy.max_session_lifetime else None
 
 
-_HOLDERS = {"key_pairs": KeyPair, "users": User, "projects": Project, "domains": Domain}
-
-
-def _number_with_policy(model):
-    # Not Count over four joins: that would multiply every user with every key pair.
-    rows = model.objects.filter(policy=OuterRef("pk")).order_by().values("policy")
-    return Subquery(rows.annotate(number=Count("pk")).values("number"))
+@admin.register(PolicyDefault)
+class PolicyDefaultAdmin(Audited):
+    audit_name = "policy-default"
+    list_display = ["holder", "policy"]
+    list_select_related = ["policy"]
 
 
 class MembershipInline(admin.TabularInline):
@@ -160,13 +119,13 @@ class PersonAdmin(Audited, UserAdmin):
     list_display = ["email", "full_name", "role", "domain", "is_active"]
     list_filter = ["role", "is_active", "domain"]
     search_fields = ["email", "full_name"]
-    readonly_fields = ["created_at", "last_login"]
+    readonly_fields = ["created_at", "last_login", "purged_at"]
     filter_horizontal = []
     fieldsets = [
         (None, {"fields": ["email", "full_name", "password"]}),
         ("Access", {"fields": ["role", "is_superuser", "domain", "is_active"]}),
         ("Limits", {"fields": [*_LIMITS]}),
-        ("Times", {"fields": ["created_at", "last_login"]}),
+        ("Times", {"fields": ["created_at", "last_login", "purged_at"]}),
     ]
     add_fieldsets = [(None, {"fields": ["email", "usable_password", "password1", "password2", "role", "domain"]})]
     inlines = [MembershipInline]
@@ -176,6 +135,11 @@ class PersonAdmin(Audited, UserAdmin):
     def reset_second_factors(self, request, queryset):
         number = sum(reset_factors(request.user.pk, user, now=timezone.now()) > 0 for user in queryset)
         self.message_user(request, f"{number} of {queryset.count()} had second factors, and have none now.")
+
+    def has_delete_permission(self, request, obj=None):
+        # Whoever rules the platform is demoted or deactivated first, where it is checked that somebody else does.
+        rules = obj is not None and obj.is_superadmin and obj.is_active
+        return not rules and super().has_delete_permission(request, obj)
 
     def save_model(self, request, obj, form, change):
         with transaction.atomic():
@@ -203,10 +167,19 @@ class ProjectAdmin(Audited):
 
 @admin.register(Membership)
 class MembershipAdmin(admin.ModelAdmin):
-    list_display = ["user", "project", "created_at"]
-    list_filter = ["project"]
+    list_display = ["user", "project", "role", "created_at"]
+    list_filter = ["role", "project"]
     search_fields = ["user__email"]
     list_select_related = ["user", "project"]
+
+
+@admin.register(Invitation)
+class InvitationAdmin(MadeElsewhere):
+    list_display = ["email", "project", "role", "invited_by", "expires_at", "accepted_at", "revoked_at"]
+    search_fields = ["email"]
+    list_filter = ["project__domain"]
+    list_select_related = ["project", "invited_by"]
+    exclude = ["digest"]
 
 
 @admin.register(KeyPair)

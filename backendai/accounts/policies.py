@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import CharField, F, QuerySet, Value
 from django.db.models.functions import Cast
 
 from backendai.accounts.models import Domain, KeyPair, Project, ResourcePolicy, User
-from backendai.activity.services import audit
-from backendai.core.errors import Conflict
+from backendai.accounts.policy_rules import thousandths
+from backendai.core.slots import INFINITY, format_amount
 
 KEY_PAIR, USER, PROJECT, DOMAIN = SCOPES = ("key-pair", "user", "project", "domain")
-_WORDS = {"key_pairs": "key pair", "users": "user", "projects": "project", "domains": "domain"}
+HOLDER_WORDS = {
+    "key_pairs": "key pair",
+    "users": "user",
+    "projects": "project",
+    "domains": "domain",
+    "invitations": "invitation",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +83,18 @@ def strictest(limited: Sequence[Limited], field: str) -> tuple[int, Limited] | N
     return min(numbers, key=lambda one: one[0], default=None)
 
 
-def delete_policy(actor_id: UUID | None, policy: ResourcePolicy) -> None:
-    """Delete a policy that nobody has; raises a Conflict that counts who has it."""
-    with transaction.atomic():
-        users = {word: getattr(policy, field).count() for field, word in _WORDS.items()}
-        if any(users.values()):
-            text = ", ".join(f"{number} {word}{'s' if number > 1 else ''}" for word, number in users.items() if number)
-            raise Conflict(
-                f"Policy {policy.name!r} still holds for {text}; give them another one first.",
-                code="policy-in-use",
-                used_by={word.replace(" ", "-"): number for word, number in users.items() if number},
-            )
-        audit(actor_id, "resource-policy.delete", "resource-policy", [policy.pk], name=policy.name)
-        policy.delete()
+def held_text(policy: ResourcePolicy) -> str:
+    """Return in words what a holder of this policy may hold at once: ``cpu 8, mem 64 GiB, nothing else``."""
+    amounts = thousandths(policy.slots, field="slots")
+    named = [f"{name} {format_amount(name, amount)}" for name, amount in sorted(amounts.items())]
+    others = ["nothing else"] if policy.unnamed_slots == ResourcePolicy.Unnamed.LIMITED else []
+    return ", ".join(named + others) or INFINITY
+
+
+def holders_text(policy: Any) -> str:
+    """Return in words who has a policy that ``with_holders`` counted: ``2 users, 1 project``."""
+    numbers = [(getattr(policy, f"number_of_{kind}"), word) for kind, word in HOLDER_WORDS.items()]
+    return ", ".join(f"{number} {word}{'s' if number > 1 else ''}" for number, word in numbers if number) or "nobody"
 
 
 def _rows_with_policy(keys: Collection[str]) -> QuerySet[Any, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Count, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 
 if TYPE_CHECKING:
     from backendai.accounts.models import User
@@ -15,12 +17,21 @@ class UserQuerySet(models.QuerySet[Any]):
     """People."""
 
     def visible_to(self, user: User) -> UserQuerySet:
-        """Everybody for superadmins, the own domain for its admins, else only oneself."""
+        """Everybody for superadmins, the own domain for its admins, else only oneself. Nobody sees who was purged."""
+        there = self.filter(purged_at=None)
         if user.role == "superadmin":
-            return self
-        if user.role == "admin":
-            return self.filter(domain_id=user.domain_id)
-        return self.filter(pk=user.pk)
+            return there
+        if user.role == "admin" and user.domain_id:
+            return there.filter(domain_id=user.domain_id)
+        return there.filter(pk=user.pk)
+
+
+class DomainQuerySet(models.QuerySet[Any]):
+    """Domains."""
+
+    def visible_to(self, user: User) -> DomainQuerySet:
+        """Every domain for superadmins, else one's own."""
+        return self if user.role == "superadmin" else self.filter(users=user)
 
 
 class ProjectQuerySet(models.QuerySet[Any]):
@@ -31,7 +42,16 @@ class ProjectQuerySet(models.QuerySet[Any]):
         if user.role == "superadmin":
             return self
         mine = Q(memberships__user=user)
-        if user.role == "admin":
+        if user.role == "admin" and user.domain_id:
+            mine |= Q(domain_id=user.domain_id)
+        return self.filter(mine).distinct()
+
+    def managed_by(self, user: User) -> ProjectQuerySet:
+        """Projects whose members the user chooses: their own domain's for admins, those they are a project admin of."""
+        if user.role == "superadmin":
+            return self
+        mine = Q(memberships__user=user, memberships__role="admin")
+        if user.role == "admin" and user.domain_id:
             mine |= Q(domain_id=user.domain_id)
         return self.filter(mine).distinct()
 
@@ -40,9 +60,73 @@ class ProjectQuerySet(models.QuerySet[Any]):
         return self.filter(memberships__user=user, is_active=True, domain__is_active=True)
 
 
+class MembershipQuerySet(models.QuerySet[Any]):
+    """Who belongs to which project."""
+
+    def visible_to(self, user: User) -> MembershipQuerySet:
+        """One's own, and all of the projects whose members one chooses."""
+        if user.role == "superadmin":
+            return self
+        mine = Q(user=user) | Q(project__in=_managed(user))
+        if user.role == "admin" and user.domain_id:
+            mine |= Q(project__domain_id=user.domain_id)
+        return self.filter(mine)
+
+
+class InvitationQuerySet(models.QuerySet[Any]):
+    """Invitations."""
+
+    def visible_to(self, user: User) -> InvitationQuerySet:
+        """Those into projects whose members one chooses."""
+        if user.role == "superadmin":
+            return self
+        mine = Q(project__in=_managed(user))
+        if user.role == "admin" and user.domain_id:
+            mine |= Q(project__domain_id=user.domain_id)
+        return self.filter(mine)
+
+    def standing(self) -> InvitationQuerySet:
+        """Neither accepted nor revoked; they may have expired."""
+        return self.filter(accepted_at=None, revoked_at=None)
+
+    def in_state(self, state: str, now: datetime) -> InvitationQuerySet:
+        """Those of which this has become: open, accepted, expired or revoked."""
+        if state == "accepted":
+            return self.filter(accepted_at__isnull=False)
+        if state == "revoked":
+            return self.filter(revoked_at__isnull=False)
+        standing = self.standing()
+        return standing.filter(expires_at__gt=now) if state == "open" else standing.filter(expires_at__lte=now)
+
+
 class TokenQuerySet(models.QuerySet[Any]):
     """Bearer tokens."""
 
     def visible_to(self, user: User) -> TokenQuerySet:
         """One's own only, whatever the role."""
         return self.filter(user=user)
+
+
+def _managed(user: User) -> models.QuerySet[Any, Any]:
+    """Return the ids of the projects that the user is a project admin of."""
+    return user.memberships.filter(role="admin").order_by().values("project_id")
+
+
+class PolicyQuerySet(models.QuerySet[Any]):
+    """Resource policies."""
+
+    def visible_to(self, user: User) -> PolicyQuerySet:
+        """Superadmins see them all; others see what holds for them with their limits."""
+        return self if user.role == "superadmin" else self.none()
+
+    def with_holders(self) -> PolicyQuerySet:
+        """Count who has each: ``number_of_key_pairs``, ``_users``, ``_projects``, ``_domains``, ``_invitations``."""
+        kinds = ("key_pairs", "users", "projects", "domains", "invitations")
+        return self.annotate(**{f"number_of_{kind}": _number_with_policy(self.model, kind) for kind in kinds})
+
+
+def _number_with_policy(policies: Any, kind: str) -> Coalesce:
+    # Not Count over four joins: that would multiply every user with every key pair.
+    holders = policies._meta.get_field(kind).related_model
+    rows = holders._default_manager.filter(policy=OuterRef("pk")).order_by().values("policy")
+    return Coalesce(Subquery(rows.annotate(number=Count("pk")).values("number")), 0)

@@ -18,7 +18,7 @@ _ADDRESS = "gateway.json"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A joined node's identity. ``broker_url`` empty: it works by sync alone."""
+    """A joined node's identity. ``broker_url``: what portals gave that knew no accounts (see ``broker``)."""
 
     portal_url: str
     name: str
@@ -38,7 +38,7 @@ def load_credentials(data: Path) -> Credentials | None:
 
 def save_credentials(data: Path, credentials: Credentials) -> None:
     """Write the file whole or not at all, readable by its user only."""
-    _write(data / _CREDENTIALS, asdict(credentials))
+    write_private(data / _CREDENTIALS, asdict(credentials))
 
 
 def load_address(data: Path) -> tuple[str, int]:
@@ -52,7 +52,7 @@ def load_address(data: Path) -> tuple[str, int]:
 
 def save_address(data: Path, host: str, port: int) -> None:
     """Keep where the gateway listens, so that it comes back at the same place."""
-    _write(data / _ADDRESS, {"host": host, "port": port})
+    write_private(data / _ADDRESS, {"host": host, "port": port})
 
 
 def lock_data(data: Path) -> int:
@@ -72,7 +72,8 @@ def lock_data(data: Path) -> int:
     return descriptor
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def write_private(path: Path, content: dict[str, Any]) -> None:
+    """Write the file whole or not at all, readable by its user only."""
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(descriptor, "w") as file:
         json.dump(content, file)

@@ -67,11 +67,10 @@ class Fleet:
             node = SimulatedNode(name, token, backend=self._backend, roster=self._roster, wake=self._wake)
             self._nodes.append(node)
 
-    def run(self, stopped: Event, *, each_turn: Callable[[], None] = lambda: None) -> None:
+    def run(self, stopped: Event) -> None:
         """Simulate until ``stopped`` is set, then say good-bye: nothing new is to come."""
         while not stopped.is_set():
             self.turn()
-            each_turn()
             stopped.wait(self._rest())
         try:
             self._call_all(draining=True)

@@ -30,7 +30,6 @@ class FleetCredentials:
     portal_url: str
     deployment: str
     public_key: str
-    broker_url: str
     tokens: dict[str, str]
 
 
@@ -55,7 +54,7 @@ def ensure_fleet_joined(
     answers = _join_all(strangers, portal_url, join_token, gateway_url)
     first = answers[0]
     tokens = (kept.tokens if kept else {}) | {answer.name: answer.token for answer in answers}
-    joined = FleetCredentials(portal_url, first.deployment, first.public_key, first.broker_url, tokens)
+    joined = FleetCredentials(portal_url, first.deployment, first.public_key, tokens)
     _save(data, joined)
     return joined
 
@@ -89,8 +88,10 @@ def _join_all(names: Collection[str], portal_url: str, token: str, gateway_url: 
 
 def _load(data: Path, portal_url: str) -> FleetCredentials | None:
     try:
-        kept = FleetCredentials(**json.loads((data / _FILE).read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
+        content = json.loads((data / _FILE).read_text())
+        content.pop("broker_url", None)  # what an earlier version kept
+        kept = FleetCredentials(**content)
+    except (FileNotFoundError, ValueError, TypeError, AttributeError):
         return None
     return kept if kept.portal_url == portal_url else None
 

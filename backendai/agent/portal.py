@@ -12,7 +12,16 @@ import urllib3
 from pydantic import ValidationError
 
 from backendai.core.errors import PlatformError
-from backendai.wire.messages import JoinDown, JoinUp, KernelReport, KernelSpec, SyncDown, SyncUp
+from backendai.wire.messages import (
+    BrokerDown,
+    BrokerUp,
+    JoinDown,
+    JoinUp,
+    KernelReport,
+    KernelSpec,
+    SyncDown,
+    SyncUp,
+)
 
 _CONNECT_SECONDS = 3.0
 _READ_SECONDS = 15.0
@@ -74,6 +83,14 @@ class PortalClient:
         body = self._send("POST", "/join", up.model_dump_json())
         try:
             return JoinDown.model_validate_json(body)
+        except ValidationError as error:
+            raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
+
+    def open_broker(self, up: BrokerUp) -> BrokerDown:
+        """Ask for this node's account at the broker; returns where that is, and the account's name."""
+        body = self._send("POST", "/broker", up.model_dump_json())
+        try:
+            return BrokerDown.model_validate_json(body)
         except ValidationError as error:
             raise PortalUnreachable(f"The portal's answer makes no sense: {error}") from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -15,28 +16,32 @@ from celery import Celery, bootsteps
 from celery.exceptions import SecurityWarning
 from celery.worker import state
 
+from backendai.agent import hint_transport
 from backendai.agent.runtime import AgentRuntime
-from backendai.wire.queues import broker_address, node_queue
+from backendai.wire.queues import node_queue
 
 logger = logging.getLogger(__name__)
 
 _THREADS = 2  # a task only puts an order on the runtime's lanes, which hold the real limits
 
 
-def run_worker(runtime: AgentRuntime, *, name: str, broker_url: str) -> int:
-    """Work on the node's own queue until a signal ends it; returns the process's exit status."""
-    worker = _make_worker(runtime, name=name, broker_url=broker_url)
+def run_worker(runtime: AgentRuntime, *, name: str, address: Callable[[], str]) -> int:
+    """Work on the node's own queue until a signal ends it; returns the process's exit status. ``address`` says where
+    the broker is, and is asked for every connection."""
+    worker = _make_worker(runtime, name=name, address=address)
     worker.start()
     # Celery calls an end by SIGINT a failure; whoever presses Ctrl-C got what was asked for.
     was_asked = state.should_stop is not None and state.should_terminate is None
     return 0 if was_asked else int(worker.exitcode or 0)
 
 
-def _make_worker(runtime: AgentRuntime, *, name: str, broker_url: str) -> Any:
+def _make_worker(runtime: AgentRuntime, *, name: str, address: Callable[[], str]) -> Any:
     warnings.simplefilter("ignore", SecurityWarning)  # engines need root, and JSON alone is taken from the broker
+    hint_transport.use_hints(address)
     app = Celery("agent", set_as_current=False, fixups=[])
     app.conf.update(
-        broker_url=broker_address(broker_url),
+        broker_url=hint_transport.URL,
+        task_queues=[hint_transport.hint_queue(node_queue(name))],
         # A node waits for its broker for ever; meanwhile it works by sync alone.
         broker_connection_max_retries=None,
         broker_connection_retry_on_startup=True,

@@ -15,7 +15,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, JsonResponse
 from rest_framework.exceptions import APIException, ValidationError
 
-from backendai.core.errors import Conflict, NotFound, PlatformError, UserError
+from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, UserError
 from backendai.planning.turns import Busy
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,8 @@ def _user_problem(error: UserError) -> JsonResponse:
     status = HTTPStatus.BAD_REQUEST
     if isinstance(error, NotFound):
         status = HTTPStatus.NOT_FOUND
+    elif isinstance(error, NotAllowed):
+        status = HTTPStatus.FORBIDDEN
     elif isinstance(error, Conflict):
         status = HTTPStatus.CONFLICT
     elif isinstance(error, Busy):

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from backendai.accounts.models import AccessToken, Project, User
 from backendai.api.answers import Answer
 from backendai.api.parsing import StrictSerializer
-from backendai.catalog.models import Image, ResourcePreset
+from backendai.catalog.models import Image
 from backendai.cluster.groups import default_group_of
 from backendai.cluster.models import Agent
 
@@ -32,23 +32,6 @@ class ImageBody(Answer[Image]):
     def get_minimum(self, image: Image) -> dict[str, str]:
         """Return the smallest slots of a kernel, as decimal strings."""
         return image.minimum_slots.to_json()
-
-
-class PresetBody(Answer[ResourcePreset]):
-    """A named amount of resources."""
-
-    resource_group = serializers.SlugRelatedField[Any](slug_field="name", read_only=True)
-    resources = serializers.SerializerMethodField()
-
-    class Meta:
-        model = ResourcePreset
-        fields = ["id", "name", "resource_group", "resources", "shm_bytes"]
-        read_only_fields = fields
-
-    @extend_schema_field(_Amounts)
-    def get_resources(self, preset: ResourcePreset) -> dict[str, str]:
-        """Return its slots as decimal strings."""
-        return preset.amounts.to_json()
 
 
 class ResourceGroupBody(serializers.Serializer[Any]):

@@ -14,6 +14,8 @@ from backendai.api.views import (
     jobs,
     logs,
     owners,
+    policies,
+    presets,
     sessions,
 )
 
@@ -32,8 +34,12 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/apps/<slug:service>/", apps.SessionApp.as_view(), name="session-app"),
     path("v1/session-preview/", explanations.SessionPreview.as_view(), name="session-preview"),
     path("v1/owners/", owners.OwnerLookup.as_view(), name="owners"),
+    path("v1/policies/", policies.PolicyList.as_view(), name="policies"),
+    path("v1/policies/<int:pk>/", policies.PolicyDetail.as_view(), name="policy"),
     path("v1/images/", cluster.ImageList.as_view(), name="images"),
-    path("v1/presets/", cluster.PresetList.as_view(), name="presets"),
+    path("v1/presets/", presets.PresetList.as_view(), name="presets"),
+    path("v1/presets/<int:preset_id>/", presets.PresetDetail.as_view(), name="preset"),
+    path("v1/check-presets/", presets.CheckPresets.as_view(), name="check-presets"),
     path("v1/resource-groups/", groups.ResourceGroupList.as_view(), name="resource-groups"),
     path("v1/resource-groups/<slug:group>/", groups.ResourceGroupDetail.as_view(), name="resource-group"),
     path(

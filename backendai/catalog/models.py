@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.utils import timezone
 
+from backendai.catalog.preset_rules import exact_amounts, wrong_preset
 from backendai.catalog.querysets import ImageQuerySet, PresetQuerySet
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.core.slots import Slots
@@ -90,6 +93,18 @@ class ResourcePreset(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write it; raises a ValidationError by field for what makes no sense."""
+        self.full_clean(validate_unique=False, validate_constraints=False)
+        super().save(*args, **kwargs)
+
+    def clean(self) -> None:
+        """Bring the amounts into their exact form."""
+        wrong = wrong_preset(self.name, self.slots, self.shm_bytes)
+        if wrong:
+            raise ValidationError(wrong)
+        self.slots = exact_amounts(self.slots)
 
     @property
     def amounts(self) -> Slots:

@@ -34,3 +34,7 @@ class PresetQuerySet(models.QuerySet[Any]):
             return self
         groups = ResourceGroup.objects.visible_to(user).order_by()
         return self.filter(Q(resource_group=None) | Q(resource_group__in=groups))
+
+    def in_group(self, group: ResourceGroup) -> PresetQuerySet:
+        """Those of this group, and those for all groups."""
+        return self.filter(Q(resource_group=None) | Q(resource_group=group))

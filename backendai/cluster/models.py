@@ -164,6 +164,9 @@ class Agent(models.Model):
     drain_kernels = models.PositiveIntegerField(default=0, help_text="How many kernels ran when draining began.")
     revoked_at = models.DateTimeField(null=True, blank=True, help_text="Since when its credential is refused.")
     token_digest = models.CharField(max_length=64, unique=True)
+    broker_digest = models.CharField(
+        max_length=64, blank=True, editable=False, help_text="SHA-256 of its password at the broker; empty: no account."
+    )
     last_seen_at = models.DateTimeField(null=True, blank=True)
     lost_at = models.DateTimeField(null=True, blank=True)
     returned_at = models.DateTimeField(null=True, blank=True, help_text="When it was last found again after a loss.")

@@ -17,6 +17,7 @@ from django.db.models import Case, F, Max, Q, Value, When
 from django.utils import timezone
 
 from backendai.activity.services import audit
+from backendai.cluster.broker_access import end_broker_access
 from backendai.cluster.models import Agent, Hearing, JoinToken, PassLease, ResourceGroup
 from backendai.core.errors import NotFound, UserError
 from backendai.core.names import architecture_name
@@ -70,6 +71,7 @@ def join_agent(message: JoinUp) -> tuple[Agent, str]:
             agent = Agent(name=message.name, resource_group=token.resource_group)
         agent.token_digest, agent.gateway_url, agent.status = _digest(text), message.gateway_url, Agent.Status.LOST
         agent.lost_at = agent.lost_at or now  # it may die before its first sync, and must be given up then
+        end_broker_access([agent])
         agent.revoked_at = None
         agent.save()
         audit(None, action, "agent", [agent.pk], name=agent.name, gateway_url=agent.gateway_url)

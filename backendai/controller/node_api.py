@@ -20,6 +20,7 @@ from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
 from backendai.catalog.services import record_images
+from backendai.cluster.broker_access import give_broker_access
 from backendai.cluster.models import Agent
 from backendai.cluster.services import agent_of_token, hold_back, join_agent, record_sync
 from backendai.compute.services.logs import LARGEST, save_log
@@ -27,7 +28,7 @@ from backendai.compute.services.node_view import has_work, spec_for, work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.controller import loops
 from backendai.core.errors import NotFound, UserError
-from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
+from backendai.wire.messages import BrokerUp, JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
 from backendai.wire.tickets import public_key_of
 
 logger = logging.getLogger(__name__)
@@ -70,11 +71,18 @@ def join(request: HttpRequest) -> HttpResponse:
         agent_id=agent.pk,
         name=agent.name,
         token=token,
-        broker_url=settings.NODE_BROKER_URL,
         deployment=settings.DEPLOYMENT,
         public_key=public_key_of(settings.TICKET_KEY),
     )
     return _answer(answer.model_dump_json(), status=201)
+
+
+@require_http_methods(["POST"])
+@node_view
+def broker(request: HttpRequest, agent: Agent) -> HttpResponse:
+    """Give a node its account at the broker. It may ask again at any time: the account is made when it is missing."""
+    message = BrokerUp.model_validate_json(request.body)
+    return _answer(give_broker_access(agent, message.digest).model_dump_json())
 
 
 @csrf_exempt

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from backendai.activity.jobs import forget_jobs, give_up_jobs
 from backendai.compute.services.draining import end_drained
+from backendai.controller.broker_repair import settle_accounts
 from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
 from backendai.controller.overdue_ends import force_ends
@@ -34,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     follow_kernels,
     give_up_jobs,
     forget_jobs,
+    settle_accounts,
 )
 
 

@@ -6,6 +6,7 @@ from backendai.controller import fleet_api, node_api
 
 urlpatterns = [
     path("join", node_api.join, name="node-join"),
+    path("broker", node_api.broker, name="node-broker"),
     path("sync", node_api.sync, name="node-sync"),
     path("fleet", fleet_api.fleet, name="node-fleet"),
     path("kernels/<uuid:kernel_id>", node_api.kernel, name="node-kernel"),

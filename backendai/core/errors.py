@@ -44,6 +44,12 @@ class Conflict(UserError):
     code = "conflict"
 
 
+class NotAllowed(UserError):
+    """The one who asks may see the object, but may not do this to it."""
+
+    code = "not-allowed"
+
+
 class PlatformError(BackendAIError):
     """Something of ours failed: a node, the container engine, the broker."""
 

@@ -33,6 +33,20 @@ def check_session_name(name: str, *, field: str = "name") -> str:
     return name
 
 
+def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONGEST) -> str:
+    """Return the name of something to pick (a preset, an alias) when it is allowed; else a UserError."""
+    if not name or len(name) > longest:
+        raise UserError(f"Use 1 to {longest} characters ({len(name)} given).", field=field, code="invalid-name")
+    odd = next((letter for letter in name if not _ALLOWED.match(letter)), None)
+    if odd is not None:
+        raise UserError(
+            f"{odd!r} is not allowed: use letters, digits, dot, dash and underscore.", field=field, code="invalid-name"
+        )
+    if not _STARTS.match(name):
+        raise UserError("Begin with a letter or a digit.", field=field, code="invalid-name")
+    return name
+
+
 def check_variable_name(name: str, *, field: str = "environ") -> str:
     """Return the name of an environment variable when people may set it; else a UserError that says why not."""
     if not _VARIABLE.match(name):

@@ -17,6 +17,7 @@ from backendai.core.errors import UserError
 MILLI = 1000
 LARGEST = 2**62  # fits a signed 64-bit column
 _MOST_DIGITS = 40
+INFINITY = "∞"
 
 _BINARY_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(?:i?b)?\s*\Z", re.IGNORECASE)
@@ -134,6 +135,13 @@ def decimal_text(amount: int) -> str:
 def format_amount(name: str, amount: int) -> str:
     """Return an amount for people: ``mem`` in binary units, the rest as a number."""
     return format_size(amount // MILLI) if is_size(name) else decimal_text(amount)
+
+
+def limit_text(limit: int | None, slot: str = "") -> str:
+    """Return a limit for people: ``∞`` where there is none, else the number, or the amount of this slot."""
+    if limit is None:
+        return INFINITY
+    return format_amount(slot, limit) if slot else str(limit)
 
 
 def format_size(size: int) -> str:

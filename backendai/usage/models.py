@@ -22,6 +22,8 @@ class UsageBucket(models.Model):
     # A whole number of thousandths would not do: 100 GiB for a day exceed 64 bits.
     amount_seconds = models.FloatField(default=0.0, help_text="Amount in the slot's unit, times seconds.")
 
+    outlives_people = True  # who is purged is taken out of their own row, and the sums stay
+
     class Meta:
         ordering = ["-day", "slot"]
         constraints = [

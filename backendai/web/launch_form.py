@@ -183,6 +183,15 @@ class LaunchForm(forms.Form):
         changed = any(value and str(value) != _USUAL.get(name) for name, value in values.items())
         return changed or any(self[name].errors for name in _ADVANCED)
 
+    def place(self) -> tuple[str, str]:
+        """Return the project (its id) and the group (its name) in which the form stands now."""
+
+        def shown(name: str, first: str) -> str:
+            rows = cast(Any, self.fields[name]).queryset
+            return str(self[name].value() or rows.values_list(first, flat=True).first() or "")
+
+        return shown("project", "pk"), shown("resource_group", "name")
+
     def _field_of(self, error: UserError) -> str | None:
         name = _FIELD_OF.get(error.field or "", error.field or "")
         if name.startswith("resources."):

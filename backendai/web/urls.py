@@ -9,6 +9,7 @@ app_name = "web"
 urlpatterns = [
     path("", sessions.sessions, name="sessions"),
     path("sessions/new/", launch.launch, name="launch"),
+    path("sessions/new/presets/", launch.launch_presets, name="launch_presets"),
     path("sessions/new/preview/", launch.launch_preview, name="launch_preview"),
     path("sessions/<uuid:session_id>/", session.session, name="session"),
     path("sessions/<uuid:session_id>/row/", sessions.session_row, name="session_row"),

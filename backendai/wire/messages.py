@@ -175,7 +175,7 @@ class JoinUp(Message):
 
 
 class JoinDown(Message):
-    """The node's own token (said once), its queue, and how to reach the broker (empty: work by sync alone)."""
+    """The node's own token (said once). ``broker_url`` stays empty: each node asks for an account of its own."""
 
     agent_id: UUID
     name: str
@@ -183,6 +183,20 @@ class JoinDown(Message):
     broker_url: str = ""
     deployment: str
     public_key: str
+
+
+class BrokerUp(Message):
+    """A node asks for its account at the broker: it made the password itself, and tells its SHA-256 only."""
+
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class BrokerDown(Message):
+    """Where the broker is (empty: work by sync alone), and the name of the node's account there. Without a name the
+    broker has no accounts, and the address holds whatever password all nodes share."""
+
+    url: str = ""
+    username: str = ""
 
 
 class KernelLogTail(Message):

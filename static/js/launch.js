@@ -6,6 +6,7 @@ document.addEventListener("alpine:init", () => {
       this.$root.querySelector("[name=time_zone]").value = Intl.DateTimeFormat().resolvedOptions().timeZone;
       new VariableRows(document.getElementById("variables"));
       this.chooseGroup();
+      document.getElementById("presets").addEventListener("htmx:afterSwap", () => this.chooseGroup());
       const outlook = document.getElementById("launch-outlook");
       outlook.addEventListener("click", ({ target }) => {
         const button = target.closest("[data-fill]");

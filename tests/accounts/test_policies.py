@@ -11,7 +11,8 @@ from django.core.exceptions import ValidationError
 from django.db.models import ProtectedError
 
 from backendai.accounts.models import ResourcePolicy
-from backendai.accounts.policies import delete_policy, limited_holders, strictest
+from backendai.accounts.policies import limited_holders, strictest
+from backendai.accounts.services.policies import delete_policy
 from backendai.activity.models import AuditEntry
 from backendai.core.errors import Conflict
 from tests.cast import Cast

@@ -152,5 +152,5 @@ def test_the_list_counts_who_has_a_policy_in_a_fixed_number_of_queries(
         holder.save()
     with django_assert_max_num_queries(8):
         page = dana.get(reverse("admin:accounts_resourcepolicy_changelist")).content.decode()
-    assert "1 key pairs, 2 users, 1 projects" in page
+    assert "1 key pair, 2 users, 1 project" in page
     assert "nobody" in page

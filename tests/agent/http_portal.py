@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import ClassVar
@@ -10,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid4
 
 from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncUp
+from backendai.wire.messages import BrokerDown, BrokerUp, JoinDown, JoinUp, KernelReport, SyncUp
 from tests.agent.portal import DEPLOYMENT, FakePortal
 
 JOIN_TOKEN, NODE_TOKEN = "join-me", "node-secret"
@@ -21,7 +22,8 @@ class HttpPortal(FakePortal):
 
     def __init__(self, public_key: str = "", broker_url: str = "") -> None:
         super().__init__(public_key)
-        self.broker_url = broker_url
+        self.broker_url, self.broker_user = broker_url, ""
+        self.on_broker: Callable[[str], None] = lambda digest: None
         self.joins: list[JoinUp] = []
         portal = self
 
@@ -70,6 +72,9 @@ class _Handler(BaseHTTPRequestHandler):
             return self._join(JoinUp.model_validate_json(body))
         if self.headers.get("Authorization") != f"Node {NODE_TOKEN}":
             return 401, "{}"
+        if path == "/broker":
+            portal.on_broker(BrokerUp.model_validate_json(body).digest)
+            return 200, BrokerDown(url=portal.broker_url, username=portal.broker_user).model_dump_json()
         if path == "/sync":
             return 200, portal.sync(SyncUp.model_validate_json(body)).model_dump_json()
         _, _, kernel_id, *rest = path.split("/")
@@ -90,7 +95,6 @@ class _Handler(BaseHTTPRequestHandler):
             agent_id=uuid4(),
             name=up.name,
             token=NODE_TOKEN,
-            broker_url=self.served.broker_url,
             deployment=DEPLOYMENT,
             public_key=self.served.public_key,
         )

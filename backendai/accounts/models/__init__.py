@@ -1,16 +1,19 @@
 """People: who may sign in, where they belong, their limits, and the keys they use from scripts."""
 
 from backendai.accounts.models.credentials import AccessToken, KeyPair, Login, LoginCount, new_access_key
+from backendai.accounts.models.invitations import Invitation
 from backendai.accounts.models.people import Domain, Membership, Project, User, UserManager
-from backendai.accounts.models.policies import ResourcePolicy
+from backendai.accounts.models.policies import PolicyDefault, ResourcePolicy
 
 __all__ = [
     "AccessToken",
     "Domain",
+    "Invitation",
     "KeyPair",
     "Login",
     "LoginCount",
     "Membership",
+    "PolicyDefault",
     "Project",
     "ResourcePolicy",
     "User",

@@ -10,7 +10,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.accounts.models.people import User
-from backendai.accounts.models.policies import policy_field
+from backendai.accounts.models.policies import HeldToPolicy, policy_field
 from backendai.accounts.querysets import TokenQuerySet
 
 
@@ -19,8 +19,10 @@ def new_access_key() -> str:
     return "AK" + secrets.token_hex(9).upper()
 
 
-class KeyPair(models.Model):
+class KeyPair(HeldToPolicy, models.Model):
     """The public name under which a user's sessions and scripts run."""
+
+    policy_kind = "key-pair"
 
     access_key = models.CharField(max_length=32, primary_key=True, default=new_access_key)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="key_pairs")

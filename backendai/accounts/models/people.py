@@ -11,8 +11,8 @@ from django.core.validators import MinValueValidator
 from django.db import models
 from django.utils import timezone
 
-from backendai.accounts.models.policies import policy_field
-from backendai.accounts.querysets import ProjectQuerySet, UserQuerySet
+from backendai.accounts.models.policies import HeldToPolicy, policy_field
+from backendai.accounts.querysets import DomainQuerySet, MembershipQuerySet, ProjectQuerySet, UserQuerySet
 
 
 def _share_weight() -> models.FloatField[Any, Any]:
@@ -23,14 +23,18 @@ def _share_weight() -> models.FloatField[Any, Any]:
     )
 
 
-class Domain(models.Model):
+class Domain(HeldToPolicy, models.Model):
     """A tenant: an organisation with its own people and projects."""
+
+    policy_kind = "domain"
 
     name = models.CharField(max_length=64, unique=True)
     is_active = models.BooleanField(default=True)
     policy = policy_field("domains")
     share_weight = _share_weight()
     created_at = models.DateTimeField(default=timezone.now)
+
+    objects = DomainQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]
@@ -58,8 +62,10 @@ class UserManager(BaseUserManager.from_queryset(UserQuerySet)):  # type: ignore[
         return self.get(email=(email or "").strip().lower())
 
 
-class User(AbstractBaseUser, PermissionsMixin):
+class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
     """A person, known by e-mail address."""
+
+    policy_kind = "user"
 
     class Role(models.TextChoices):
         SUPERADMIN = "superadmin", "superadmin"
@@ -76,6 +82,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     share_weight = _share_weight()
     credentials_version = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
+    purged_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Since when nobody is left of it."
+    )
 
     objects = UserManager()
 
@@ -110,8 +119,10 @@ class User(AbstractBaseUser, PermissionsMixin):
         return self.full_name or self.email.split("@")[0]
 
 
-class Project(models.Model):
+class Project(HeldToPolicy, models.Model):
     """A group of people in one domain who share limits and folders."""
+
+    policy_kind = "project"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     domain = models.ForeignKey(Domain, on_delete=models.PROTECT, related_name="projects")
@@ -133,11 +144,18 @@ class Project(models.Model):
 
 
 class Membership(models.Model):
-    """A user belongs to a project."""
+    """A user belongs to a project; its admins choose who else does."""
+
+    class Role(models.TextChoices):
+        MEMBER = "member", "member"
+        ADMIN = "admin", "project admin"
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=Role, default=Role.MEMBER)
     created_at = models.DateTimeField(default=timezone.now)
+
+    objects = MembershipQuerySet.as_manager()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "project"], name="membership_once")]

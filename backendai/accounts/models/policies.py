@@ -1,8 +1,8 @@
-"""Limits for holders of sessions."""
+"""Limits for holders of sessions, and which of them new holders begin with."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
@@ -10,6 +10,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.accounts.policy_rules import clean_amounts, wrong_limits
+from backendai.accounts.querysets import PolicyQuerySet
 from backendai.core.errors import UserError
 
 
@@ -34,7 +35,12 @@ class ResourcePolicy(models.Model):
     max_concurrent_logins = models.PositiveSmallIntegerField(
         null=True, blank=True, validators=[MinValueValidator(1)], help_text="Of one user; the oldest ends."
     )
+    max_customized_images = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="That one user may keep of their own sessions."
+    )
     created_at = models.DateTimeField(default=timezone.now)
+
+    objects = PolicyQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]
@@ -63,3 +69,37 @@ class ResourcePolicy(models.Model):
 def policy_field(related_name: str) -> models.ForeignKey[Any, Any]:
     """Return the field of a holder that names its policy; empty: no limits."""
     return models.ForeignKey(ResourcePolicy, on_delete=models.PROTECT, null=True, blank=True, related_name=related_name)
+
+
+class PolicyDefault(models.Model):
+    """New holders of this kind get this policy, unless they are given another one."""
+
+    class Holder(models.TextChoices):
+        KEY_PAIR = "key-pair", "key pairs"
+        USER = "user", "users"
+        PROJECT = "project", "projects"
+        DOMAIN = "domain", "domains"
+
+    holder = models.CharField(max_length=16, choices=Holder, primary_key=True)
+    policy = models.ForeignKey(ResourcePolicy, on_delete=models.PROTECT, related_name="default_for")
+
+    class Meta:
+        ordering = ["holder"]
+
+    def __str__(self) -> str:
+        return self.holder
+
+
+class HeldToPolicy:
+    """Mixed into the holders of sessions: a new one gets the default policy of its kind."""
+
+    policy_kind: ClassVar[str]
+    policy_id: Any
+    _state: Any
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write it."""
+        if self._state.adding and self.policy_id is None:
+            of_kind = PolicyDefault.objects.filter(holder=self.policy_kind)
+            self.policy_id = of_kind.values_list("policy_id", flat=True).first()
+        super().save(*args, **kwargs)  # type: ignore[misc]

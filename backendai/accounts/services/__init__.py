@@ -1,13 +1,55 @@
 """The verbs of people, one file per deed."""
 
+from backendai.accounts.services.change_user import change_user
+from backendai.accounts.services.create_user import NewUser, create_user
+from backendai.accounts.services.domains import change_domain, create_domain, delete_domain
+from backendai.accounts.services.importing import Link, Plan, import_people, plan_import
+from backendai.accounts.services.invitations import (
+    Invitee,
+    accept_as,
+    accept_as_new,
+    invite,
+    open_invitation,
+    revoke_invitation,
+)
+from backendai.accounts.services.letting_in import let_in, set_password
+from backendai.accounts.services.members import add_member, remove_member, set_member_role
 from backendai.accounts.services.people import create_person, get_or_create_project
+from backendai.accounts.services.projects import change_project, create_project, delete_project
+from backendai.accounts.services.purging import check_purge, purge
 from backendai.accounts.services.tokens import create_token, digest_of, revoke_token, user_of_token
 
 __all__ = [
+    "Invitee",
+    "Link",
+    "NewUser",
+    "Plan",
+    "accept_as",
+    "accept_as_new",
+    "add_member",
+    "change_domain",
+    "change_project",
+    "change_user",
+    "check_purge",
+    "create_domain",
     "create_person",
+    "create_project",
     "create_token",
+    "create_user",
+    "delete_domain",
+    "delete_project",
     "digest_of",
     "get_or_create_project",
+    "import_people",
+    "invite",
+    "let_in",
+    "open_invitation",
+    "plan_import",
+    "purge",
+    "remove_member",
+    "revoke_invitation",
     "revoke_token",
+    "set_member_role",
+    "set_password",
     "user_of_token",
 ]

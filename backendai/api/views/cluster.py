@@ -6,9 +6,9 @@ from django.db.models import QuerySet
 from rest_framework.generics import ListAPIView
 
 from backendai.api.authentication import asker
-from backendai.api.other_bodies import ImageBody, PresetBody
-from backendai.api.paging import ByName, ByRank
-from backendai.catalog.models import Image, ResourcePreset
+from backendai.api.other_bodies import ImageBody
+from backendai.api.paging import ByName
+from backendai.catalog.models import Image
 
 
 class ImageList(ListAPIView[Image]):
@@ -21,15 +21,3 @@ class ImageList(ListAPIView[Image]):
     def get_queryset(self) -> QuerySet[Image]:
         """Return the visible images."""
         return Image.objects.visible_to(asker(self.request))
-
-
-class PresetList(ListAPIView[ResourcePreset]):
-    """Named amounts of resources."""
-
-    queryset = ResourcePreset.objects.none()
-    serializer_class = PresetBody
-    pagination_class = ByRank
-
-    def get_queryset(self) -> QuerySet[ResourcePreset]:
-        """Return the visible presets."""
-        return ResourcePreset.objects.visible_to(asker(self.request)).select_related("resource_group")

@@ -14,7 +14,7 @@ from backendai.catalog.models import Image
 from backendai.cluster.groups import group_for_launch
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.session_defaults import SessionDefaults, parse_session_defaults
-from backendai.compute.services.check_amounts import check_minimum, check_reach, shm_of, slots_of
+from backendai.compute.services.check_amounts import check_minimum, check_reach, preset_of, shm_of, slots_of
 from backendai.compute.services.check_wishes import (
     agents_of,
     check_agent_loss,
@@ -72,9 +72,10 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     spec = _with_defaults(spec, usual)
     _check_type_in(group, spec)
     image = _image(user, spec)
-    slots = slots_of(user, spec, group, image)
+    preset = preset_of(user, spec, group)
+    slots = slots_of(spec, preset, image)
     check_minimum(slots, image)
-    shm_bytes = shm_of(spec, slots, usual.shm)
+    shm_bytes = shm_of(spec, preset, slots, usual.shm)
     agents = agents_of(spec, group)
     check_reach(slots, group, spec.cluster_size, agents)
     depends_on = dependencies_of(user, spec, actor=actor)
@@ -83,6 +84,13 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     check_kernels(spec, limited)
     priority = priority_of(spec, limited, usual.priority)
     return Checked(spec, project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
+
+
+def place_of(user: User, *, project: str = "", resource_group: str = "") -> tuple[Project, ResourceGroup]:
+    """Return the project and the group that a launch which names these, or none, would go to; the same errors."""
+    spec = SessionSpec(image="", project=project, resource_group=resource_group)
+    found = _project(user, spec, user)
+    return found, group_for_launch(spec.resource_group, found, user.key_pairs.filter(is_active=True).first())
 
 
 def _check_type(spec: SessionSpec) -> None:

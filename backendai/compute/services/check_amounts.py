@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from django.db.models import F, Q, TextField
+from django.db.models import F, TextField
 from django.db.models.functions import Cast
 
 from backendai.accounts.models import User
@@ -19,11 +19,22 @@ _DEFAULTS = {"cpu": 1 * MILLI, "mem": 1024 * 2**20 * MILLI}
 _SMALLEST = {"cpu": MILLI // 10, "mem": 16 * 2**20 * MILLI}
 
 
-def slots_of(user: User, spec: SessionSpec, group: ResourceGroup, image: Image) -> Slots:
+def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePreset | None:
+    """Return the preset that is asked for, if any: the group's own of this name, or else the one for all groups."""
+    if not spec.preset:
+        return None
+    presets = ResourcePreset.objects.visible_to(user).in_group(group).filter(name=spec.preset)
+    found: ResourcePreset | None = presets.order_by(F("resource_group").asc(nulls_last=True)).first()
+    if found is None:
+        raise UserError(f"There is no preset {spec.preset!r} for {group.name}.", field="preset", code="unknown-preset")
+    return found
+
+
+def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> Slots:
     """Return the amounts of each kernel: those asked for over the preset's over the defaults."""
     base: dict[str, int] = {name: max(amount, image.minimum_slots[name]) for name, amount in _DEFAULTS.items()}
-    if spec.preset:
-        base |= dict(_preset(user, spec.preset, group).amounts)
+    if preset:
+        base |= dict(preset.amounts)
     # Not Slots.parse: a zero that somebody typed must stand against the default.
     asked = {name: parse_amount(name, value, field=f"resources.{name}") for name, value in spec.resources.items()}
     return Slots(base | asked)
@@ -44,13 +55,16 @@ def check_minimum(slots: Slots, image: Image) -> None:
             )
 
 
-def shm_of(spec: SessionSpec, slots: Slots, usual: str = "") -> int:
-    """Return the bytes of shared memory of each kernel; they are part of its memory. ``usual``: of the group, for who
-    asks for none; never more than half of the memory."""
+def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual: str = "") -> int:
+    """Return the bytes of shared memory of each kernel, those asked for over the preset's over the usual; they are part
+    of its memory. ``usual``: of the group; never more than half of the memory."""
     memory = slots["mem"] // MILLI
-    if not spec.shm:
+    if spec.shm:
+        shm = parse_size(spec.shm, field="shm")
+    elif preset and preset.shm_bytes:
+        shm = preset.shm_bytes
+    else:
         return min(parse_size(usual, field="shm") if usual else _usual_shm(memory), memory // 2)
-    shm = parse_size(spec.shm, field="shm")
     if shm >= memory:
         raise UserError(
             f"Shared memory is part of the memory: {format_size(shm)} asked, memory is {format_size(memory)}.",
@@ -90,13 +104,3 @@ def check_reach(slots: Slots, group: ResourceGroup, cluster_size: int, designate
     raise UserError(
         f"No single {where} has all of {total.describe()}.", field="resources", code="bigger-than-any-agent"
     )
-
-
-def _preset(user: User, name: str, group: ResourceGroup) -> ResourcePreset:
-    """Return the group's own preset of this name, or else the one for all groups."""
-    presets = ResourcePreset.objects.visible_to(user).filter(name=name)
-    own_or_all = presets.filter(Q(resource_group=group) | Q(resource_group=None))
-    found: ResourcePreset | None = own_or_all.order_by(F("resource_group").asc(nulls_last=True)).first()
-    if found is None:
-        raise UserError(f"There is no preset {name!r} for {group.name}.", field="preset", code="unknown-preset")
-    return found

@@ -12,7 +12,10 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from backendai.catalog.models import Image, ImageOnAgent
+from backendai.cluster.broker_access import wanted_accounts
+from backendai.cluster.models import Agent
 from backendai.ops.doctor.check import Check, ok, problem, warning
+from backendai.wire.broker_accounts import BrokerAway, NoAccounts, is_open_to_all, nodes_with_accounts
 
 _STALE = timedelta(seconds=15)
 _START = "./bin/up starts it"
@@ -43,6 +46,33 @@ def broker(url: str | None = None) -> Check:
     if policy not in ("", "noeviction"):
         return warning("broker", f"{said} may drop messages ({policy})", "Set maxmemory-policy noeviction.")
     return ok("broker", said)
+
+
+def broker_accounts() -> Check:
+    """Every node signs in at the broker as itself, so that none reads or forges what is another's."""
+    if not settings.NODE_BROKER_URL:
+        return ok("broker accounts", "nodes are told no broker: they work by polling")
+    try:
+        wanted, there = wanted_accounts(), nodes_with_accounts()
+        is_open = not settings.NODE_BROKER_URL.startswith("unix:") and is_open_to_all()
+    except NoAccounts as error:
+        message = f"the broker lets the portal make none ({error}): all nodes share one password, and each of them can "
+        message += "read, forge and empty what is there"
+        fix = (
+            "Let the portal's account use ACL (Redis 6 or newer), or leave BACKENDAI_NODE_BROKER_URL empty: then nodes "
+        )
+        return warning("broker accounts", message, f"{fix}work by polling.")
+    except BrokerAway as error:
+        return warning("broker accounts", f"cannot be seen: {error}", "See the broker above.")
+    if is_open:
+        message = "the broker asks nobody for a password: accounts keep nobody from anything"
+        return warning(
+            "broker accounts", message, "Give its default user a password (requirepass) and name it in REDIS_URL."
+        )
+    if missing := sorted(node for node, digest in wanted.items() if there.get(node) != digest):
+        said = f"{len(missing)} of {len(wanted)} are missing: {', '.join(missing[:5])}"
+        return warning("broker accounts", said, "Wait for the repair pass (30 s), or: manage.py broker_accounts")
+    return ok("broker accounts", f"{len(wanted)} of {Agent.objects.registered().count()} agents have their own")
 
 
 def images() -> Check:

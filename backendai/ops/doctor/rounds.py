@@ -38,6 +38,7 @@ def _database_checks() -> list[Check]:
     if any(check.level == "problem" for check in checks):
         return checks
     try:
-        return [*checks, portal.images(), portal.scheduler(last_pass_at(PASS_LEASE), timezone.now())]
+        found = [portal.images(), portal.scheduler(last_pass_at(PASS_LEASE), timezone.now()), portal.broker_accounts()]
+        return [*checks, *found]
     except DatabaseError as error:
         return [*checks, problem("database", f"cannot be read: {error}", "manage.py prepare")]

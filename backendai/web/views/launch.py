@@ -28,7 +28,7 @@ from backendai.planning.turns import Busy
 from backendai.web.images import build_by_image, builds_for
 from backendai.web.launch_form import CUSTOM, LaunchForm, initial_amounts, named_in
 from backendai.web.outlook import outlook_of_form
-from backendai.web.presets import typed_amounts
+from backendai.web.presets import mark_obstacles, obstacles_in, typed_amounts
 from backendai.web.requests import PageRequest
 from backendai.web.resources import rooms_for
 
@@ -53,6 +53,7 @@ def launch(request: PageRequest) -> HttpResponse:
         else:
             part = "log" if created.session_type == SessionType.BATCH else "terminal"
             return redirect(f"{reverse('web:session', args=[created.pk])}#{part}")
+    mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
     context = {
         "section": "sessions",
         "form": form,
@@ -65,6 +66,16 @@ def launch(request: PageRequest) -> HttpResponse:
         "may_act": request.user.role != User.Role.USER,
     }
     return render(request, "web/launch.html", context, status=422 if form.is_bound else 200)
+
+
+@require_POST
+@never_cache
+@login_required
+def launch_presets(request: PageRequest) -> HttpResponse:
+    """Return the presets as they fit in the project and group that the form names now."""
+    form = LaunchForm(request.POST, user=request.user)
+    mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
+    return render(request, "web/_presets.html", {"form": form})
 
 
 @require_POST

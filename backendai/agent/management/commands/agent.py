@@ -12,6 +12,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from backendai.agent.broker import BrokerAccess
 from backendai.agent.choose import choose_backend
 from backendai.agent.config import BACKENDS, NodeSettings, read_settings
 from backendai.agent.credentials import load_credentials, lock_data
@@ -48,19 +49,19 @@ class Command(BaseCommand):
         try:
             settings = read_settings(os.environ, options)
             lock = lock_data(settings.data)
-            runtime, broker_url, name = _assemble(settings)
+            runtime, broker, name = _assemble(settings)
         except BackendAIError as error:
             raise CommandError(error.message) from error
         try:
-            if broker_url:
-                raise SystemExit(run_worker(runtime, name=name, broker_url=broker_url))
+            if broker.first():
+                raise SystemExit(run_worker(runtime, name=name, address=broker.again))
             _run_alone(runtime)
         finally:
             os.close(lock)
 
 
-def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, str, str]:
-    """Return the agent ready to start, its broker's address ("" for none) and its name."""
+def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, BrokerAccess, str]:
+    """Return the agent ready to start, its way to the broker and its name."""
     kept = load_credentials(settings.data)
     portal_url = settings.portal_url or (kept.portal_url if kept else _DEFAULT_PORTAL)
     listener = listen(settings, portal_url)
@@ -68,15 +69,23 @@ def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, str, str]:
     credentials = ensure_joined(settings, portal_url=portal_url, gateway_url=gateway_url)
     backend = choose_backend(settings, credentials)
     logger.info("agent %s: backend %s, portal %s, gateway %s", credentials.name, backend.name, portal_url, gateway_url)
+    portal = PortalClient(portal_url, credentials.token)
     runtime = AgentRuntime(
         settings,
         credentials,
         backend=backend,
-        portal=PortalClient(portal_url, credentials.token),
+        portal=portal,
         listener=listener,
         gateway_url=gateway_url,
     )
-    return runtime, settings.broker_url or credentials.broker_url, credentials.name
+    broker = BrokerAccess(
+        settings.data,
+        portal,
+        token=credentials.token,
+        told=settings.broker_url,
+        former=credentials.broker_url,
+    )
+    return runtime, broker, credentials.name
 
 
 def _run_alone(runtime: AgentRuntime) -> None:

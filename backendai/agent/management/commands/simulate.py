@@ -18,7 +18,6 @@ from backendai.agent.config import NodeSettings, read_settings
 from backendai.agent.credentials import lock_data
 from backendai.agent.fleet import INTERVAL, Fleet
 from backendai.agent.fleet_client import FleetClient
-from backendai.agent.fleet_hints import UnheardHints
 from backendai.agent.fleet_joining import FleetCredentials, ensure_fleet_joined, node_names
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.gateway_thread import GatewayThread, listen, public_url
@@ -83,7 +82,6 @@ class _Simulation:
             client, backend, roster, gateway_url=gateway_url, interval=options["interval"], on_key=self._heed_key
         )
         self._fleet.add((name, who.tokens[name]) for name in names)
-        self._hints = UnheardHints(settings.broker_url or who.broker_url, names)
         view = GatewayView(backend, roster, lambda: self._public_key, client.now, self._fleet.health)
         self._gateway = GatewayThread(Gateway(view), listener)
         logger.info("%d simulated nodes, portal %s, gateway %s", len(names), portal_url, gateway_url)
@@ -91,7 +89,7 @@ class _Simulation:
     def run(self, stopped: threading.Event) -> None:
         """Simulate until ``stopped`` is set."""
         self._gateway.start()
-        self._fleet.run(stopped, each_turn=self._hints.drop)
+        self._fleet.run(stopped)
         self._gateway.stop()
 
     def _heed_key(self, key: str) -> None:

@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0004_logins_that_end'),
-        ('cluster', '0005_agent_live'),
+        ('cluster', '0006_broker_digest'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

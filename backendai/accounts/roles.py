@@ -1,0 +1,157 @@
+"""Who may do what to whom: one table, which every verb about people, projects and domains asks.
+
+Roles lie inside one another: a superadmin rules everywhere, a domain admin in one domain, a project admin over the
+members of one project. Nobody touches somebody who stands above them, and nobody gives what they do not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from backendai.accounts.models import Domain, Membership, Project, User
+from backendai.core.errors import NotAllowed
+
+
+class Rank(IntEnum):
+    """How much somebody may do somewhere."""
+
+    NOBODY = 0
+    PROJECT_ADMIN = 1
+    DOMAIN_ADMIN = 2
+    SUPERADMIN = 3
+
+
+class Deed(StrEnum):
+    """What is done; the sentence is for people: "You may not … here."."""
+
+    CREATE_USER = "create users"
+    CHANGE_USER = "change this user"
+    SET_ROLE = "change this user's role"
+    SET_USER_POLICY = "change this user's policy"
+    SET_USER_WEIGHT = "change this user's share weight"
+    MOVE_USER = "move this user to another domain"
+    SET_ACTIVE = "activate or deactivate this user"
+    SET_PASSWORD = "set this user's password"  # noqa: S105  (a sentence)
+    PURGE_USER = "purge this user"
+    CREATE_PROJECT = "create projects"
+    CHANGE_PROJECT = "change this project"
+    SET_PROJECT_POLICY = "change this project's policy"
+    SET_PROJECT_WEIGHT = "change this project's share weight"
+    DELETE_PROJECT = "delete this project"
+    CHOOSE_MEMBERS = "choose the members of this project"
+    INVITE = "invite people to this project"
+    INVITE_WITH_POLICY = "give a policy with an invitation"
+    CREATE_DOMAIN = "create domains"
+    CHANGE_DOMAIN = "change this domain"
+    DELETE_DOMAIN = "delete this domain"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The least rank that a deed needs where it is done, and the least to do it to oneself (None: nobody may)."""
+
+    least: Rank
+    to_oneself: Rank | None = Rank.NOBODY
+
+
+RULES: dict[Deed, Rule] = {
+    Deed.CREATE_USER: Rule(Rank.DOMAIN_ADMIN),
+    Deed.CHANGE_USER: Rule(Rank.DOMAIN_ADMIN),
+    Deed.SET_ROLE: Rule(Rank.DOMAIN_ADMIN, to_oneself=None),
+    Deed.SET_USER_POLICY: Rule(Rank.DOMAIN_ADMIN, to_oneself=Rank.SUPERADMIN),
+    Deed.SET_USER_WEIGHT: Rule(Rank.SUPERADMIN),
+    Deed.MOVE_USER: Rule(Rank.SUPERADMIN),
+    Deed.SET_ACTIVE: Rule(Rank.DOMAIN_ADMIN, to_oneself=None),
+    Deed.SET_PASSWORD: Rule(Rank.DOMAIN_ADMIN, to_oneself=None),
+    Deed.PURGE_USER: Rule(Rank.SUPERADMIN, to_oneself=None),
+    Deed.CREATE_PROJECT: Rule(Rank.DOMAIN_ADMIN),
+    Deed.CHANGE_PROJECT: Rule(Rank.DOMAIN_ADMIN),
+    Deed.SET_PROJECT_POLICY: Rule(Rank.DOMAIN_ADMIN),
+    Deed.SET_PROJECT_WEIGHT: Rule(Rank.SUPERADMIN),
+    Deed.DELETE_PROJECT: Rule(Rank.DOMAIN_ADMIN),
+    Deed.CHOOSE_MEMBERS: Rule(Rank.PROJECT_ADMIN),
+    Deed.INVITE: Rule(Rank.PROJECT_ADMIN),
+    Deed.INVITE_WITH_POLICY: Rule(Rank.DOMAIN_ADMIN),
+    Deed.CREATE_DOMAIN: Rule(Rank.SUPERADMIN),
+    Deed.CHANGE_DOMAIN: Rule(Rank.SUPERADMIN),
+    Deed.DELETE_DOMAIN: Rule(Rank.SUPERADMIN),
+}
+_RANKS = {User.Role.SUPERADMIN: Rank.SUPERADMIN, User.Role.ADMIN: Rank.DOMAIN_ADMIN, User.Role.USER: Rank.NOBODY}
+
+
+def check_user(actor: User, deed: Deed, user: User) -> None:
+    """Refuse (NotAllowed) unless the actor may do this to this user."""
+    rule = RULES[deed]
+    if user.pk == actor.pk:
+        if rule.to_oneself is None or rank_of(actor) < rule.to_oneself:
+            raise NotAllowed(f"You may not {deed}: it is yourself. Ask another administrator.", code="not-oneself")
+    elif rank_of(user) > rank_of(actor):
+        raise NotAllowed(f"You may not {deed}: a {user.get_role_display()} stands above you.", code="stands-above")
+    _check(rank_in_domain(actor, user.domain_id), rule, deed)
+
+
+def check_project(actor: User, deed: Deed, project: Project) -> None:
+    """Refuse (NotAllowed) unless the actor may do this to this project; at most one query."""
+    _check(rank_in_project(actor, project), RULES[deed], deed)
+
+
+def check_domain(actor: User, deed: Deed, domain: Domain | None) -> None:
+    """Refuse (NotAllowed) unless the actor may do this in (or to) this domain; None: to no domain in particular."""
+    _check(rank_in_domain(actor, domain.pk if domain else None), RULES[deed], deed)
+
+
+def check_grant(actor: User, role: str) -> None:
+    """Refuse (NotAllowed) to give a role above one's own; raises ValueError for a role that does not exist."""
+    if _RANKS[User.Role(role)] > rank_of(actor):
+        text = f"You may not make anybody {User.Role(role).label}: that is above your own role."
+        raise NotAllowed(text, field="role", code="above-own-role")
+
+
+def may_user(actor: User, deed: Deed, user: User) -> bool:
+    """Return whether ``check_user`` would let it pass: what a page offers."""
+    return _passes(lambda: check_user(actor, deed, user))
+
+
+def may_project(actor: User, deed: Deed, project: Project) -> bool:
+    """Return whether ``check_project`` would let it pass."""
+    return _passes(lambda: check_project(actor, deed, project))
+
+
+def may_domain(actor: User, deed: Deed, domain: Domain | None) -> bool:
+    """Return whether ``check_domain`` would let it pass."""
+    return _passes(lambda: check_domain(actor, deed, domain))
+
+
+def rank_of(user: User) -> Rank:
+    """Return how high a user stands at most, anywhere but in single projects."""
+    return _RANKS[User.Role(user.role)]
+
+
+def rank_in_domain(user: User, domain_id: int | None) -> Rank:
+    """Return how much a user may do in a domain; None: outside of every domain, where only superadmins rule."""
+    rank = rank_of(user)
+    return rank if rank == Rank.SUPERADMIN or (domain_id is not None and user.domain_id == domain_id) else Rank.NOBODY
+
+
+def rank_in_project(user: User, project: Project) -> Rank:
+    """Return how much a user may do in a project; one query when the domain does not say it."""
+    rank = rank_in_domain(user, project.domain_id)
+    if rank >= Rank.DOMAIN_ADMIN:
+        return rank
+    admins = Membership.objects.filter(user=user, project=project, role=Membership.Role.ADMIN)
+    return Rank.PROJECT_ADMIN if admins.exists() else Rank.NOBODY
+
+
+def _check(rank: Rank, rule: Rule, deed: Deed) -> None:
+    if rank < rule.least:
+        raise NotAllowed(f"You may not {deed}.", code="not-allowed")
+
+
+def _passes(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except NotAllowed:
+        return False
+    return True

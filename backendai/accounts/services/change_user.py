@@ -1,0 +1,85 @@
+"""Changing a person: what they are called, what they may do, where they belong, and their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.ends import end_credentials, refuse_to_lose_the_last_superadmin
+from backendai.accounts.models import Domain, User
+from backendai.accounts.roles import Deed, check_domain, check_grant, check_user
+from backendai.accounts.rules import clean_email, clean_full_name, plain
+from backendai.accounts.services.grants import check_policy_of_user, check_weight
+from backendai.activity.services import audit
+from backendai.core.errors import Conflict, UserError
+
+_NEEDS = {
+    "email": Deed.CHANGE_USER,
+    "full_name": Deed.CHANGE_USER,
+    "role": Deed.SET_ROLE,
+    "domain": Deed.MOVE_USER,
+    "policy": Deed.SET_USER_POLICY,
+    "share_weight": Deed.SET_USER_WEIGHT,
+}
+_ENDING = {"role", "domain"}
+_CLEANED = {"email": clean_email, "full_name": clean_full_name}
+
+
+def change_user(actor: User, user: User, wishes: Mapping[str, Any], *, now: datetime) -> User:
+    """Return the user with the wished values of ``email``, ``full_name``, ``role``, ``domain``, ``policy`` and
+    ``share_weight`` written; what is as before needs no permission. Another role or domain ends logins and tokens.
+    Raises NotAllowed, Conflict, or a UserError that names the field; then nothing is written."""
+    with transaction.atomic():
+        user = User.objects.select_for_update(of=("self",)).select_related("domain", "policy").get(pk=user.pk)
+        new = {name: _CLEANED[name](value) if name in _CLEANED else value for name, value in wishes.items()}
+        old = {name: getattr(user, name) for name in new}
+        changed = [name for name in new if new[name] != old[name]]
+        if not changed:
+            return user
+        _check(actor, user, {name: new[name] for name in changed})
+        for name in changed:
+            setattr(user, name, new[name])
+        user.is_superuser = user.is_superadmin
+        _save(user, changed)
+        changes = {name: [plain(old[name]), plain(new[name])] for name in changed}
+        audit(actor.pk, "user.change", "user", [user.pk], name=user.email, changes=changes)
+        if _ENDING & set(changed):
+            end_credentials(user, now=now)
+    return user
+
+
+def _check(actor: User, user: User, new: Mapping[str, Any]) -> None:
+    for name in new:
+        check_user(actor, _NEEDS[name], user)
+    if "role" in new:
+        check_grant(actor, new["role"])
+        if user.is_superadmin and user.is_active:
+            refuse_to_lose_the_last_superadmin(user)
+    domain = new.get("domain", user.domain)
+    if new.get("role", user.role) == User.Role.ADMIN and domain is None:
+        raise UserError("A domain admin needs a domain.", field="domain", code="no-domain")
+    if "domain" in new:
+        _check_move(actor, user, domain)
+    if "policy" in new:
+        check_policy_of_user(actor, new["policy"])
+    if "share_weight" in new:
+        check_weight(new["share_weight"])
+
+
+def _check_move(actor: User, user: User, domain: Domain | None) -> None:
+    check_domain(actor, Deed.MOVE_USER, domain)
+    left = user.memberships.exclude(project__domain=domain) if domain else user.memberships.all()
+    if names := sorted(left.values_list("project__name", flat=True)):
+        text = f"They still belong to {len(names)} project(s) of the old domain: {', '.join(names[:5])}."
+        raise Conflict(text, field="domain", code="in-old-projects", number=len(names))
+
+
+def _save(user: User, changed: list[str]) -> None:
+    try:
+        with transaction.atomic():
+            user.save(update_fields=[*changed, "is_superuser"])
+    except IntegrityError as error:
+        raise Conflict("Somebody with this address is here already.", field="email", code="email-taken") from error

@@ -1,0 +1,71 @@
+"""Making a person by an administrator, with a password or without one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import Domain, KeyPair, Membership, Project, ResourcePolicy, User
+from backendai.accounts.roles import Deed, check_domain, check_grant
+from backendai.accounts.rules import check_password, clean_email, clean_full_name
+from backendai.accounts.services.grants import check_policy_of_user
+from backendai.activity.services import audit
+from backendai.core.errors import Conflict, UserError
+
+
+@dataclass(frozen=True, slots=True)
+class NewUser:
+    """Who is made. Without a password they cannot sign in by one; without a domain only superadmins manage them."""
+
+    email: str
+    full_name: str = ""
+    role: str = User.Role.USER
+    domain: Domain | None = None
+    policy: ResourcePolicy | None = None
+    password: str = ""
+    projects: Collection[Project] = ()
+
+
+def create_user(actor: User, new: NewUser) -> User:
+    """Return the new user with a key pair, as a member of the projects; raises NotAllowed, or a UserError that names
+    the field."""
+    check_domain(actor, Deed.CREATE_USER, new.domain)
+    check_grant(actor, new.role)
+    check_policy_of_user(actor, new.policy)
+    email, full_name = clean_email(new.email), clean_full_name(new.full_name)
+    check_projects_of(new.domain, new.projects)
+    if new.role == User.Role.ADMIN and new.domain is None:
+        raise UserError("A domain admin needs a domain.", field="domain", code="no-domain")
+    if new.password:
+        check_password(new.password, User(email=email, full_name=full_name))
+    with transaction.atomic():
+        user = add_user(
+            email, new.password or None, full_name=full_name, role=new.role, domain=new.domain, policy=new.policy
+        )
+        Membership.objects.bulk_create(Membership(user=user, project=project) for project in new.projects)
+        names = sorted(project.name for project in new.projects)
+        audit(actor.pk, "user.create", "user", [user.pk], email=email, role=str(new.role), projects=names)
+    return user
+
+
+def add_user(email: str, password: str | None, *, role: str, **fields: object) -> User:
+    """Return a new user with a key pair, in the caller's transaction; a Conflict when the address is taken."""
+    try:
+        with transaction.atomic():
+            user = User.objects.create_user(
+                email, password, role=role, is_superuser=role == User.Role.SUPERADMIN, **fields
+            )
+            KeyPair.objects.create(user=user)
+    except IntegrityError as error:
+        raise Conflict("Somebody with this address is here already.", field="email", code="email-taken") from error
+    return user
+
+
+def check_projects_of(domain: Domain | None, projects: Collection[Project]) -> None:
+    """Refuse projects of another domain than the person's."""
+    for project in projects:
+        if domain is None or project.domain_id != domain.pk:
+            text = f"Project {project.name!r} belongs to another domain than the person."
+            raise UserError(text, field="projects", code="other-domain")

@@ -1,0 +1,63 @@
+"""Making, changing and deleting domains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import Domain, ResourcePolicy, User
+from backendai.accounts.roles import Deed, check_domain
+from backendai.accounts.rules import clean_name, plain
+from backendai.accounts.services.grants import check_weight
+from backendai.accounts.uses import refuse_while_used
+from backendai.activity.services import audit
+from backendai.core.errors import Conflict
+
+
+def create_domain(actor: User, name: str, *, policy: ResourcePolicy | None = None) -> Domain:
+    """Return a new domain."""
+    check_domain(actor, Deed.CREATE_DOMAIN, None)
+    with transaction.atomic():
+        domain = Domain(name=clean_name(name), policy=policy)
+        _save(domain)
+        audit(actor.pk, "domain.create", "domain", [domain.pk], name=domain.name)
+    return domain
+
+
+def change_domain(actor: User, domain: Domain, wishes: Mapping[str, Any]) -> Domain:
+    """Return the domain with the wished ``name``, ``is_active``, ``policy`` and ``share_weight`` written."""
+    check_domain(actor, Deed.CHANGE_DOMAIN, domain)
+    with transaction.atomic():
+        domain = Domain.objects.select_for_update(of=("self",)).select_related("policy").get(pk=domain.pk)
+        new = {name: clean_name(value) if name == "name" else value for name, value in wishes.items()}
+        changes = {name: [getattr(domain, name), new[name]] for name in new if new[name] != getattr(domain, name)}
+        for name in changes:
+            setattr(domain, name, new[name])
+        if "share_weight" in changes:
+            check_weight(domain.share_weight)
+        if changes:
+            _save(domain, list(changes))
+            told = {name: [plain(value) for value in values] for name, values in changes.items()}
+            audit(actor.pk, "domain.change", "domain", [domain.pk], name=domain.name, changes=told)
+    return domain
+
+
+def delete_domain(actor: User, domain: Domain) -> None:
+    """Delete a domain without people and projects; else a Conflict that counts what uses it."""
+    check_domain(actor, Deed.DELETE_DOMAIN, domain)
+    with transaction.atomic():
+        domain = Domain.objects.select_for_update().get(pk=domain.pk)
+        refuse_while_used(domain, "domain")
+        audit(actor.pk, "domain.delete", "domain", [domain.pk], name=domain.name)
+        domain.delete()
+
+
+def _save(domain: Domain, changed: list[str] | None = None) -> None:
+    try:
+        with transaction.atomic():
+            domain.save(update_fields=changed)
+    except IntegrityError as error:
+        text = f"There is a domain {domain.name!r} already."
+        raise Conflict(text, field="name", code="name-taken") from error

@@ -1,0 +1,37 @@
+"""Giving limits: a policy and a share weight, never wider than one's own."""
+
+from __future__ import annotations
+
+from backendai.accounts.models import Domain, ResourcePolicy, User
+from backendai.accounts.roles import Rank, rank_of
+from backendai.accounts.widths import wider_fields
+from backendai.core.errors import NotAllowed, UserError
+
+LEAST_WEIGHT, LARGEST_WEIGHT = 0.01, 1000
+
+
+def check_policy_of_user(actor: User, policy: ResourcePolicy | None) -> None:
+    """Refuse (NotAllowed) a policy for a user that allows more than the actor's own; None: no limits at all."""
+    _check(actor, policy, actor.policy, "your own policy")
+
+
+def check_policy_of_project(actor: User, policy: ResourcePolicy | None, domain: Domain) -> None:
+    """Refuse (NotAllowed) a policy for a project that allows more than its domain's."""
+    _check(actor, policy, domain.policy, "the domain's policy")
+
+
+def check_weight(weight: float, *, field: str = "share_weight") -> None:
+    """Refuse a share weight that fair strategies cannot work with."""
+    if not LEAST_WEIGHT <= weight <= LARGEST_WEIGHT:
+        text = f"A share weight is from {LEAST_WEIGHT} to {LARGEST_WEIGHT}."
+        raise UserError(text, field=field, code="invalid-weight")
+
+
+def _check(actor: User, policy: ResourcePolicy | None, own: ResourcePolicy | None, words: str) -> None:
+    if rank_of(actor) == Rank.SUPERADMIN:
+        return
+    if wider := wider_fields(policy, own):
+        given = f"Policy {policy.name!r}" if policy else "No policy"
+        fields = ", ".join(name.replace("_", " ") for name in wider)
+        text = f"{given} allows more than {words}, in: {fields}."
+        raise NotAllowed(text, field="policy", code="above-own-limits", wider=wider)

@@ -1,0 +1,180 @@
+"""Asking people into a project, and their answer."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import Invitation, Membership, Project, ResourcePolicy, User
+from backendai.accounts.roles import Deed, check_project, may_project
+from backendai.accounts.rules import check_member_role, check_password, clean_email, clean_full_name
+from backendai.accounts.services.create_user import add_user
+from backendai.accounts.services.grants import check_policy_of_user
+from backendai.accounts.services.tokens import digest_of
+from backendai.activity.services import audit
+from backendai.core.errors import Conflict, NotAllowed, UserError
+
+VALID_FOR = timedelta(days=7)
+_LONGEST = timedelta(days=90)
+
+
+@dataclass(frozen=True, slots=True)
+class Invitee:
+    """Who is asked, and as what; the policy is for a new account."""
+
+    email: str
+    full_name: str = ""
+    role: str = Membership.Role.MEMBER
+    policy: ResourcePolicy | None = None
+
+
+def invite(
+    actor: User, project: Project, invitee: Invitee, *, now: datetime, valid_for: timedelta = VALID_FOR
+) -> tuple[Invitation, str]:
+    """Return a new invitation and the text that its link carries, which nobody can read again. An earlier one of the
+    same person to the same project is revoked."""
+    check_project(actor, Deed.INVITE, project)
+    if invitee.policy is not None:
+        check_project(actor, Deed.INVITE_WITH_POLICY, project)
+        check_policy_of_user(actor, invitee.policy)
+    if not timedelta(0) < valid_for <= _LONGEST:
+        raise UserError(f"Longer than 0 and at most {_LONGEST.days} days.", field="days", code="invalid-date")
+    email, full_name = clean_email(invitee.email), clean_full_name(invitee.full_name)
+    _check_project(project)
+    _check_invitee(email, project, has_policy=invitee.policy is not None)
+    text, row = new_invitation(actor, project, email, now + valid_for, now)
+    row.full_name, row.role, row.policy = full_name, check_member_role(invitee.role), invitee.policy
+    try:
+        with transaction.atomic():
+            Invitation.objects.standing().filter(email=email, project=project).update(revoked_at=now, policy=None)
+            row.save(force_insert=True)
+            audit(actor.pk, "invitation.create", "invitation", [row.pk], email=email, project=project.name)
+    except IntegrityError as error:
+        text = "Somebody has just invited them to this project."
+        raise Conflict(text, field="email", code="invited-meanwhile") from error
+    return row, text
+
+
+def new_invitation(
+    actor: User, project: Project, email: str, expires_at: datetime, now: datetime
+) -> tuple[str, Invitation]:
+    """Return the text for a link, and an invitation that is not written yet."""
+    text = secrets.token_urlsafe(32)
+    row = Invitation(
+        email=email,
+        project=project,
+        digest=digest_of(text),
+        invited_by=actor,
+        created_at=now,
+        expires_at=expires_at,
+    )
+    return text, row
+
+
+def revoke_invitation(actor: User, invitation: Invitation, *, now: datetime) -> None:
+    """Make the link of an invitation useless; a Conflict when it was accepted or revoked before."""
+    check_project(actor, Deed.INVITE, invitation.project)
+    with transaction.atomic():
+        standing = Invitation.objects.standing().filter(pk=invitation.pk)
+        if not standing.update(revoked_at=now, policy=None):
+            raise Conflict("It was accepted or revoked before.", code="not-open")
+        audit(actor.pk, "invitation.revoke", "invitation", [invitation.pk], email=invitation.email)
+
+
+def open_invitation(digest: str, *, now: datetime) -> Invitation:
+    """Return the invitation whose link has this digest; raises a Conflict that says why it cannot be accepted."""
+    rows = Invitation.objects.select_related("project__domain", "invited_by", "policy")
+    invitation: Invitation | None = rows.filter(digest=digest).first()
+    if invitation is None:
+        raise Conflict("There is no such invitation. Was the link copied whole?", code="no-invitation")
+    state = invitation.state(now)
+    if state == Invitation.State.ACCEPTED:
+        raise Conflict("This invitation was accepted already. Sign in instead.", code="invitation-accepted")
+    if state == Invitation.State.EXPIRED:
+        raise Conflict("This invitation has expired. Ask for a new one.", code="invitation-expired")
+    inviter = invitation.invited_by
+    if state == Invitation.State.REVOKED or inviter is None or not _may_still_invite(inviter, invitation.project):
+        raise Conflict("This invitation was taken back. Ask for a new one.", code="invitation-revoked")
+    _check_project(invitation.project)
+    return invitation
+
+
+def accept_as_new(digest: str, *, full_name: str, password: str, now: datetime) -> User:
+    """Return a new user who belongs to the project that the invitation names. However often and at once it is asked
+    for, one account comes out; the others get a Conflict."""
+    with transaction.atomic():
+        invitation = open_invitation(digest, now=now)
+        name = clean_full_name(full_name)
+        check_password(password, User(email=invitation.email, full_name=name))
+        policy = invitation.policy
+        _take(invitation, now)
+        user = add_user(
+            invitation.email,
+            password,
+            role=User.Role.USER,
+            full_name=name,
+            domain=invitation.project.domain,
+            policy=policy,
+        )
+        _join(invitation, user)
+        audit(user.pk, "user.create", "user", [user.pk], email=user.email, role=user.role, by="invitation")
+    return user
+
+
+def accept_as(user: User, digest: str, *, now: datetime) -> Project:
+    """Return the project that a signed-in person has joined by the invitation; it is theirs only if it was sent to
+    their address."""
+    with transaction.atomic():
+        invitation = open_invitation(digest, now=now)
+        if user.email != invitation.email:
+            raise NotAllowed("This invitation is for somebody else.", code="not-invited")
+        if user.domain_id != invitation.project.domain_id:
+            raise Conflict("Your account belongs to another domain than the project.", code="other-domain")
+        _take(invitation, now)
+        _join(invitation, user)
+    return invitation.project
+
+
+def _may_still_invite(inviter: User, project: Project) -> bool:
+    return inviter.is_active and may_project(inviter, Deed.INVITE, project)
+
+
+def _check_project(project: Project) -> None:
+    if not (project.is_active and project.domain.is_active):
+        raise Conflict(f"Project {project.name!r} is not active.", field="project", code="project-inactive")
+
+
+def _check_invitee(email: str, project: Project, *, has_policy: bool) -> None:
+    user = User.objects.filter(email=email).first()
+    if user is None:
+        return
+    if user.domain_id != project.domain_id or not user.is_active:
+        raise Conflict("This address cannot be invited to this project.", field="email", code="cannot-invite")
+    if user.memberships.filter(project=project).exists():
+        raise Conflict("They belong to this project already.", field="email", code="already-member")
+    if has_policy:
+        text = "They have an account already: set the policy there."
+        raise UserError(text, field="policy", code="has-account")
+
+
+def _take(invitation: Invitation, now: datetime) -> None:
+    # Whoever writes first has it; a policy is held by accounts from now on, and may be deleted when they lose it.
+    standing = Invitation.objects.standing().filter(pk=invitation.pk, expires_at__gt=now)
+    if not standing.update(accepted_at=now, policy=None):
+        raise Conflict("This invitation was accepted already. Sign in instead.", code="invitation-accepted")
+
+
+def _join(invitation: Invitation, user: User) -> None:
+    Membership.objects.get_or_create(user=user, project=invitation.project, defaults={"role": invitation.role})
+    audit(
+        user.pk,
+        "invitation.accept",
+        "invitation",
+        [invitation.pk],
+        email=user.email,
+        project=invitation.project.name,
+        role=invitation.role,
+    )

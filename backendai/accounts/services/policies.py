@@ -1,0 +1,81 @@
+"""Making, changing and deleting resource policies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import PolicyDefault, ResourcePolicy
+from backendai.accounts.policies import HOLDER_WORDS
+from backendai.activity.changes import plain_value
+from backendai.activity.services import audit
+from backendai.core.errors import Conflict, UserError
+
+_DEFAULT_FOR = "default_for"
+
+
+def defaults_of(policy: ResourcePolicy) -> list[str]:
+    """Return the kinds of holders that get this policy when they are new."""
+    return sorted(policy.default_for.values_list("holder", flat=True))
+
+
+def set_defaults(policy: ResourcePolicy, kinds: Collection[str]) -> None:
+    """Let new holders of these kinds, and of no others, get this policy; in the caller's transaction."""
+    policy.default_for.exclude(holder__in=kinds).delete()
+    for kind in sorted(kinds):
+        PolicyDefault.objects.update_or_create(holder=kind, defaults={"policy": policy})
+
+
+def write_policy(actor_id: UUID | None, policy: ResourcePolicy, values: Mapping[str, Any]) -> ResourcePolicy:
+    """Write these fields of a policy (``default_for``: the kinds of holders that get it when they are new), stored or
+    new; what exceeds a lowered limit goes on, and nothing is added to it. Raises a UserError that names the field."""
+    is_new = policy._state.adding
+    old = {} if is_new else _shown(policy, values)
+    for name in values.keys() - {_DEFAULT_FOR}:
+        setattr(policy, name, values[name])
+    try:
+        with transaction.atomic():
+            policy.save()
+            if _DEFAULT_FOR in values:
+                set_defaults(policy, values[_DEFAULT_FOR])
+            new = _shown(policy, values)
+            changes = {name: [old.get(name), value] for name, value in new.items() if old.get(name) != value}
+            if changes:
+                action = f"resource-policy.{'create' if is_new else 'change'}"
+                audit(actor_id, action, "resource-policy", [policy.pk], name=policy.name, changes=changes)
+    except ValidationError as error:
+        field, texts = next(iter(error.message_dict.items()))
+        raise UserError(texts[0], field=field, code="invalid-limit") from error
+    except IntegrityError as error:
+        text = f"There is a policy named {policy.name!r} already."
+        raise Conflict(text, field="name", code="name-taken") from error
+    return policy
+
+
+def delete_policy(actor_id: UUID | None, policy: ResourcePolicy) -> None:
+    """Delete a policy that nobody has and no new holder gets; raises a Conflict that counts who has it."""
+    with transaction.atomic():
+        if kinds := defaults_of(policy):
+            words = ", ".join(str(PolicyDefault.Holder(kind).label) for kind in kinds)
+            text = f"New {words} get policy {policy.name!r}; let them get another one, or none, first."
+            raise Conflict(text, code="policy-is-default", default_for=kinds)
+        users = {word: getattr(policy, field).count() for field, word in HOLDER_WORDS.items()}
+        if any(users.values()):
+            text = ", ".join(f"{number} {word}{'s' if number > 1 else ''}" for word, number in users.items() if number)
+            raise Conflict(
+                f"Policy {policy.name!r} still holds for {text}; give them another one first.",
+                code="policy-in-use",
+                used_by={word.replace(" ", "-"): number for word, number in users.items() if number},
+            )
+        audit(actor_id, "resource-policy.delete", "resource-policy", [policy.pk], name=policy.name)
+        policy.delete()
+
+
+def _shown(policy: ResourcePolicy, names: Iterable[str]) -> dict[str, Any]:
+    """Return these fields as the audit trail has them."""
+    fields = {name: plain_value(getattr(policy, name)) for name in names if name != _DEFAULT_FOR}
+    return fields | ({_DEFAULT_FOR: defaults_of(policy)} if _DEFAULT_FOR in names else {})

@@ -1,0 +1,77 @@
+"""Making, changing and deleting projects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import Domain, Invitation, Membership, Project, ResourcePolicy, User
+from backendai.accounts.roles import Deed, check_domain, check_project
+from backendai.accounts.rules import clean_name, plain
+from backendai.accounts.services.grants import check_policy_of_project, check_weight
+from backendai.accounts.uses import refuse_while_used
+from backendai.activity.services import audit
+from backendai.core.errors import Conflict
+
+_NEEDS = {
+    "name": Deed.CHANGE_PROJECT,
+    "is_active": Deed.CHANGE_PROJECT,
+    "policy": Deed.SET_PROJECT_POLICY,
+    "share_weight": Deed.SET_PROJECT_WEIGHT,
+}
+
+
+def create_project(actor: User, domain: Domain, name: str, *, policy: ResourcePolicy | None = None) -> Project:
+    """Return a new project of the domain; without a policy of its own the domain's limits alone hold."""
+    check_domain(actor, Deed.CREATE_PROJECT, domain)
+    if policy is not None:
+        check_policy_of_project(actor, policy, domain)
+    with transaction.atomic():
+        project = Project(domain=domain, name=clean_name(name), policy=policy)
+        _save(project)
+        audit(actor.pk, "project.create", "project", [project.pk], name=project.name, domain=domain.name)
+    return project
+
+
+def change_project(actor: User, project: Project, wishes: Mapping[str, Any]) -> Project:
+    """Return the project with the wished ``name``, ``is_active``, ``policy`` and ``share_weight`` written; what is as
+    before needs no permission. In one that is not active nobody starts anything; what runs goes on."""
+    with transaction.atomic():
+        rows = Project.objects.select_for_update(of=("self",)).select_related("domain__policy", "policy")
+        project = rows.get(pk=project.pk)
+        new = {name: clean_name(value) if name == "name" else value for name, value in wishes.items()}
+        changes = {name: [getattr(project, name), new[name]] for name in new if new[name] != getattr(project, name)}
+        for name in changes:
+            check_project(actor, _NEEDS[name], project)
+            setattr(project, name, new[name])
+        if "policy" in changes:
+            check_policy_of_project(actor, project.policy, project.domain)
+        if "share_weight" in changes:
+            check_weight(project.share_weight)
+        if changes:
+            _save(project, list(changes))
+            told = {name: [plain(value) for value in values] for name, values in changes.items()}
+            audit(actor.pk, "project.change", "project", [project.pk], name=project.name, changes=told)
+    return project
+
+
+def delete_project(actor: User, project: Project) -> None:
+    """Delete a project in which nothing was ever run, with its memberships and invitations; else a Conflict that
+    counts what uses it."""
+    check_project(actor, Deed.DELETE_PROJECT, project)
+    with transaction.atomic():
+        project = Project.objects.select_for_update().get(pk=project.pk)
+        refuse_while_used(project, "project", leaving_out=(Membership, Invitation))
+        audit(actor.pk, "project.delete", "project", [project.pk], name=project.name)
+        project.delete()
+
+
+def _save(project: Project, changed: list[str] | None = None) -> None:
+    try:
+        with transaction.atomic():
+            project.save(update_fields=changed)
+    except IntegrityError as error:
+        text = f"The domain has a project {project.name!r} already."
+        raise Conflict(text, field="name", code="name-taken") from error

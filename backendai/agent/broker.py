@@ -1,0 +1,108 @@
+"""A node's way to the broker: an account of its own, whose password the node makes and keeps, and tells to nobody."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from backendai.agent.credentials import write_private
+from backendai.agent.portal import PortalRefused, PortalUnreachable
+from backendai.wire.messages import BrokerDown, BrokerUp
+from backendai.wire.queues import account_in, with_account, with_account_of
+
+logger = logging.getLogger(__name__)
+
+_FILE = "broker.json"
+_ASK_AGAIN_SECONDS = 3.0
+
+
+class BrokerDoor(Protocol):
+    """What is asked of the portal."""
+
+    def open_broker(self, up: BrokerUp) -> BrokerDown:
+        """Return where the broker is, and the account's name; may raise PortalUnreachable and PortalRefused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is on the disk. ``token``: hash of the token under which it was asked for; another one begins anew."""
+
+    token: str
+    password: str
+    url: str = ""
+    username: str = ""
+
+
+class BrokerAccess:
+    """``told``: the address in this node's own environment; it goes before the portal's, and with an account in it
+    nothing is asked. ``former``: what a portal gave that knows no accounts. Used from one thread at a time."""
+
+    def __init__(
+        self,
+        data: Path,
+        portal: BrokerDoor,
+        *,
+        token: str,
+        told: str = "",
+        former: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path, self._portal, self._told, self._former, self._clock = data / _FILE, portal, told, former, clock
+        self._token = hashlib.sha256(token.encode()).hexdigest()
+        kept = self._load()
+        self._answered = kept is not None
+        self._kept = kept or _Kept(self._token, secrets.token_urlsafe(32))
+        self._asked_at = float("-inf")
+
+    def first(self) -> str:
+        """Return the address to begin with; "" when there is no broker for nodes."""
+        return self._told if account_in(self._told) else self._ask()
+
+    def again(self) -> str:
+        """Return the address for another connection. The portal is asked whether anything has changed, and so makes an
+        account anew that the broker has lost; not more often than every few seconds."""
+        if account_in(self._told):
+            return self._told
+        if self._clock() - self._asked_at < _ASK_AGAIN_SECONDS:
+            return self._address()
+        return self._ask()
+
+    def _ask(self) -> str:
+        self._asked_at = self._clock()
+        digest = hashlib.sha256(self._kept.password.encode()).hexdigest()
+        try:
+            down = self._portal.open_broker(BrokerUp(digest=digest))
+        except PortalUnreachable as error:
+            logger.warning("the portal does not tell where the broker is: %s", error.message)
+            return self._address()
+        except PortalRefused as error:
+            logger.warning("the portal gives no broker account: %s", error.message)
+            return self._address()
+        kept = _Kept(self._token, self._kept.password, down.url, down.username)
+        if kept != self._kept or not self._answered:
+            self._kept, self._answered = kept, True
+            write_private(self._path, asdict(kept))
+        return self._address()
+
+    def _address(self) -> str:
+        kept = self._kept
+        if not self._answered:
+            return self._told or self._former
+        address = self._told or kept.url
+        if kept.username:
+            return with_account(address, kept.username, kept.password)
+        return with_account_of(address, kept.url)
+
+    def _load(self) -> _Kept | None:
+        try:
+            kept = _Kept(**json.loads(self._path.read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+        return kept if kept.token == self._token else None

@@ -1,0 +1,89 @@
+"""What a resource policy looks like in requests and answers. A limit that is null is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from backendai.accounts.models import PolicyDefault, ResourcePolicy
+from backendai.accounts.policies import HOLDER_WORDS
+from backendai.api.answers import Answer
+from backendai.api.parsing import AmountsField, StrictSerializer
+
+_MOST = 2**31 - 1
+_Numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
+_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
+
+
+def _limit(most: int = _MOST, **options: Any) -> serializers.IntegerField:
+    return serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=most, **options)
+
+
+class PolicyChange(StrictSerializer):
+    """What is to change of a policy; what is left out stays."""
+
+    name = serializers.CharField(max_length=64, required=False)
+    slots = AmountsField(required=False, help_text="Most held at once; 0: none of it.")
+    unnamed_slots = serializers.ChoiceField(
+        choices=ResourcePolicy.Unnamed.choices, required=False, help_text="What slots mean that are not named."
+    )
+    max_sessions = _limit(help_text="That hold slots at once.")
+    max_pending_sessions = _limit()
+    max_pending_slots = AmountsField(required=False, help_text="Most that waits at once.")
+    max_priority = _limit(100)
+    max_kernels_per_session = _limit(32767)
+    max_session_lifetime = serializers.DurationField(required=False, allow_null=True, help_text="As hh:mm:ss.")
+    max_concurrent_logins = _limit(32767)
+    max_customized_images = _limit(32767)
+    default_for = serializers.ListField(
+        child=serializers.ChoiceField(choices=PolicyDefault.Holder.choices),
+        required=False,
+        help_text="The kinds of holders that get it when they are new.",
+    )
+
+
+class PolicyRequest(PolicyChange):
+    """A new policy; what is left out is not limited."""
+
+    name = serializers.CharField(max_length=64)
+
+
+class PolicyBody(Answer[ResourcePolicy]):
+    """A resource policy, and how many have it."""
+
+    slots = serializers.SerializerMethodField()
+    max_pending_slots = serializers.SerializerMethodField()
+    unnamed_slots = serializers.CharField()
+    default_for = serializers.SerializerMethodField()
+    used_by = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ResourcePolicy
+        fields = [
+            "id", "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
+            "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
+            "max_customized_images", "default_for", "used_by", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(_Amounts)
+    def get_slots(self, policy: ResourcePolicy) -> dict[str, str]:
+        """Return the limits of slots as decimal strings."""
+        return dict(policy.slots)
+
+    @extend_schema_field(_Amounts)
+    def get_max_pending_slots(self, policy: ResourcePolicy) -> dict[str, str]:
+        """Return the limits of what waits as decimal strings."""
+        return dict(policy.max_pending_slots)
+
+    @extend_schema_field({"type": "array", "items": {"type": "string"}})
+    def get_default_for(self, policy: ResourcePolicy) -> list[str]:
+        """Return the kinds of holders that get it when they are new."""
+        return sorted(default.holder for default in policy.default_for.all())
+
+    @extend_schema_field(_Numbers)
+    def get_used_by(self, policy: Any) -> dict[str, int]:
+        """Return how many have it, by kind."""
+        return {word.replace(" ", "-"): getattr(policy, f"number_of_{kind}") for kind, word in HOLDER_WORDS.items()}

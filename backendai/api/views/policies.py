@@ -1,0 +1,78 @@
+"""Resource policies, for superadmins; for others there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import ResourcePolicy
+from backendai.accounts.services.policies import delete_policy, write_policy
+from backendai.api.authentication import asker
+from backendai.api.paging import ByName
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.policy_bodies import PolicyBody, PolicyChange, PolicyRequest
+
+
+class PolicyList(ListAPIView[ResourcePolicy]):
+    """All policies, and making another."""
+
+    queryset = ResourcePolicy.objects.none()
+    serializer_class = PolicyBody
+    pagination_class = ByName
+    parser_classes = [StrictJSONParser]
+
+    def get_queryset(self) -> QuerySet[ResourcePolicy]:
+        """Return the visible policies with how many have each."""
+        return _visible(self.request)
+
+    @extend_schema(request=PolicyRequest, responses={201: PolicyBody})
+    def post(self, request: Request) -> Response:
+        """Make a policy."""
+        if not asker(request).is_superadmin:
+            raise Http404
+        body = PolicyRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        made = write_policy(asker(request).pk, ResourcePolicy(), body.validated_data)
+        shown = get_object_or_404(_visible(request), pk=made.pk)
+        return Response(self.get_serializer(shown).data, status=status.HTTP_201_CREATED)
+
+
+class PolicyDetail(GenericAPIView[ResourcePolicy]):
+    """One policy."""
+
+    queryset = ResourcePolicy.objects.none()
+    serializer_class = PolicyBody
+    parser_classes = [StrictJSONParser]
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=PolicyBody)
+    def get(self, request: Request, pk: int) -> Response:
+        """Return it."""
+        return Response(self.get_serializer(get_object_or_404(_visible(request), pk=pk)).data)
+
+    @extend_schema(request=PolicyChange, responses=PolicyBody)
+    def patch(self, request: Request, pk: int) -> Response:
+        """Change what is given; it holds from the next pass, and nothing that runs is ended."""
+        policy = get_object_or_404(_visible(request), pk=pk)
+        body = PolicyChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        write_policy(asker(request).pk, policy, body.validated_data)
+        return Response(self.get_serializer(get_object_or_404(_visible(request), pk=pk)).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, pk: int) -> Response:
+        """Delete it; 409 ``policy-in-use`` with the numbers while somebody has it."""
+        delete_policy(asker(request).pk, get_object_or_404(_visible(request), pk=pk))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _visible(request: Request) -> QuerySet[ResourcePolicy]:
+    return ResourcePolicy.objects.visible_to(asker(request)).with_holders().prefetch_related("default_for")

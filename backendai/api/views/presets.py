@@ -1,0 +1,119 @@
+"""Resource presets, and whether there is room for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.api.authentication import asker
+from backendai.api.paging import ByRank
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.permissions import SuperadminsWrite
+from backendai.api.preset_bodies import (
+    AvailabilityBody,
+    CheckPresetsRequest,
+    PresetBody,
+    PresetChange,
+    PresetRequest,
+    availability_body,
+)
+from backendai.catalog.models import ResourcePreset
+from backendai.catalog.presets import delete_preset, write_preset
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.services.check import place_of
+from backendai.core.errors import UserError
+from backendai.planning.availability import availability
+
+
+class PresetList(ListAPIView[ResourcePreset]):
+    """Named amounts of resources; superadmins make them."""
+
+    queryset = ResourcePreset.objects.none()
+    serializer_class = PresetBody
+    pagination_class = ByRank
+    permission_classes = [SuperadminsWrite]
+    parser_classes = [StrictJSONParser]
+
+    def get_queryset(self) -> QuerySet[ResourcePreset]:
+        """Return the visible presets."""
+        return ResourcePreset.objects.visible_to(asker(self.request)).select_related("resource_group")
+
+    @extend_schema(request=PresetRequest, responses={201: PresetBody})
+    def post(self, request: Request) -> Response:
+        """Make a preset; its name is unique in its group, and among those for all groups."""
+        body = PresetRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        preset = write_preset(asker(request).pk, ResourcePreset(), _values(body.validated_data))
+        return Response(PresetBody(preset).data, status=status.HTTP_201_CREATED)
+
+
+class PresetDetail(RetrieveAPIView[ResourcePreset]):
+    """One preset; superadmins change it."""
+
+    queryset = ResourcePreset.objects.none()
+    serializer_class = PresetBody
+    lookup_url_kwarg = "preset_id"
+    permission_classes = [SuperadminsWrite]
+    parser_classes = [StrictJSONParser]
+
+    def get_queryset(self) -> QuerySet[ResourcePreset]:
+        """Return the visible presets."""
+        return ResourcePreset.objects.visible_to(asker(self.request)).select_related("resource_group")
+
+    @extend_schema(request=PresetChange, responses=PresetBody)
+    def patch(self, request: Request, preset_id: int) -> Response:
+        """Change the fields that are named; sessions that were made of it keep their amounts."""
+        preset = get_object_or_404(self.get_queryset(), pk=preset_id)
+        body = PresetChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(PresetBody(write_preset(asker(request).pk, preset, _values(body.validated_data))).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, preset_id: int) -> Response:
+        """Delete it."""
+        delete_preset(asker(request).pk, get_object_or_404(self.get_queryset(), pk=preset_id))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class CheckPresets(GenericAPIView[Any]):
+    """What there is room for."""
+
+    serializer_class = AvailabilityBody
+    filter_backends: list[Any] = []
+    parser_classes = [StrictJSONParser]
+
+    @extend_schema(request=CheckPresetsRequest, responses=AvailabilityBody)
+    def post(self, request: Request) -> Response:
+        """Return what one may still use, what the resource group has, and which presets fit on a single agent now, each
+        with the reason when it does not. Nothing is changed."""
+        body = CheckPresetsRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        project, group = place_of(asker(request), **body.validated_data)
+        return Response(availability_body(availability(asker(request), project, group)))
+
+
+def _values(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the request says by the fields of the model."""
+    values = {name: data[name] for name in ("name", "shm_bytes", "rank") if name in data}
+    if "resources" in data:
+        values["slots"] = dict(data["resources"])
+    if "resource_group" in data:
+        values["resource_group"] = _group_named(data["resource_group"])
+    return values
+
+
+def _group_named(name: str | None) -> ResourceGroup | None:
+    if name is None:
+        return None
+    group = ResourceGroup.objects.filter(name=name).first()
+    if group is None:
+        raise UserError(f"There is no resource group {name!r}.", field="resource_group", code="unknown-resource-group")
+    return group

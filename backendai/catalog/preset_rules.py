@@ -1,0 +1,54 @@
+"""What a resource preset may say: a name to type, amounts that can be given, shared memory within the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from backendai.core.errors import UserError
+from backendai.core.names import check_catalogue_name
+from backendai.core.slots import MILLI, Slots, format_size
+from backendai.scheduler.devices import flaw_of
+
+USUAL_MEMORY = 2**30  # what a session gets that does not say how much
+
+
+def wrong_preset(name: str, slots: Any, shm_bytes: int | None) -> dict[str, str]:
+    """Return by field what is wrong with a preset; nothing when it can be written."""
+    wrong = {}
+    try:
+        check_catalogue_name(name)
+    except UserError as error:
+        wrong["name"] = error.message
+    try:
+        amounts = _amounts(slots)
+    except UserError as error:
+        return wrong | {"slots": error.message}
+    memory = amounts["mem"] // MILLI or USUAL_MEMORY
+    if shm_bytes is not None and not 0 < shm_bytes < memory:
+        wrong["shm_bytes"] = (
+            f"Shared memory is part of the memory: write more than 0 and less than {format_size(memory)}, not "
+            f"{format_size(shm_bytes)}."
+        )
+    return wrong
+
+
+def exact_amounts(slots: Mapping[str, Any]) -> dict[str, str]:
+    """Return the amounts of a preset that is right as exact decimal strings."""
+    return _amounts(slots).to_json()
+
+
+def _amounts(slots: Any) -> Slots:
+    if not isinstance(slots, Mapping):
+        raise UserError(
+            "Write slots with their amounts, such as cpu=8, mem=64g.", field="slots", code="invalid-amounts"
+        )
+    amounts = Slots.parse(slots, field="slots")
+    if not amounts:
+        raise UserError("Write at least one slot with its amount.", field="slots", code="invalid-amounts")
+    if "shm" in amounts:
+        raise UserError("Shared memory has a field of its own.", field="slots", code="invalid-amounts")
+    flaw = flaw_of(amounts.items())
+    if flaw:
+        raise UserError(flaw.message, field="slots", code=flaw.code)
+    return amounts

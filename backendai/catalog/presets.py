@@ -1,0 +1,58 @@
+"""Resource presets: what one may say, and the verbs that write and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from backendai.activity.changes import delete_object, plain_value
+from backendai.activity.services import audit
+from backendai.catalog.models import ResourcePreset
+from backendai.core.errors import Conflict, UserError
+
+_FIELD = {"slots": "resources"}  # as REST calls them
+
+
+def write_preset(actor_id: UUID | None, preset: ResourcePreset, values: Mapping[str, Any]) -> ResourcePreset:
+    """Return the preset, new or changed, with these values of its fields, and its audit entry.
+
+    Raises UserError that names the field, and Conflict when the name is taken in this group (or for all groups).
+    """
+    is_new = preset._state.adding
+    changes = {}
+    for name, value in values.items():
+        old = None if is_new else plain_value(getattr(preset, name))
+        setattr(preset, name, value)
+        if old != plain_value(value):
+            changes[name] = [old, plain_value(value)]
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                preset.save()
+        except ValidationError as error:
+            raise _first_of(error) from error
+        except IntegrityError as error:
+            raise _taken(preset) from error
+        if changes:
+            action = f"preset.{'create' if is_new else 'change'}"
+            audit(actor_id, action, "preset", [preset.pk], name=preset.name, changes=changes)
+    return preset
+
+
+def delete_preset(actor_id: UUID | None, preset: ResourcePreset) -> None:
+    """Delete a preset; sessions that were made of it keep their amounts."""
+    delete_object(actor_id, preset, "preset")
+
+
+def _first_of(error: ValidationError) -> UserError:
+    field, messages = next(iter(error.message_dict.items()))
+    return UserError(messages[0], field=_FIELD.get(field, field), code="invalid-preset")
+
+
+def _taken(preset: ResourcePreset) -> Conflict:
+    where = f"resource group {preset.resource_group}" if preset.resource_group else "all groups"
+    return Conflict(f"There is a preset {preset.name!r} for {where} already.", field="name", code="name-taken")

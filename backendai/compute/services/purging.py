@@ -1,0 +1,36 @@
+"""Purging a person, once nothing of theirs runs or waits."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Count
+
+from backendai.accounts.models import User
+from backendai.accounts.services import check_purge, purge
+from backendai.compute.models import ComputeSession
+from backendai.core.errors import Conflict
+
+
+def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
+    """Take everything personal out of an account that is not active; ``typed`` is its address, typed to confirm. Raises
+    a Conflict that counts the sessions that have not ended. Ended ones stay, without a name."""
+    check_purge(actor, user, typed=typed)
+    with transaction.atomic():
+        if live := live_sessions_of(user):
+            number = sum(live.values())
+            text = ", ".join(f"{count} {status}" for status, count in live.items())
+            raise Conflict(
+                f"{number} session{'s' if number > 1 else ''} of theirs {'have' if number > 1 else 'has'} not ended "
+                f"({text}). End them first.",
+                code="sessions-live",
+                sessions=live,
+            )
+        purge(actor, user, typed=typed, now=now)
+
+
+def live_sessions_of(user: User) -> dict[str, int]:
+    """Return by status how many sessions of this person have not ended."""
+    rows = ComputeSession.objects.live().filter(owner=user).order_by("status").values_list("status")
+    return {status: number for status, number in rows.annotate(number=Count("pk"))}

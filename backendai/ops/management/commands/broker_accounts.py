@@ -1,0 +1,40 @@
+"""``manage.py broker_accounts``: each node's account at the broker, made where it is missing."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from backendai.cluster.broker_access import settle_broker_access, wanted_accounts
+from backendai.cluster.models import Agent
+from backendai.wire.broker_accounts import BrokerAway, NoAccounts, Settled, account_name, nodes_with_accounts
+
+
+class Command(BaseCommand):
+    help = "Make the nodes' accounts at the broker what the database says, and list them."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 when one is missing")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            settled = Settled([], []) if options["check"] else settle_broker_access()
+            there = nodes_with_accounts()
+        except NoAccounts as error:
+            raise CommandError(f"The broker lets the portal make no accounts: {error}") from error
+        except BrokerAway as error:
+            raise CommandError(f"The broker does not answer: {error}") from error
+        wanted = wanted_accounts()
+        for name in Agent.objects.registered().order_by("name").values_list("name", flat=True):
+            self.stdout.write(f"{name:<32} {_state(name, wanted, there, settled)}")
+        for name in settled.dropped:
+            self.stdout.write(f"{name:<32} taken away")
+        if missing := [name for name, digest in wanted.items() if there.get(name) != digest]:
+            raise CommandError(f"{len(missing)} accounts are missing: {', '.join(sorted(missing))}")
+
+
+def _state(name: str, wanted: dict[str, str], there: dict[str, str], settled: Settled) -> str:
+    if name not in wanted:
+        return "has not asked for an account (it works by polling, or was told another broker)"
+    if there.get(name) != wanted[name]:
+        return "missing"
+    return account_name(name) + (" made" if name in settled.made else "")

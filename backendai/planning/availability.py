@@ -1,0 +1,170 @@
+"""What somebody may still use, what a resource group has, and which presets fit now; one picture for pages and REST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from backendai.accounts.models import KeyPair, Project, User
+from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, key_of, limits_of_launch
+from backendai.catalog.models import ResourcePreset
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.services.limits import limit_views
+from backendai.core.slots import Slots
+from backendai.planning.agents import read_agent_rows, read_agents
+from backendai.planning.snapshot import rules_of
+from backendai.scheduler.fitting import obstacles
+from backendai.scheduler.limits import Limits
+from backendai.scheduler.plan import Reason
+from backendai.scheduler.snapshot import AgentView, Holder, LimitView
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How much of one thing may be held, is held and may still be taken: thousandths of a slot, or sessions. None means
+    unlimited."""
+
+    limit: int | None
+    used: int
+
+    @property
+    def remaining(self) -> int | None:
+        """What is left, never below nothing."""
+        return None if self.limit is None else max(0, self.limit - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class HolderLimits:
+    """The allowances of one holder by slot, and of its sessions."""
+
+    scope: str
+    name: str
+    slots: Mapping[str, Allowance]
+    sessions: Allowance
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAmounts:
+    """What the agents have that answer and take sessions. ``free`` is the sum of what is left on each,
+    ``max_per_agent`` the most that a single one has, ``max_free`` the most that a single one has left."""
+
+    agents: int
+    total: Slots
+    used: Slots
+    free: Slots
+    max_per_agent: Slots
+    max_free: Slots
+
+
+@dataclass(frozen=True, slots=True)
+class PresetFit:
+    """A preset, and why a session of it could not start now (None: it could)."""
+
+    preset: ResourcePreset
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """``remaining``: by slot, what the strictest holder leaves (None: unlimited); the same for sessions."""
+
+    project: Project
+    group: ResourceGroup
+    holders: Sequence[HolderLimits]
+    remaining: Mapping[str, int | None]
+    remaining_sessions: int | None
+    amounts: GroupAmounts
+    presets: Sequence[PresetFit]
+
+
+def availability(user: User, project: Project, group: ResourceGroup) -> Availability:
+    """Return what this user may still use in this project and group, in at most nine queries. ``project`` brings its
+    domain along."""
+    key_pair: KeyPair | None = user.key_pairs.filter(is_active=True).first()
+    views = limit_views(limits_of_launch(user, project, key_pair))
+    agents = read_agents(group, read_agent_rows(group), {}, ())
+    presets = presets_of(user, group)
+    names = _slot_names(views.values(), agents, presets)
+    holders = [_holder_limits(view, names) for view in views.values()]
+    reasons = obstacles(
+        [preset.amounts for preset in presets],
+        agents,
+        group=group.name,
+        rules=rules_of(group),
+        limits=Limits(views),
+        holder=_holder(user, project, key_pair),
+    )
+    return Availability(
+        project=project,
+        group=group,
+        holders=holders,
+        remaining={name: _least(holder.slots[name].remaining for holder in holders) for name in names},
+        remaining_sessions=_least(holder.sessions.remaining for holder in holders),
+        amounts=_amounts(agents),
+        presets=[PresetFit(preset, reason) for preset, reason in zip(presets, reasons, strict=True)],
+    )
+
+
+def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:
+    """Return the presets that count in this group: its own before those of the same name for all groups."""
+    visible = ResourcePreset.objects.visible_to(user).in_group(group)
+    own = {preset.name for preset in visible if preset.resource_group_id}
+    return [preset for preset in visible if preset.resource_group_id or preset.name not in own]
+
+
+def _holder(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
+    return Holder(
+        user=key_of(USER, user.pk),
+        key_pair=key_of(KEY_PAIR, key_pair.pk) if key_pair else "",
+        project=key_of(PROJECT, project.pk),
+        domain=key_of(DOMAIN, project.domain_id),
+    )
+
+
+def _slot_names(
+    views: Iterable[LimitView], agents: Iterable[AgentView], presets: Iterable[ResourcePreset]
+) -> list[str]:
+    """Return every slot that a limit, an agent or a preset names; cpu and mem first."""
+    names = {"cpu", "mem"}
+    for view in views:
+        names |= set(view.slots) | view.forbidden | set(view.used)
+    for agent in agents:
+        names |= set(agent.capacity)
+    for preset in presets:
+        names |= set(preset.amounts)
+    return sorted(names, key=lambda name: (name != "cpu", name != "mem", name))
+
+
+def _holder_limits(view: LimitView, names: Iterable[str]) -> HolderLimits:
+    def limit(name: str) -> int | None:
+        if name in view.slots:
+            return view.slots[name]
+        return 0 if view.unnamed_limited or name in view.forbidden else None
+
+    slots = {name: Allowance(limit(name), view.used[name]) for name in names}
+    return HolderLimits(view.scope, view.name, slots, Allowance(view.max_sessions, view.sessions))
+
+
+def _least(numbers: Iterable[int | None]) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
+
+
+def _amounts(agents: Iterable[AgentView]) -> GroupAmounts:
+    serving = [agent for agent in agents if agent.alive and agent.schedulable]
+    left = [Slots({name: max(0, amount) for name, amount in agent.free.items()}) for agent in serving]
+    return GroupAmounts(
+        agents=len(serving),
+        total=sum((agent.capacity for agent in serving), Slots()),
+        used=sum((agent.occupied for agent in serving), Slots()),
+        free=sum(left, Slots()),
+        max_per_agent=_most(agent.capacity for agent in serving),
+        max_free=_most(left),
+    )
+
+
+def _most(amounts: Iterable[Slots]) -> Slots:
+    most: dict[str, int] = {}
+    for one in amounts:
+        for name, amount in one.items():
+            most[name] = max(amount, most.get(name, 0))
+    return Slots(most)

