@@ -75,6 +75,22 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/domains/new/": (P.SUPERADMIN, "GET POST"),
     "manage/domains/<int:pk>/": (P.SUPERADMIN, "GET POST"),
     "manage/audit/": (P.SUPERADMIN, "GET"),
+    "manage/agents/": (P.SUPERADMIN, "GET"),
+    "manage/agents/<uuid:pk>/": (P.SUPERADMIN, "GET"),
+    "manage/agents/<uuid:pk>/switches/": (P.SUPERADMIN, "GET POST"),
+    "manage/agents/<uuid:pk>/drain/": (P.SUPERADMIN, "GET POST"),
+    "manage/agents/<uuid:pk>/drain/cancel/": (P.SUPERADMIN, "GET POST"),
+    "manage/agents/<uuid:pk>/move/": (P.SUPERADMIN, "GET POST"),
+    "manage/agents/<uuid:pk>/revoke/": (P.SUPERADMIN, "GET POST"),
+    "manage/agents/<uuid:pk>/renew/": (P.SUPERADMIN, "GET POST"),
+    "manage/agents/<uuid:pk>/terminate/": (P.SUPERADMIN, "GET POST"),
+    "manage/groups/": (P.SUPERADMIN, "GET"),
+    "manage/groups/new/": (P.SUPERADMIN, "GET POST"),
+    "manage/groups/<int:pk>/": (P.SUPERADMIN, "GET POST"),
+    "manage/groups/<int:pk>/delete/": (P.SUPERADMIN, "GET POST"),
+    "manage/join-tokens/": (P.SUPERADMIN, "GET"),
+    "manage/join-tokens/new/": (P.SUPERADMIN, "GET POST"),
+    "manage/join-tokens/<int:pk>/revoke/": (P.SUPERADMIN, "GET POST"),
     "notifications/": (P.SIGNED_IN, "GET"),
     "notifications/bell/": (P.SIGNED_IN, "GET"),
     "notifications/seen/": (P.SIGNED_IN, "POST"),
@@ -147,6 +163,9 @@ STEERED = {("api/v1/resource-groups/", "POST"), ("api/v1/resource-groups/<slug:g
 PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/domains/": lambda world: world.cast.alice.domain,
     "api/v1/policies/": lambda _: ResourcePolicy.objects.get_or_create(name="spare")[0],
+    "manage/agents/": lambda world: world.agent,
+    "manage/groups/": lambda world: world.session.resource_group,
+    "manage/join-tokens/": lambda world: JoinToken.objects.get(),
 }
 PREFIXES = {"admin/": P.SUPERADMIN}
 OPEN_IN_ADMIN = {"admin/login/", "admin/logout/"}

@@ -150,3 +150,9 @@ def silent_agents(session: ComputeSession, kernels: Iterable[Kernel]) -> list[Si
         for agent in agents.values()
         if agent.status == Agent.Status.LOST and agent.lost_at
     ]
+
+
+def drained_agents(kernels: Iterable[Kernel]) -> list[Agent]:
+    """Return the agents with live kernels among these that are being emptied."""
+    agents = {kernel.agent_id: kernel.agent for kernel in kernels if kernel.agent and kernel.status not in TERMINAL}
+    return [agent for agent in agents.values() if agent.is_drained]

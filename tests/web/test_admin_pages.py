@@ -68,14 +68,8 @@ def test_a_time_is_shown_as_it_would_be_typed(text: str) -> None:
 
 def test_the_portal_leads_to_the_rules(dana: Client, cast: Cast) -> None:
     agent = make_agent()
-    rules = reverse("admin:cluster_resourcegroup_change", args=[agent.resource_group_id])
-    page = dana.get(reverse("web:agents")).content.decode()
-    for address in (
-        reverse("admin:cluster_agent_change", args=[agent.pk]),
-        reverse("admin:cluster_resourcegroup_changelist"),
-        reverse("admin:accounts_resourcepolicy_changelist"),
-    ):
-        assert f'href="{address}"' in page
+    rules = reverse("manage:group", args=[agent.resource_group_id])
+    assert f'href="{rules}"' in dana.get(reverse("manage:agent", args=[agent.pk])).content.decode()
     assert f'href="{rules}"' in dana.get(reverse("web:sessions")).content.decode()
     client = Client()
     client.force_login(cast.alice)

@@ -85,13 +85,6 @@ def end_drained(now: datetime) -> int:
     return len(again) + len(end_each(whys, only_from=[Status.RUNNING], now=now).terminating)
 
 
-def drains_of(session: ComputeSession) -> list[Agent]:
-    """Return the agents under this session that are being emptied, the one with the nearest deadline first."""
-    live = session.kernels.filter(status__in=PLACED).values("agent")
-    found = Agent.objects.filter(pk__in=live, drain_started_at__isnull=False)
-    return sorted(found, key=lambda agent: (agent.drain_ends_at is None, agent.drain_ends_at or agent.drain_started_at))
-
-
 def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool = False) -> None:
     """Put the agent into another resource group. What runs on it would go on there and still count in its old group:
     so that is refused with a Conflict, unless ``force``."""

@@ -144,7 +144,7 @@ class ListPage(PanelPage, SingleTableMixin, FilterView):
 
     def _export(self) -> HttpResponseBase:
         in_order = self.get_table().data.data
-        table = self.table_class(data=in_order[:MOST_EXPORTED])
+        table = self.table_class(data=in_order[:MOST_EXPORTED], **self.get_table_kwargs())
         hidden = [name for name, column in table.base_columns.items() if column.exclude_from_export]
         answer = StreamingHttpResponse(
             csv_lines(table.as_values(exclude_columns=hidden)), content_type="text/csv; charset=utf-8"

@@ -29,6 +29,14 @@ class Entry:
 
 MENU: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     ("People", (Entry("domains", "Domains", "building"),)),
+    (
+        "Resources",
+        (
+            Entry("agents", "Agents", "server"),
+            Entry("groups", "Resource groups", "stack-2"),
+            Entry("join-tokens", "Join tokens", "key"),
+        ),
+    ),
     ("Platform", (Entry("audit", "Audit log", "list-details"),)),
 )
 

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.core.errors import UserError
-from backendai.web.advice import silent_agents, try_text, wait_of, what_helps, what_to_change
+from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
 from backendai.web.history import history_context
 from backendai.web.outlook import outlook_of
 from backendai.web.requests import PageRequest
@@ -109,6 +109,7 @@ def _context(request: PageRequest, session_id: UUID) -> dict[str, Any]:
         "help": what_helps(found),
         "wait": wait_of(found),
         "silent": silent_agents(found, kernels),
+        "drains": drained_agents(kernels),
         "after": after,
         "awaited": [each for each in after if not each.is_terminal],
         "before": _waiting_for(request, found),

@@ -1,0 +1,180 @@
+"""The machines that run sessions: all of them, and one of them with what it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from uuid import UUID
+
+import django_tables2 as tables
+from django.db.models import Count, Q, QuerySet
+from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
+from django.utils.html import format_html
+from django.views.generic import TemplateView
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import Kernel
+from backendai.compute.services.ledger import occupied_by_agent
+from backendai.compute.status import PLACED
+from backendai.core.slots import Slots
+from backendai.web.panel.access import PanelPage
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.resources import Bar, bars_of
+from backendai.web.templatetags.portal import ago, status
+
+_MOST_KERNELS = 100
+_KERNELS = Count("kernels", filter=Q(kernels__status__in=PLACED))
+
+
+class AgentTable(PanelTable):
+    """One row per machine."""
+
+    name = tables.LinkColumn("manage:agent", args=[tables.A("pk")], verbose_name="Agent")
+    resource_group = tables.Column("Resource group")
+    status = tables.Column("Status")
+    schedulable = tables.BooleanColumn(verbose_name="Takes sessions", yesno="yes,no")
+    use = tables.Column("In use", accessor="capacity", orderable=False, attrs={"td": {"class": "cell-bars"}})
+    load = tables.Column("Load now", accessor="live", orderable=False)
+    kernel_count = tables.Column("Kernels", attrs={"td": {"class": "number"}})
+    last_seen_at = tables.Column("Last heard of", default="never")
+
+    def __init__(self, *args: Any, taken: Mapping[UUID, Slots] | None = None, **kwargs: Any) -> None:
+        self._taken = taken or {}
+        super().__init__(*args, **kwargs)
+
+    class Meta(PanelTable.Meta):
+        model = Agent
+        fields = ("name", "resource_group", "status", "schedulable", "use", "load", "kernel_count", "last_seen_at")
+        order_by = "name"
+
+    def render_status(self, value: str, record: Agent) -> str:
+        """Return the status as a word with its colour, and how many notes there are."""
+        look = render_to_string("web/_status.html", status(record.status))
+        notes = len(record.notes)
+        text = f"{notes} note{'s' if notes > 1 else ''}" if notes else ""
+        text = "turned away" if record.revoked_at else text
+        return format_html('{}<div class="sub">{}</div>', look, text) if text else look
+
+    def value_status(self, record: Agent) -> str:
+        """Return the status as it is stored."""
+        return str(record.status)
+
+    def render_use(self, record: Agent) -> str:
+        """Return what is taken of what it has."""
+        return render_to_string("web/panel/_bars.html", {"bars": self._bars(record)})
+
+    def value_use(self, record: Agent) -> str:
+        """Return the same as text."""
+        return "; ".join(f"{bar.name} {bar.used_text} of {bar.total_text}" for bar in self._bars(record))
+
+    def render_load(self, record: Agent) -> str:
+        """Return how busy its machine is."""
+        return load_text(record)
+
+    def render_last_seen_at(self, value: Any) -> str:
+        """Return it relative to now."""
+        return ago(value)
+
+    def value_last_seen_at(self, value: Any) -> str:
+        """Return the exact moment."""
+        return value.isoformat() if value else ""
+
+    def _bars(self, agent: Agent) -> list[Bar]:
+        return bars_of(self._taken.get(agent.pk, Slots()), agent.slots)
+
+
+class AgentFilter(PanelFilter):
+    """By name, group and state."""
+
+    search_fields = ("name", "resource_group__name", "gateway_url")
+    search_hint = "Name, group or address"
+
+    class Meta:
+        model = Agent
+        fields: ClassVar[list[str]] = ["resource_group", "status", "schedulable"]
+
+
+class AgentList(ListPage):
+    """Every machine, for superadmins."""
+
+    section = "agents"
+    title = "Agents"
+    lead = "the machines that run sessions"
+    table_class = AgentTable
+    filterset_class = AgentFilter
+    create_address = "manage:join-token-new"
+    create_label = "Let a machine join"
+    empty_title = "No agent has joined yet"
+    empty_text = "Make a join token, and run the command that comes with it on the machine."
+
+    def get_queryset(self) -> QuerySet[Agent]:
+        """Return the machines with the number of their kernels."""
+        return Agent.objects.select_related("resource_group").annotate(kernel_count=_KERNELS)
+
+    def get_table_kwargs(self) -> dict[str, Any]:
+        """Return what is taken on each machine."""
+        return {**super().get_table_kwargs(), "taken": occupied_by_agent()}
+
+
+class AgentPage(PanelPage, TemplateView):
+    """One machine: its state, what it runs, and what can be done to it."""
+
+    section = "agents"
+    template_name = "web/panel/agent.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the machine with its kernels."""
+        rows = Agent.objects.select_related("resource_group").annotate(kernel_count=_KERNELS)
+        agent: Any = get_object_or_404(rows, pk=self.kwargs["pk"])
+        kernels = Kernel.objects.filter(agent=agent, status__in=PLACED).select_related("session__owner")
+        taken = occupied_by_agent([agent.pk]).get(agent.pk, Slots())
+        shown = {
+            "title": agent.name,
+            "agent": agent,
+            "bars": bars_of(taken, agent.slots),
+            "load": load_text(agent),
+            "devices": device_rows(agent),
+            "kernels": list(kernels.order_by("session__name", "rank")[:_MOST_KERNELS]),
+            "most_kernels": _MOST_KERNELS,
+            "drained": max(0, agent.drain_kernels - agent.kernel_count),
+        }
+        return super().get_context_data(**(shown | kwargs))
+
+    def get_template_names(self) -> list[str]:
+        """Return the changing part alone when only that is asked for."""
+        htmx: Any = getattr(self.request, "htmx", None)
+        return ["web/panel/_agent_state.html"] if htmx and not htmx.boosted else [self.template_name]
+
+
+def load_text(agent: Agent) -> str:
+    """Return how busy the machine was at its last report: ``CPU 42 % · memory 61 %``; empty when it does not say."""
+    live = agent.live if agent.status in (Agent.Status.ALIVE, Agent.Status.DRAINING) else {}
+    parts = []
+    if (cpu := live.get("cpu_pct")) is not None:
+        parts.append(f"CPU {cpu:.0f} %")
+    if live.get("mem_used") is not None and live.get("mem_total"):
+        parts.append(f"memory {100 * live['mem_used'] / live['mem_total']:.0f} %")
+    return " · ".join(parts)
+
+
+def device_rows(agent: Agent) -> list[dict[str, Any]]:
+    """Return its accelerators, each with what the node last said about it."""
+    known: dict[str, Any] = agent.live.get("devices") or {}
+    rows = []
+    for slot, devices in sorted(agent.devices.items()):
+        for device in devices:
+            said = known.get(device) or {}
+            total, used = said.get("mem_total"), said.get("mem_used")
+            rows.append(
+                {
+                    "id": device,
+                    "slot": slot,
+                    "model": said.get("model") or "",
+                    "util": said.get("util_pct"),
+                    "mem": 100 * used / total if total and used is not None else None,
+                    "healthy": said.get("healthy", True),
+                    "note": said.get("note") or "",
+                }
+            )
+    return rows

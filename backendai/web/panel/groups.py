@@ -1,0 +1,215 @@
+"""Resource groups: sets of machines with one queue and one set of rules."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django import forms
+from django.db.models import Count, Q, QuerySet
+
+from backendai.accounts.duration_field import TimeSpanField, short_duration
+from backendai.cluster.group_form import GroupForm
+from backendai.cluster.groups import change_group, create_group, delete_group
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+
+_TIMES = (
+    "overtaking_limit", "usage_half_life", "pending_timeout", "pull_timeout", "create_timeout", "terminate_timeout",
+    "agent_lost_grace",
+)  # fmt: skip
+_COLUMNS = frozenset(field.name for field in (*ResourceGroup._meta.fields, *ResourceGroup._meta.many_to_many))
+
+
+class GroupTable(PanelTable):
+    """One row per group."""
+
+    name = tables.LinkColumn("manage:group", args=[tables.A("pk")], verbose_name="Resource group")
+    is_active = tables.BooleanColumn(verbose_name="Takes sessions", yesno="yes,no")
+    is_default = tables.BooleanColumn(verbose_name="Default", yesno="yes,no")
+    is_public = tables.Column("Open to")
+    sequence = tables.Column("Sequence")
+    selection = tables.Column("Selection")
+    agents_alive = tables.Column("Agents alive", attrs={"td": {"class": "number"}})
+    pending_timeout = tables.Column("Longest wait")
+
+    class Meta(PanelTable.Meta):
+        model = ResourceGroup
+        fields = (
+            "name", "is_active", "is_default", "is_public", "sequence", "selection", "agents_alive", "pending_timeout",
+        )  # fmt: skip
+        order_by = "name"
+
+    def render_is_public(self, value: bool) -> str:
+        """Return to whom it is open."""
+        return "everybody" if value else "those it names"
+
+    def render_agents_alive(self, value: int, record: Any) -> str:
+        """Return how many of its machines answer."""
+        return f"{value} of {record.agent_count}"
+
+    def render_pending_timeout(self, value: Any) -> str:
+        """Return how long a session may wait there."""
+        return short_duration(value) if value else "∞"
+
+
+class GroupFilter(PanelFilter):
+    """By name and state."""
+
+    search_fields = ("name", "description")
+    search_hint = "Name or description"
+
+    class Meta:
+        model = ResourceGroup
+        fields: ClassVar[list[str]] = ["is_active", "is_public", "sequence"]
+
+
+class GroupList(ListPage):
+    """Every group, for superadmins."""
+
+    section = "groups"
+    title = "Resource groups"
+    lead = "sets of machines with one queue each"
+    table_class = GroupTable
+    filterset_class = GroupFilter
+    create_address = "manage:group-new"
+    create_label = "New resource group"
+
+    def get_queryset(self) -> QuerySet[ResourceGroup]:
+        """Return the groups with the number of their machines."""
+        return ResourceGroup.objects.annotate(
+            agents_alive=Count("agents", filter=Q(agents__status=Agent.Status.ALIVE)),
+            agent_count=Count("agents", filter=~Q(agents__status=Agent.Status.TERMINATED)),
+        )
+
+
+class PanelGroupForm(GroupForm, EditForm):
+    """All that can be set of a group; the defaults of sessions one by one."""
+
+    groups = (
+        ("Open to", ("is_public", "domains", "projects", "key_pairs")),
+        (
+            "Defaults of sessions",
+            ("default_priority", "default_batch_timeout", "default_shm", "default_environ"),
+        ),
+        ("Who starts next", ("sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill")),
+        (
+            "On which agent",
+            ("selection", "slot_order", "max_kernels_per_agent", "device_allocation", "allow_fragmentation"),
+        ),
+        ("Limits of waiting", ("pending_timeout", "give_up_after", "on_give_up")),
+        (
+            "Phases of a start and an end",
+            ("pull_timeout", "create_timeout", "terminate_timeout", "max_retries", "agent_lost_grace"),
+        ),
+        ("Options of strategies", ("strategy_options",)),
+    )
+
+    default_priority = forms.IntegerField(
+        required=False, min_value=0, max_value=100, label="Priority", help_text="0 to 100. Empty: 10."
+    )
+    default_batch_timeout = TimeSpanField(
+        required=False, label="End batch sessions after", help_text="Such as 12h. Empty: no limit."
+    )
+    default_shm = forms.CharField(
+        required=False, label="Shared memory", help_text="Such as 256m; half of the memory at most. Empty: as usual."
+    )
+    default_environ = forms.CharField(
+        required=False,
+        label="Environment variables",
+        help_text="One NAME=value in each line; those that a launch sets itself go before. Not for secrets: whoever "
+        "launches here sees them.",
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+    )
+
+    class Meta(GroupForm.Meta):
+        exclude: ClassVar[list[str]] = ["session_defaults", "created_at"]
+        fields = None  # type: ignore[assignment]  # all but those left out
+        field_classes: ClassVar[dict[str, Any]] = dict.fromkeys(_TIMES, TimeSpanField)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        usual: dict[str, Any] = self.instance.session_defaults
+        values = {
+            "default_priority": usual.get("priority"),
+            "default_batch_timeout": usual.get("batch_timeout") and f"{usual['batch_timeout']:g}s",
+            "default_shm": usual.get("shm", ""),
+            "default_environ": "\n".join(f"{name}={value}" for name, value in usual.get("environ", {}).items()),
+        }
+        self.initial.update(values)
+
+    def clean_default_environ(self) -> dict[str, str]:
+        """Return the variables by name."""
+        lines = [line.strip() for line in self.cleaned_data["default_environ"].splitlines() if line.strip()]
+        if wrong := next((line for line in lines if "=" not in line), None):
+            raise forms.ValidationError(f"{wrong[:60]!r} has no =: write NAME=value.")
+        return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+
+    def _post_clean(self) -> None:
+        """Put the defaults together before the model looks at them."""
+        said = self.cleaned_data
+        timeout = said.get("default_batch_timeout")
+        defaults = {
+            "priority": said.get("default_priority"),
+            "batch_timeout": timeout.total_seconds() if timeout is not None else None,
+            "shm": (said.get("default_shm") or "").strip() or None,
+            "environ": said.get("default_environ") or None,
+        }
+        self.instance.session_defaults = {name: value for name, value in defaults.items() if value is not None}
+        super()._post_clean()  # type: ignore[misc]
+
+    def add_error(self, field: str | None, error: Any) -> None:
+        """Show what is wrong with the defaults above the form: it names the one."""
+        by_field = getattr(error, "error_dict", {})
+        if wrong := by_field.pop("session_defaults", None):
+            by_field.setdefault("__all__", []).extend(wrong)
+        super().add_error(field, error)
+
+
+class GroupPage(FormPage):
+    """One group, or a new one."""
+
+    section = "groups"
+    title = "New resource group"
+    lead = "A change holds from the next scheduler pass on, within two seconds; what runs goes on."
+    model = ResourceGroup
+    form_class = PanelGroupForm
+    audit_name = "resource-group"
+    list_address = "manage:groups"
+    delete_address = "manage:group-delete"
+
+    def save(self, form: EditForm) -> Any:
+        """Write it, as the verb does it."""
+        values = {name: value for name, value in form.cleaned_data.items() if name in _COLUMNS}
+        values["session_defaults"] = form.instance.session_defaults
+        if self.object is None:
+            return create_group(self.actor, values)
+        return change_group(self.actor, ResourceGroup.objects.get(pk=self.object.pk), values)
+
+    def success_text(self, saved: Any) -> str:
+        """Return what is said after saving."""
+        return f"Resource group {saved} is saved; the next pass follows it."
+
+
+class GroupDelete(DeletePage):
+    """Asks before a group is deleted."""
+
+    section = "groups"
+    model = ResourceGroup
+    audit_name = "resource-group"
+    list_address = "manage:groups"
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return [
+            "Only a group without agents, sessions and presets can be deleted; its join tokens go with it.",
+            "To keep people out and the history in, untick Takes sessions instead.",
+        ]
+
+    def act(self) -> str:
+        """Delete it if nothing belongs to it."""
+        name = self.object.name
+        delete_group(self.actor.pk, self.object)
+        return f"Resource group {name} is deleted."

@@ -1,0 +1,186 @@
+"""Join tokens: how machines are let in."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from backendai.accounts.duration_field import TimeSpanField
+from backendai.cluster.agents import join_command, make_join_token, revoke_join_token
+from backendai.cluster.models import JoinToken, ResourceGroup
+from backendai.core.errors import UserError
+from backendai.web.panel.editing import DeletePage, FormPage, show_error
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.templatetags.portal import ago, exact
+
+
+class JoinTokenTable(PanelTable):
+    """One row per token."""
+
+    hint = tables.Column("Begins with", default="–")
+    resource_group = tables.Column("For agents of")
+    agent = tables.Column("For this agent alone", default="–")
+    name_prefix = tables.Column("Names begin with", default="–")
+    is_reusable = tables.BooleanColumn(verbose_name="Reusable", yesno="yes,no")
+    state = tables.Column("State", empty_values=(), orderable=False)
+    expires_at = tables.Column("Expires", default="never")
+    created_at = tables.Column("Made")
+    created_by = tables.Column("By", default="–")
+    revoke = tables.LinkColumn(
+        "manage:join-token-revoke",
+        args=[tables.A("pk")],
+        text="Revoke",
+        orderable=False,
+        exclude_from_export=True,
+        empty_values=(),
+    )
+
+    class Meta(PanelTable.Meta):
+        model = JoinToken
+        fields = (
+            "hint", "resource_group", "agent", "name_prefix", "is_reusable", "state", "expires_at", "created_at",
+            "created_by", "revoke",
+        )  # fmt: skip
+        order_by = "-created_at"
+
+    def render_hint(self, value: str) -> str:
+        """Return the first letters, and that there are more."""
+        return format_html("<code>{}…</code>", value)
+
+    def render_state(self, record: JoinToken) -> str:
+        """Return whether a machine could still join with it."""
+        if record.used_at:
+            return "used"
+        return "open" if record.is_usable(timezone.now()) else "expired"
+
+    def render_expires_at(self, value: Any) -> str:
+        """Return the exact moment."""
+        return exact(value)
+
+    def render_created_at(self, value: Any) -> str:
+        """Return it relative to now."""
+        return ago(value)
+
+
+class JoinTokenFilter(PanelFilter):
+    """By group and name."""
+
+    search_fields = ("hint", "name_prefix", "agent__name", "resource_group__name")
+    search_hint = "Beginning, group or agent"
+
+    class Meta:
+        model = JoinToken
+        fields: ClassVar[list[str]] = ["resource_group", "is_reusable"]
+
+
+class JoinTokenList(ListPage):
+    """Every token, for superadmins."""
+
+    section = "join-tokens"
+    title = "Join tokens"
+    lead = "with one of these a new machine introduces itself"
+    table_class = JoinTokenTable
+    filterset_class = JoinTokenFilter
+    create_address = "manage:join-token-new"
+    create_label = "New join token"
+
+    def get_queryset(self) -> QuerySet[JoinToken]:
+        """Return all tokens."""
+        return JoinToken.objects.select_related("resource_group", "agent", "created_by")
+
+
+class JoinTokenForm(EditForm):
+    """A new token."""
+
+    valid_for = TimeSpanField(
+        required=False,
+        label="Valid for",
+        initial=timedelta(days=1),
+        help_text="Such as 1h or 7d; left empty, until it is used or revoked.",
+    )
+
+    class Meta:
+        model = JoinToken
+        fields: ClassVar[list[str]] = ["resource_group", "name_prefix", "is_reusable"]
+        labels: ClassVar[dict[str, str]] = {
+            "resource_group": "Resource group of the machine",
+            "name_prefix": "Only for names that begin with",
+            "is_reusable": "Many machines may use it",
+        }
+        help_texts: ClassVar[dict[str, str]] = {
+            "name_prefix": "Such as gpu-. Left empty, any name that is not taken.",
+            "is_reusable": "Unticked, it works once. With a beginning of names, known machines may come back with it.",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        groups = self.fields["resource_group"]
+        groups.empty_label = None  # type: ignore[attr-defined]
+        self.initial.setdefault("resource_group", ResourceGroup.objects.filter(is_default=True).first())
+
+
+class JoinTokenPage(FormPage):
+    """Makes a token and shows it, this once."""
+
+    section = "join-tokens"
+    title = "Let a machine join"
+    lead = "The token is shown once, with the command to run on the machine."
+    model = JoinToken
+    form_class = JoinTokenForm
+    audit_name = "join-token"
+    list_address = "manage:join-tokens"
+    submit_label = "Make the token"
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Make it; it is not stored, so the page is not a redirect."""
+        form = self.make_form(request.POST)
+        if form.is_valid():
+            said, now = form.cleaned_data, timezone.now()
+            try:
+                text = make_join_token(
+                    self.actor,
+                    said["resource_group"],
+                    now=now,
+                    name_prefix=said["name_prefix"],
+                    reusable=said["is_reusable"],
+                    expires_at=now + said["valid_for"] if said["valid_for"] is not None else None,
+                )
+            except UserError as error:
+                show_error(form, error)
+            else:
+                shown = {"token": text, "command": join_command(text), "back_url": reverse(self.list_address)}
+                context = self.get_context_data(form=form, **shown)
+                return self.response_class(request, ["web/panel/join_token.html"], context)
+        return self.render_to_response(self.get_context_data(form=form), status=422)
+
+
+class JoinTokenRevoke(DeletePage):
+    """Takes a token back."""
+
+    section = "join-tokens"
+    title = "Revoke"
+    submit_label = "Revoke"
+    model = JoinToken
+    audit_name = "join-token"
+    list_address = "manage:join-tokens"
+
+    def question(self) -> str:
+        """Return what is asked."""
+        return f"Revoke the {self.object}?"
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return ["No further machine joins with it.", "Machines that joined with it stay."]
+
+    def act(self) -> str:
+        """Take it back."""
+        revoke_join_token(self.actor, self.object.pk)
+        return "The join token is revoked."

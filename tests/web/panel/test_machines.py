@@ -1,0 +1,188 @@
+"""The administration pages of agents, join tokens and resource groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from backendai.accounts.models import User
+from backendai.activity.models import AuditEntry
+from backendai.cluster.models import Agent, JoinToken, ResourceGroup
+from backendai.cluster.services import agent_of_token, join_agent
+from backendai.wire.messages import JoinUp
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_running_session
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+
+
+@pytest.fixture
+def dana(cast: Cast, browse: Browse) -> Client:
+    return browse(cast.dana)
+
+
+def text_of(answer: Any) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())
+
+
+def page(agent: Agent, name: str = "agent") -> str:
+    return reverse(f"manage:{name}", args=[agent.pk])
+
+
+def sent(form: Any, **over: Any) -> dict[str, Any]:
+    """Return what a browser would send of the form, with these fields changed."""
+    values: dict[str, Any] = {}
+    for name in form.fields:
+        value = form[name].value()
+        if value is True:
+            values[name] = "on"
+        elif value is not None and value is not False:
+            values[name] = value
+    return {name: value for name, value in (values | over).items() if value is not None}
+
+
+def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
+    cast: Cast, dana: Client, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    note = {"code": "old", "message": "runc is old.", "fix": "Boot with <fix>."}
+    live = {"cpu_pct": 42.4, "mem_used": 6, "mem_total": 8}
+    agent = make_agent("node-1", notes=[note], live=live)
+    make_running_session(cast.alice, agent, resources={"cpu": 1, "mem": "1g"})
+    for lap in range(2):
+        with django_assert_num_queries(6):  # two for who asks; groups to filter by, taken, count, rows
+            shown = dana.get(reverse("manage:agents"))
+        make_agent(f"more-{lap}", group=make_group(f"group-{lap}"))
+    text = text_of(shown)
+    assert "CPU 1 of 4" in text
+    assert "Memory 1 GiB of 8 GiB" in text
+    assert "CPU 42 % · memory 75 %" in text
+    assert "1 note" in text
+    assert "more-0" not in text_of(dana.get(f"{reverse('manage:agents')}?q=node", **HTMX))
+    exported = b"".join(dana.get(f"{reverse('manage:agents')}?export=csv").streaming_content).decode()  # type: ignore[attr-defined]
+    assert "node-1,default,ALIVE,True,CPU 1 of 4; Memory 1 GiB of 8 GiB,CPU 42 % · memory 75 %,1," in exported
+    old = dana.get(reverse("web:agents"))
+    assert (old.status_code, old["Location"]) == (302, reverse("manage:agents"))
+    with django_assert_num_queries(5):  # who asks, the machine, its kernels, what they hold
+        one = dana.get(page(agent))
+    assert "Boot with &lt;fix&gt;." in one.content.decode()
+    assert "alice@example.com" in text_of(one)
+
+
+def test_a_machine_is_emptied_with_progress_and_used_again(cast: Cast, dana: Client) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent)
+    asked = dana.get(page(agent, "agent-drain"))
+    assert "1 kernel now" in text_of(asked)
+    wrong = dana.post(page(agent, "agent-drain"), {"within": "soon"})
+    assert (wrong.status_code, "Write a number with its unit" in text_of(wrong)) == (422, True)
+    assert dana.post(page(agent, "agent-drain"), {"within": "2h"}).status_code == 302
+    agent.refresh_from_db()
+    assert agent.drain_ends_at is not None
+    assert abs(agent.drain_ends_at - timezone.now() - timedelta(hours=2)) < timedelta(minutes=1)
+    assert "1 of 1 kernel left" in text_of(dana.get(page(agent), **HTMX))
+    owner = Client()
+    owner.force_login(cast.alice)
+    notice = text_of(owner.get(reverse("web:session", args=[session.pk])))
+    assert f"Node {agent.name} is being emptied" in notice
+    session.kernels.update(status="TERMINATED")
+    assert "Empty, safe to switch off" in text_of(dana.get(page(agent), **HTMX))
+    assert dana.post(page(agent, "agent-cancel-drain")).status_code == 302
+    again = dana.post(page(agent, "agent-cancel-drain"))
+    assert (again.status_code, "is not being drained" in text_of(again)) == (422, True)
+
+
+def test_a_machine_is_switched_moved_and_given_up_by_its_name(cast: Cast, dana: Client) -> None:
+    agent, far = make_agent("node-1"), make_group("far")
+    make_running_session(cast.alice, agent)
+    form = dana.get(page(agent, "agent-switches")).context["form"]
+    changed = dana.post(page(agent, "agent-switches"), sent(form, schedulable=None, max_kernels="2"))
+    assert changed.status_code == 302
+    agent.refresh_from_db()
+    assert (agent.schedulable, agent.max_kernels) == (False, 2)
+    refused = dana.post(page(agent, "agent-move"), {"resource_group": far.pk})
+    assert (refused.status_code, "drain it first" in text_of(refused)) == (422, True)
+    assert dana.post(page(agent, "agent-move"), {"resource_group": far.pk, "force": "on"}).status_code == 302
+    end = page(agent, "agent-terminate")
+    assert "Type node-1 exactly" in text_of(dana.post(end, {"typed": "node-2"}))
+    assert "answers and runs 1 kernel" in text_of(dana.post(end, {"typed": "node-1"}))
+    Agent.objects.update(status=Agent.Status.LOST)
+    assert dana.post(end, {"typed": "node-1"}).status_code == 302
+    actions = AuditEntry.objects.filter(target_type="agent").order_by("id").values_list("action", flat=True)
+    assert list(actions) == ["agent.change", "agent.move", "agent.terminate"]
+
+
+def test_a_token_is_shown_once_with_its_command(cast: Cast, dana: Client) -> None:
+    make_group()
+    new = reverse("manage:join-token-new")
+    form = dana.get(new).context["form"]
+    made = dana.post(new, sent(form, name_prefix="gpu-", valid_for="2h"))
+    token = made.context["token"]
+    assert "--join http://" in made.content.decode()
+    assert made.content.decode().count(token) == 2
+    assert "no-store" in made["Cache-Control"]
+    listed = dana.get(reverse("manage:join-tokens")).content.decode()
+    assert token not in listed
+    assert token[:10] in listed
+    agent, credential = join_agent(JoinUp(token=token, name="gpu-1", gateway_url=""))
+    wrong = dana.post(new, sent(form, name_prefix="GPU"))
+    assert wrong.context["form"].errors["name_prefix"]
+    assert dana.post(page(agent, "agent-revoke")).status_code == 302
+    assert agent_of_token(credential) is None
+    own = dana.post(page(agent, "agent-renew")).context["token"]
+    assert join_agent(JoinUp(token=own, name="gpu-1", gateway_url=""))[0] == agent
+    one = JoinToken.objects.order_by("pk").first()
+    assert one is not None
+    assert dana.post(reverse("manage:join-token-revoke", args=[one.pk])).status_code == 302
+    assert not JoinToken.objects.filter(pk=one.pk).exists()
+
+
+def test_a_group_is_made_with_everything_it_can_have(cast: Cast, dana: Client) -> None:
+    make_group(is_default=True)
+    new = reverse("manage:group-new")
+    form = dana.get(new).context["form"]
+    body = sent(
+        form, name="gpu", is_default="on", is_public=None, projects=[str(cast.project.pk)], pending_timeout="2h"
+    )
+    body |= {"default_priority": "30", "default_batch_timeout": "12h", "default_environ": "A=1\nB=x=y"}
+    answer = dana.post(new, body)
+    assert answer.status_code == 302, answer.context["form"].errors
+    group = ResourceGroup.objects.get(name="gpu")
+    assert group.session_defaults == {"priority": 30, "batch_timeout": 43200.0, "environ": {"A": "1", "B": "x=y"}}
+    assert (group.pending_timeout, group.is_default) == (timedelta(hours=2), True)
+    assert list(group.projects.all()) == [cast.project]
+    assert ResourceGroup.objects.filter(is_default=True).count() == 1
+    address = reverse("manage:group", args=[group.pk])
+    form = dana.get(address).context["form"]
+    assert form["default_environ"].value() == "A=1\nB=x=y"
+    assert dana.post(address, sent(form, sequence="drf")).status_code == 302
+    entry = AuditEntry.objects.get(action="resource-group.change")
+    assert entry.details["changes"] == {"sequence": ["fifo", "drf"]}
+    form = dana.get(address).context["form"]
+    for name, value, where in (
+        ("default_environ", "LD_PRELOAD=x", "__all__"),
+        ("default_environ", "nothing", "default_environ"),
+        ("slot_order", "cpu, cpu", "slot_order"),
+        ("pull_timeout", "0", "pull_timeout"),
+    ):
+        wrong = dana.post(address, sent(form, **{name: value}))
+        assert where in wrong.context["form"].errors, wrong.context["form"].errors
+    assert "drf" in text_of(dana.get(reverse("manage:groups")))
+
+
+def test_a_group_in_use_says_what_stands_in_the_way(cast: Cast, dana: Client) -> None:
+    agent = make_agent()
+    address = reverse("manage:group-delete", args=[agent.resource_group_id])
+    refused = dana.post(address)
+    assert (refused.status_code, "still has 1 agent" in text_of(refused)) == (422, True)
+    empty = make_group("empty")
+    assert dana.post(reverse("manage:group-delete", args=[empty.pk])).status_code == 302
