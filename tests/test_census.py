@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 from django.test import Client
-from django.urls import URLPattern, URLResolver, get_resolver
+from django.urls import URLPattern, URLResolver, get_resolver, resolve
 from django.utils import timezone
 
 from backendai.accounts.models import AccessToken, ResourcePolicy, User
@@ -148,6 +148,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/me/": (P.SIGNED_IN, "GET"),
     "api/v1/tokens/": (P.SIGNED_IN, "GET POST"),
     "api/v1/tokens/<uuid:token_id>/": (P.OWN, "DELETE"),
+    "api/v1/keypairs/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/keypairs/<str:access_key>/": (P.OWN, "PATCH DELETE"),
+    "api/v1/keypairs/<str:access_key>/rotate/": (P.OWN, "POST"),
     "api/^": (P.NOWHERE, "GET POST DELETE"),
     "node/v1/join": (P.NODE, "POST"),
     "node/v1/broker": (P.NODE, "POST"),
@@ -175,6 +178,8 @@ SOCKETS = {
     "ws/sessions/<uuid:session_id>/logs/": P.VISIBLE,
     "^": P.NOWHERE,
 }
+# POST changes nothing there: whoever may look may ask.
+HARMLESS = {"api/v1/session-preview/", "api/v1/check-presets/", "api/^"}
 PRIVATE_NAME, PRIVATE_OUTPUT = "alices-own-run", b"what alice printed"
 PEOPLE = ("alice", "bob", "charlie", "dana")
 UNSAFE = [(route, method) for route, (_, methods) in TABLE.items() for method in methods.split() if method != "GET"]
@@ -192,6 +197,7 @@ class World:
     job: BackgroundJob
     preset: ResourcePreset
     browsers: dict[str, Client]
+    access_key: str
 
     def path(self, route: str) -> str:
         ids = {"session": self.session, "kernel": self.kernel, "token": self.token, "agent": self.agent}
@@ -205,7 +211,7 @@ class World:
             if route.startswith(start):
                 route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
         samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
-        for part, value in samples.items():
+        for part, value in (samples | {"<str:access_key>": self.access_key}).items():
             route = route.replace(part, value)
         return "/" + route.replace("^", "nothing/")
 
@@ -229,7 +235,8 @@ def world(cast: Cast) -> Iterator[World]:
         job = start_job("image.pull", PRIVATE_NAME, now=timezone.now(), owner_id=cast.alice.pk)
         preset = ResourcePreset.objects.create(name="small", slots={"cpu": 1, "mem": "1g"})
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
-        yield World(cast, session, kernel, token, Agent.objects.get(), job, preset, browsers)
+        access_key = cast.alice.key_pairs.get().pk
+        yield World(cast, session, kernel, token, Agent.objects.get(), job, preset, browsers, access_key)
 
 
 def signed_in(user: User) -> Client:
@@ -290,6 +297,24 @@ def test_it_wants_a_csrf_token_for_everything_that_changes_something(world: Worl
     answer = client.generic(method, world.path(route), b"{}", content_type="application/json")
     assert answer.status_code == 403
     assert world.state() == before
+
+
+@pytest.mark.django_db
+def test_it_knows_which_scope_every_unsafe_address_of_the_api_needs(world: World) -> None:
+    """A token that may only look gets no further, whatever the address; so each view says what more it needs."""
+    _, text = create_token(world.cast.dana, "looks", scopes=["read"])
+    script = Client(headers={"Authorization": f"Bearer {text}"})
+    before = world.state()
+    for route, method in UNSAFE:
+        if not route.startswith("api/") or route in HARMLESS:
+            continue
+        view: Any = resolve(world.path(route)).func
+        assert getattr(view.view_class, "token_scopes", None), f"{route}: name the scopes that {method} needs"
+        answer = script.generic(method, world.path(route), b"{}", content_type="application/json")
+        assert (answer.status_code, answer["Content-Type"]) == (403, "application/problem+json"), (method, route)
+        assert answer.json()["code"] == "token-scope", (method, route)
+    assert world.state() == before
+    assert script.get("/api/v1/sessions/").status_code == 200
 
 
 @pytest.mark.django_db

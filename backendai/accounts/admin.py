@@ -20,6 +20,7 @@ from backendai.accounts.models import (
     PolicyDefault,
     Project,
     ResourcePolicy,
+    SeenSignature,
     User,
 )
 from backendai.accounts.policies import held_text, holders_text
@@ -185,14 +186,16 @@ class InvitationAdmin(MadeElsewhere):
 @admin.register(KeyPair)
 class KeyPairAdmin(Audited):
     audit_name = "key-pair"
-    list_display = ["access_key", "user", "is_active", "policy", "created_at"]
-    search_fields = ["access_key", "user__email"]
+    list_display = ["access_key", "name", "user", "is_active", "is_main", "policy", "rate_limit", "last_used_at"]
+    list_filter = ["is_active"]
+    search_fields = ["access_key", "name", "user__email"]
     list_select_related = ["user", "policy"]
+    readonly_fields = ["last_used_at"]
 
 
 @admin.register(AccessToken)
 class AccessTokenAdmin(admin.ModelAdmin):
-    list_display = ["name", "hint", "user", "last_used_at", "expires_at"]
+    list_display = ["name", "hint", "scopes", "user", "last_used_at", "expires_at"]
     search_fields = ["user__email", "name"]
     list_select_related = ["user"]
     exclude = ["digest"]
@@ -212,3 +215,8 @@ class LoginAdmin(ReadOnly):
 @admin.register(LoginCount)
 class LoginCountAdmin(MadeElsewhere):
     list_display = ["key", "attempts", "last_at", "blocked_until"]
+
+
+@admin.register(SeenSignature)
+class SeenSignatureAdmin(MadeElsewhere):
+    list_display = ["signature", "expires_at"]

@@ -12,7 +12,7 @@ from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.db.models import F, Q
 
-from backendai.accounts.models import AccessToken, Login, User
+from backendai.accounts.models import AccessToken, KeyPair, Login, User
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
 
@@ -34,9 +34,8 @@ def set_active(actor_id: UUID | None, user: User, active: bool, *, now: datetime
 
 
 def end_credentials(user: User, *, now: datetime, tokens: bool = True) -> None:
-    """End every login of this person, and every access token unless ``tokens`` is False. They stay ended when the
-    account is let in again. Key pairs stay: sessions run under their names, and while the account is not active they
-    open nothing."""
+    """End every login of this person; and every access token and the secrets of key pairs, unless ``tokens`` is False.
+    They stay ended when the account is let in again. Key pairs themselves stay: sessions run under their names."""
     with transaction.atomic():
         # Logins of older releases are in no table: their cookies do not fit the new version.
         User.objects.filter(pk=user.pk).update(credentials_version=F("credentials_version") + 1)
@@ -44,6 +43,7 @@ def end_credentials(user: User, *, now: datetime, tokens: bool = True) -> None:
         if tokens:
             lasting = Q(expires_at=None) | Q(expires_at__gt=now)
             AccessToken.objects.filter(lasting, user=user).update(expires_at=now)
+            KeyPair.objects.filter(user=user).update(secret="")
     user.refresh_from_db(fields=["credentials_version"])
 
 

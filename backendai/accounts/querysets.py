@@ -107,6 +107,18 @@ class TokenQuerySet(models.QuerySet[Any]):
         return self.filter(user=user)
 
 
+class KeyPairQuerySet(models.QuerySet[Any]):
+    """Key pairs."""
+
+    def visible_to(self, user: User) -> KeyPairQuerySet:
+        """One's own only, whatever the role."""
+        return self.filter(user=user)
+
+    def main_first(self) -> KeyPairQuerySet:
+        """The active ones; first the one that counts for sessions from the browser: the main one, else the oldest."""
+        return self.filter(is_active=True).order_by("-is_main", "created_at")
+
+
 def _managed(user: User) -> models.QuerySet[Any, Any]:
     """Return the ids of the projects that the user is a project admin of."""
     return user.memberships.filter(role="admin").order_by().values("project_id")

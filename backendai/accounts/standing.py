@@ -14,7 +14,7 @@ from django.contrib.auth import SESSION_KEY, get_user
 from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 
-from backendai.accounts.models import AccessToken, User
+from backendai.accounts.models import AccessToken, KeyPair, User
 from backendai.accounts.second_factors import is_missing
 
 _REMEMBERED_LOGINS = 4096
@@ -22,10 +22,11 @@ _REMEMBERED_LOGINS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """By what somebody was let in: the key of a login, or the digest of a bearer token."""
+    """By what somebody was let in: the key of a login, the digest of a bearer token, or an access key."""
 
     login: str = ""
     token: str = ""
+    key_pair: str = ""
 
 
 def user_by(standing: Standing, now: datetime) -> User | None:
@@ -33,6 +34,10 @@ def user_by(standing: Standing, now: datetime) -> User | None:
     if standing.token:
         token = AccessToken.objects.select_related("user").filter(digest=standing.token).first()
         return token.user if token and token.is_valid(now) else None
+    if standing.key_pair:
+        pairs = KeyPair.objects.select_related("user").filter(pk=standing.key_pair, is_active=True).exclude(secret="")
+        pair = pairs.first()
+        return pair.user if pair and pair.user.is_active else None
     if not standing.login:
         return None
     request = HttpRequest()
@@ -45,17 +50,16 @@ def user_by(standing: Standing, now: datetime) -> User | None:
 
 def signs_of(standings: Collection[Standing], now: datetime) -> dict[Standing, Hashable]:
     """Return for each something that changes when ``user_by`` would answer otherwise, or whoever it is gets another
-    role or domain. At most three queries for all of them, so it can be asked every second or two."""
-    if not any(one.login or one.token for one in standings):
+    role or domain. At most four queries for all of them, so it can be asked every second or two."""
+    if not any(one.login or one.token or one.key_pair for one in standings):
         return {one: None for one in standings}
     logins = _logins([one.login for one in standings if one.login], now)
-    tokens = _tokens([one.token for one in standings if one.token], now)
-    holders = {one: tokens.get(one.token) if one.token else logins.get(one.login, (None, ""))[0] for one in standings}
-    people = _people({str(holder) for holder in holders.values() if holder is not None})
-    return {
-        one: (str(holder), logins.get(one.login) if not one.token else None, people.get(str(holder)))
-        for one, holder in holders.items()
-    }
+    holders = _tokens([one.token for one in standings if one.token], now)
+    holders |= _pairs([one.key_pair for one in standings if one.key_pair])
+    holders |= {key: holder for key, (holder, _) in logins.items() if holder is not None}
+    people = _people(set(holders.values()))
+    found = {one: holders.get(one.token or one.key_pair or one.login) for one in standings}
+    return {one: (holder, logins.get(one.login), people.get(holder or "")) for one, holder in found.items()}
 
 
 def _logins(keys: list[str], now: datetime) -> dict[str, tuple[str | None, str]]:
@@ -73,6 +77,11 @@ def _tokens(digests: list[str], now: datetime) -> dict[str, str]:
     rows = AccessToken.objects.filter(digest__in=digests) if digests else AccessToken.objects.none()
     found = rows.values_list("digest", "user_id", "expires_at")
     return {digest: str(user_id) for digest, user_id, end in found if end is None or end > now}
+
+
+def _pairs(access_keys: list[str]) -> dict[str, str]:
+    rows = KeyPair.objects.filter(pk__in=access_keys, is_active=True) if access_keys else KeyPair.objects.none()
+    return {access_key: str(user_id) for access_key, user_id in rows.values_list("pk", "user_id")}
 
 
 def _people(ids: set[str]) -> dict[str, Hashable]:

@@ -1,16 +1,30 @@
-"""Who is asking: a bearer token here, the login session by the framework's own class (with CSRF)."""
+"""Who is asking: a bearer token or a signature here, the login session by the framework's own class (with CSRF)."""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Collection
+from http import HTTPStatus
+from typing import Any, cast
 
+from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import APIException, AuthenticationFailed
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
-from backendai.accounts.models import User
-from backendai.accounts.services import user_of_token
+from backendai.accounts.models import AccessToken, KeyPair, User
+from backendai.accounts.scopes import Scope
+from backendai.accounts.services import token_of
+from backendai.accounts.signatures import SCHEME, SignatureRefused, Signed, signer_of
+from backendai.accounts.standing import Standing
 from backendai.core.errors import NotFound
+
+
+class ScopeMissing(APIException):
+    """The token is good, but not for this."""
+
+    status_code = HTTPStatus.FORBIDDEN
+    default_code = "token-scope"
 
 
 def asker(request: Request) -> User:
@@ -25,19 +39,83 @@ def steerer(request: Request) -> User:
     return asker(request)
 
 
-class BearerAuthentication(BaseAuthentication):
-    """``Authorization: Bearer <token>``; a token that is not valid is refused, also beside a valid login."""
+def signing_pair(request: Request) -> KeyPair | None:
+    """Return the key pair that signed the request; None when it came in another way."""
+    return request.auth if isinstance(request.auth, KeyPair) else None
 
-    def authenticate(self, request: Request) -> tuple[User, None] | None:
-        """Return the token's user, or None when the header brings no bearer token."""
+
+def asking_token(request: Request) -> AccessToken | None:
+    """Return the bearer token of the request; None when it came in another way."""
+    return request.auth if isinstance(request.auth, AccessToken) else None
+
+
+def standing_of(request: Request) -> Standing | None:
+    """Return by what the one who asks was let in, to be asked again later; None when nothing is known of it."""
+    if token := asking_token(request):
+        return Standing(token=token.digest)
+    if pair := signing_pair(request):
+        return Standing(key_pair=pair.pk)
+    return Standing(login=request.session.session_key) if request.session.session_key else None
+
+
+class BearerAuthentication(BaseAuthentication):
+    """``Authorization: Bearer <token>``; a token that is not valid is refused, also beside a valid login. What does not
+    only look needs the scopes in the view's ``token_scopes``; a view that names none wants all of them."""
+
+    def authenticate(self, request: Request) -> tuple[User, AccessToken] | None:
+        """Return the token and its user, or None when the header brings no bearer token."""
         kind, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
         if kind.lower() != "bearer":
             return None
-        user = user_of_token(text.strip())
-        if user is None:
+        token = token_of(text.strip())
+        if token is None:
             raise AuthenticationFailed("The token is unknown, expired or revoked.", code="invalid-token")
-        return user, None
+        needed = _needed(request)
+        if not token.allows(needed):
+            missing = ", ".join(sorted(set(needed) - set(token.scopes)))
+            raise ScopeMissing(f"This token may not do that: it lacks the scope {missing}.")
+        return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
         """Return the challenge, by which a refusal becomes 401 instead of 403."""
         return 'Bearer realm="api"'
+
+
+class SignatureAuthentication(BaseAuthentication):
+    """``Authorization: BackendAI signMethod=HMAC-SHA256, credential=<access key>:<signature>``."""
+
+    def authenticate(self, request: Request) -> tuple[User, KeyPair] | None:
+        """Return the key pair and its user, or None when the header brings no signature."""
+        kind, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
+        if kind.lower() != SCHEME.lower():
+            return None
+        try:
+            pair = signer_of(_signed(request), text.strip(), now=timezone.now())
+        except SignatureRefused as error:
+            raise AuthenticationFailed(error.message, code=error.code) from error
+        return pair.user, pair
+
+    def authenticate_header(self, request: Request) -> str:
+        """Return the challenge."""
+        return SCHEME
+
+
+def _needed(request: Request) -> Collection[str]:
+    if request.method in SAFE_METHODS:
+        return (Scope.READ,)
+    view: Any = (request.parser_context or {}).get("view")
+    needed: Collection[str] | None = getattr(view, "token_scopes", None)
+    return tuple(Scope) if needed is None else needed
+
+
+def _signed(request: Request) -> Signed:
+    plain, headers = request._request, request.headers
+    return Signed(
+        method=plain.method or "",
+        path=plain.get_full_path(),
+        host=plain.META.get("HTTP_HOST", ""),
+        date=headers.get("X-BackendAI-Date") or headers.get("Date", ""),
+        content_type=plain.META.get("CONTENT_TYPE", ""),
+        version=headers.get("X-BackendAI-Version", ""),
+        body=plain.body,
+    )

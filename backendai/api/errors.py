@@ -6,6 +6,7 @@ What is ours to mend is logged under an id and shown with the id alone.
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -15,6 +16,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, JsonResponse
 from rest_framework.exceptions import APIException, ValidationError
 
+from backendai.accounts.rates import TooFast
 from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, UserError
 from backendai.planning.turns import Busy
 
@@ -64,9 +66,12 @@ def _user_problem(error: UserError) -> JsonResponse:
         status = HTTPStatus.FORBIDDEN
     elif isinstance(error, Conflict):
         status = HTTPStatus.CONFLICT
-    elif isinstance(error, Busy):
+    elif isinstance(error, Busy | TooFast):
         status = HTTPStatus.TOO_MANY_REQUESTS
-    return problem(status, error.code, error.message, field=error.field, data=dict(error.details))
+    answer = problem(status, error.code, error.message, field=error.field, data=dict(error.details))
+    if isinstance(error, TooFast):
+        answer["Retry-After"] = str(error.seconds)
+    return answer
 
 
 def _invalid(error: ValidationError) -> JsonResponse:
@@ -96,7 +101,7 @@ def _framework_problem(error: APIException) -> JsonResponse:
     if challenge := getattr(error, "auth_header", None):
         answer["WWW-Authenticate"] = challenge
     if wait := getattr(error, "wait", None):
-        answer["Retry-After"] = str(round(wait))
+        answer["Retry-After"] = str(math.ceil(wait))
     return answer
 
 

@@ -121,14 +121,23 @@ class TokenRequest(StrictSerializer):
 
     name = serializers.CharField(max_length=64)
     expires_at = serializers.DateTimeField(default=None, allow_null=True)
+    scopes = serializers.ListField(
+        child=serializers.CharField(max_length=32),
+        default=None,
+        allow_null=True,
+        max_length=16,
+        help_text="read, sessions, account, admin; left out: all. read is part of every token.",
+    )
 
 
 class TokenBody(Answer[AccessToken]):
     """A bearer token without its text."""
 
+    scopes = serializers.ListField(child=serializers.CharField())
+
     class Meta:
         model = AccessToken
-        fields = ["id", "name", "hint", "created_at", "last_used_at", "expires_at"]
+        fields = ["id", "name", "hint", "scopes", "created_at", "last_used_at", "expires_at"]
         read_only_fields = fields
 
 

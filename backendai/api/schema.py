@@ -1,4 +1,4 @@
-"""How the bearer token appears in the OpenAPI document."""
+"""How bearer token and signature appear in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -16,3 +16,14 @@ class BearerScheme(OpenApiAuthenticationExtension):
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         """Return the security scheme object."""
         return {"type": "http", "scheme": "bearer"}
+
+
+class SignatureScheme(OpenApiAuthenticationExtension):
+    """``Authorization: BackendAI signMethod=HMAC-SHA256, credential=<access key>:<signature>``."""
+
+    target_class = "backendai.api.authentication.SignatureAuthentication"
+    name = "signature"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        """Return the security scheme object."""
+        return {"type": "apiKey", "in": "header", "name": "Authorization", "description": "See docs/rest.md."}

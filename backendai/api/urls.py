@@ -12,6 +12,7 @@ from backendai.api.views import (
     explanations,
     groups,
     jobs,
+    key_pairs,
     logs,
     owners,
     policies,
@@ -60,5 +61,8 @@ urlpatterns = [
     path("v1/me/", account.Me.as_view(), name="me"),
     path("v1/tokens/", account.TokenList.as_view(), name="tokens"),
     path("v1/tokens/<uuid:token_id>/", account.TokenDetail.as_view(), name="token"),
+    path("v1/keypairs/", key_pairs.KeyPairList.as_view(), name="keypairs"),
+    path("v1/keypairs/<str:access_key>/", key_pairs.KeyPairDetail.as_view(), name="keypair"),
+    path("v1/keypairs/<str:access_key>/rotate/", key_pairs.KeyPairRotation.as_view(), name="keypair-rotate"),
     re_path("^", documents.Nowhere.as_view(), name="nowhere"),
 ]

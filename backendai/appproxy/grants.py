@@ -73,7 +73,7 @@ def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
     grant: AppGrant | None = lasting.filter(digest__in=[digest_of(text) for text in cookies]).first()
     if grant is None:
         raise Denied("not-entered", "Open the app from the session's page in the portal.")
-    standing = Standing(login=grant.login, token=grant.token)
+    standing = Standing(login=grant.login, token=grant.token, key_pair=grant.key_pair)
     _, kernel = _entitled(grant.user_id, standing, grant.kernel_id, grant.generation, now)
     gateway_url = kernel.agent.gateway_url if kernel.agent else ""
     return Target(kernel.pk, grant.generation, grant.service, grant.port, gateway_url, standing)
@@ -112,6 +112,7 @@ def _write(claims: Claims, text: str, now: datetime) -> None:
         host=claims.host,
         login=claims.standing.login,
         token=claims.standing.token,
+        key_pair=claims.standing.key_pair,
         created_at=now,
         expires_at=now + LIFETIME,
     )

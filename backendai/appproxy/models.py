@@ -29,6 +29,7 @@ class AppGrant(models.Model):
     host = models.CharField(max_length=255)
     login = models.CharField(max_length=64, blank=True, editable=False)
     token = models.CharField(max_length=64, blank=True, editable=False)
+    key_pair = models.CharField(max_length=32, blank=True, default="", editable=False)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(db_index=True)
 

@@ -18,7 +18,8 @@ class SessionSpec:
     name, that must have ended well first. ``agents``: the only ones it may run on, by id or name. Sessions of one
     ``launch_id`` belong together (None: a launch of its own); ``placement`` says how they lie on the agents. ``owner``:
     the e-mail address of the person for whom an administrator launches it; empty: it is one's own.
-    ``retry_on_agent_loss``: a batch session whose node is lost waits again and runs from the start.
+    ``retry_on_agent_loss``: a batch session whose node is lost waits again and runs from the start. ``access_key``: the
+    owner's key pair for which it counts; empty: the main one.
     """
 
     image: str
@@ -41,3 +42,4 @@ class SessionSpec:
     launch_id: UUID | None = None
     owner: str = ""
     retry_on_agent_loss: bool = False
+    access_key: str = ""

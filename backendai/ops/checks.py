@@ -23,6 +23,9 @@ def check_secrets(**kwargs: Any) -> list[CheckMessage]:
         found.append(
             Error("BACKENDAI_SECRET_KEY is too short.", "Use at least 32 random characters.", id="portal.E001")
         )
+    if any(len(key) < 32 for key in settings.SECRET_KEY_FALLBACKS):
+        hint = "Write whole earlier values of BACKENDAI_SECRET_KEY, separated by commas, or leave it empty."
+        found.append(Error("BACKENDAI_SECRET_KEY_FALLBACKS holds a short key.", hint, id="portal.E015"))
     try:
         load_pem_private_key(settings.TICKET_KEY.replace("\\n", "\n").encode(), password=None)
     except (ValueError, TypeError):
@@ -102,6 +105,15 @@ def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
         hint = "Write none, admins or all."
         found.append(Error(f"BACKENDAI_REQUIRE_MFA cannot be {settings.REQUIRE_MFA!r}.", hint, id="portal.E022"))
     return found
+
+
+@register()
+def check_rates(**kwargs: Any) -> list[CheckMessage]:
+    """How often people may ask is a number, and a launch is possible at all."""
+    if min(settings.RATE_API, settings.RATE_LAUNCH) < 0 or settings.RATE_LAUNCH_BURST < 1:
+        hint = "BACKENDAI_RATE_API and _LAUNCH are 0 (no limit) or more, BACKENDAI_RATE_LAUNCH_BURST is 1 or more."
+        return [Error("A rate limit lets nobody through.", hint, id="portal.E016")]
+    return []
 
 
 @register(deploy=True)

@@ -12,33 +12,37 @@ from django.contrib.auth import get_user
 from django.http import HttpRequest, parse_cookie
 
 from backendai.accounts.models import User
+from backendai.accounts.scopes import Scope
 from backendai.accounts.second_factors import is_missing
-from backendai.accounts.services import digest_of, user_of_token
+from backendai.accounts.services import digest_of, token_of
 from backendai.accounts.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a handshake brought; ``bearer`` None: no such header, ``login`` empty: no cookie."""
+    """What a handshake brought; ``bearer`` None: no such header, ``login`` empty: no cookie. ``needed``: the scope that
+    a token must have for what is asked."""
 
     bearer: str | None
     login: str
+    needed: Scope = Scope.READ
 
 
-def credentials_of(scope: Mapping[str, Any]) -> Credentials:
+def credentials_of(scope: Mapping[str, Any], needed: Scope = Scope.READ) -> Credentials:
     """Return the token and the login that the handshake brought, not yet checked."""
     headers = headers_of(scope)
     kind, _, text = headers.get("authorization", "").partition(" ")
     cookies = parse_cookie(headers.get("cookie", ""))
     bearer = text.strip() if kind.lower() == "bearer" else None
-    return Credentials(bearer, cookies.get(settings.SESSION_COOKIE_NAME, ""))
+    return Credentials(bearer, cookies.get(settings.SESSION_COOKIE_NAME, ""), needed)
 
 
 def user_of(credentials: Credentials) -> User | None:
-    """Return who they belong to now, or None: logged out, revoked, expired, disabled. A bad token is not made good by
-    a login beside it. Asks the database."""
+    """Return who they belong to now, or None: logged out, revoked, expired, disabled, a token without the scope. A bad
+    token is not made good by a login beside it. Asks the database."""
     if credentials.bearer is not None:
-        return user_of_token(credentials.bearer)
+        token = token_of(credentials.bearer)
+        return token.user if token and token.allows((credentials.needed,)) else None
     if not credentials.login:
         return None
     request = HttpRequest()

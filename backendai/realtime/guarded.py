@@ -11,6 +11,7 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError
 
+from backendai.accounts.scopes import Scope
 from backendai.realtime.credentials import credentials_of, standing_of
 from backendai.realtime.rounds import rounds
 from backendai.realtime.targets import REFUSED, Refusal
@@ -21,7 +22,10 @@ RECHECK_SECONDS = 10.0
 
 
 class GuardedConsumer(AsyncWebsocketConsumer):
-    """A websocket that is guarded while it is open. Subclasses fill in ``open``, ``may_stay`` and ``hang_up``."""
+    """A websocket that is guarded while it is open. Subclasses fill in ``open``, ``may_stay`` and ``hang_up``, and say
+    which scope a bearer token must have."""
+
+    token_scope = Scope.READ
 
     async def open(self) -> None:
         """Accept the socket and start to serve it; a Refusal when that cannot be."""
@@ -36,7 +40,7 @@ class GuardedConsumer(AsyncWebsocketConsumer):
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Serve one socket from its handshake to its end."""
-        self.credentials = credentials_of(scope)
+        self.credentials = credentials_of(scope, self.token_scope)
         self._watcher: asyncio.Task[None] | None = None
         try:
             await self.serve(scope, receive, send)

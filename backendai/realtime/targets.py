@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 from backendai.accounts.models import User
+from backendai.accounts.scopes import Scope
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Status
 from backendai.realtime.credentials import Credentials, user_of
@@ -27,6 +28,8 @@ class Refusal(Exception):
 def signed_in(credentials: Credentials) -> User:
     """Return the user; a Refusal when nobody is signed in."""
     user = user_of(credentials)
+    if user is None and credentials.bearer is not None and credentials.needed != Scope.READ:
+        raise Refusal(REFUSED, f"The token is not valid, or lacks the scope {credentials.needed}.")
     if user is None:
         raise Refusal(REFUSED, "Sign in again.")
     return user

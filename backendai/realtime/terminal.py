@@ -7,6 +7,7 @@ import asyncio
 import aiohttp
 from channels.db import database_sync_to_async
 
+from backendai.accounts.scopes import Scope
 from backendai.compute.services.gateway import Address, address_of
 from backendai.realtime.relay import DIAL_SECONDS, ENDED, LOST, RelayConsumer
 from backendai.realtime.targets import REFUSED, Refusal, find_running_kernel, number_in
@@ -26,6 +27,7 @@ class TerminalConsumer(RelayConsumer):
     restarts, 1011 the node was lost or could not open a terminal.
     """
 
+    token_scope = Scope.SESSIONS
     _gateway: aiohttp.ClientWebSocketResponse
 
     async def open(self) -> None:

@@ -19,6 +19,7 @@ environ.Env.read_env(BASE_DIR / ".env")
 DATA_DIR = Path(env.str("BACKENDAI_DATA", default=str(BASE_DIR / "var"))).absolute()
 _stored = {} if env.str("BACKENDAI_SECRET_KEY", default="") else load_secrets(DATA_DIR / "secrets.json")
 SECRET_KEY = env.str("BACKENDAI_SECRET_KEY", default=_stored.get("secret_key", ""))
+SECRET_KEY_FALLBACKS = env.list("BACKENDAI_SECRET_KEY_FALLBACKS", default=[])
 TICKET_KEY = env.str("BACKENDAI_TICKET_KEY", default=_stored.get("ticket_key", ""), multiline=True)
 DEPLOYMENT = env.str("BACKENDAI_DEPLOYMENT", default=_stored.get("deployment", "default"))
 
@@ -194,13 +195,20 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
+# How often one person may ask in a minute (0: as often as they like), and how many launches may come at once.
+RATE_API = env.int("BACKENDAI_RATE_API", default=600)
+RATE_LAUNCH = env.int("BACKENDAI_RATE_LAUNCH", default=30)
+RATE_LAUNCH_BURST = env.int("BACKENDAI_RATE_LAUNCH_BURST", default=10)
+
 # -- REST --------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "backendai.api.authentication.BearerAuthentication",
+        "backendai.api.authentication.SignatureAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_THROTTLE_CLASSES": ["backendai.api.throttling.PersonalRate"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],

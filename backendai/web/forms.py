@@ -9,6 +9,8 @@ from django import forms
 from django.contrib.auth.forms import PasswordChangeForm
 from django.utils import timezone
 
+from backendai.accounts.scopes import WORDS, Scope
+
 _VALIDITIES = [("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("0", "until it is revoked")]
 
 
@@ -17,6 +19,14 @@ class TokenForm(forms.Form):
 
     name = forms.CharField(
         max_length=64, label="What is it for?", widget=forms.TextInput(attrs={"autocomplete": "off"})
+    )
+    scopes = forms.MultipleChoiceField(
+        label="What may it do?",
+        required=False,
+        initial=[Scope.SESSIONS],
+        choices=[(scope.value, WORDS[scope].capitalize()) for scope in Scope if scope != Scope.READ],
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Every token may look at what you may see.",
     )
     days = forms.TypedChoiceField(label="Valid for", coerce=int, initial="90", choices=_VALIDITIES)
 

@@ -13,7 +13,8 @@ from django.utils.crypto import salted_hmac
 from backendai.accounts.ends import end_logins, set_active
 from backendai.accounts.models import AccessToken, Login, User
 from backendai.accounts.services import create_token
-from backendai.accounts.standing import Standing, signs_of
+from backendai.accounts.services.key_pairs import create_key_pair
+from backendai.accounts.standing import Standing, signs_of, user_by
 from backendai.activity.models import AuditEntry
 from backendai.core.errors import Conflict
 from tests.cast import Cast
@@ -41,8 +42,12 @@ def test_it_says_who_let_whom_in_no_more_and_again_and_only_once(cast: Cast, now
 def test_tokens_stay_ended_but_are_still_there_to_be_seen(cast: Cast, now: datetime) -> None:
     token, _ = create_token(cast.alice, "script")
     theirs, _ = create_token(cast.bob, "script")
+    pair, _ = create_key_pair(cast.alice, "laptop")
+    assert user_by(Standing(key_pair=pair.pk), now) == cast.alice
     set_active(cast.dana.pk, cast.alice, False, now=now)
+    assert user_by(Standing(key_pair=pair.pk), now) is None
     set_active(cast.dana.pk, cast.alice, True, now=now)
+    assert user_by(Standing(key_pair=pair.pk), now) is None, "its secret is gone, its name is not"
     assert list(AccessToken.objects.order_by("expires_at").values_list("pk", "expires_at")) in (
         [(token.pk, now), (theirs.pk, None)],
         [(theirs.pk, None), (token.pk, now)],

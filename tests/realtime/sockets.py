@@ -99,9 +99,9 @@ def page(user: User) -> list[Header]:
     return [PORTAL, (b"origin", b"http://portal.example"), (b"cookie", cookie.encode())]
 
 
-def script(user: User) -> list[Header]:
+def script(user: User, **token: Any) -> list[Header]:
     """Return the headers of a script with a bearer token."""
-    return [PORTAL, (b"authorization", f"Bearer {create_token(user, 'tests')[1]}".encode())]
+    return [PORTAL, (b"authorization", f"Bearer {create_token(user, 'tests', **token)[1]}".encode())]
 
 
 class Socket:

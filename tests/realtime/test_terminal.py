@@ -156,6 +156,22 @@ async def test_it_closes_when_the_token_is_revoked(
             assert (await terminal.closing())[0] == 4003
 
 
+async def test_a_token_that_may_only_look_sees_events_and_logs_but_opens_no_terminal(
+    cast: Cast, running: ComputeSession
+) -> None:
+    headers = await sync_to_async(script)(cast.alice, scopes=["read"])
+    async with fake_gateway() as (gateway, url):
+        await point_to(url)
+        gateway.more_log.set()
+        async with socket(address(running), headers) as terminal:
+            code, reason = await terminal.closing()
+            assert (code, reason) == (4003, "The token is not valid, or lacks the scope sessions.")
+        assert not gateway.requests
+        for path in ("/ws/events/", f"/ws/sessions/{running.pk}/logs/"):
+            async with socket(path, headers) as one:
+                assert (await one.event())["type"] == "websocket.send", path
+
+
 async def test_it_stays_open_while_the_owner_is_let_in(
     cast: Cast, running: ComputeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,8 @@ class Platform:
             "BACKENDAI_DATA": str(data),
             "BACKENDAI_AGENT_SLOTS": "cpu=4,mem=2g",
             "BACKENDAI_SCRATCH_BYTES": str(64 * 2**20),
+            "BACKENDAI_RATE_API": "0",
+            "BACKENDAI_RATE_LAUNCH": "0",
             **(extra or {}),
         }
         self._process: subprocess.Popen[bytes] | None = None

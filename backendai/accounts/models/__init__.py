@@ -1,6 +1,13 @@
 """People: who may sign in, where they belong, their limits, and the keys they use from scripts."""
 
-from backendai.accounts.models.credentials import AccessToken, KeyPair, Login, LoginCount, new_access_key
+from backendai.accounts.models.credentials import (
+    AccessToken,
+    KeyPair,
+    Login,
+    LoginCount,
+    SeenSignature,
+    new_access_key,
+)
 from backendai.accounts.models.invitations import Invitation
 from backendai.accounts.models.people import Domain, Membership, Project, User, UserManager
 from backendai.accounts.models.policies import PolicyDefault, ResourcePolicy
@@ -16,6 +23,7 @@ __all__ = [
     "PolicyDefault",
     "Project",
     "ResourcePolicy",
+    "SeenSignature",
     "User",
     "UserManager",
     "new_access_key",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from collections.abc import Collection
 from datetime import datetime
 
 from django.db import models
@@ -11,7 +12,10 @@ from django.utils import timezone
 
 from backendai.accounts.models.people import User
 from backendai.accounts.models.policies import HeldToPolicy, policy_field
-from backendai.accounts.querysets import TokenQuerySet
+from backendai.accounts.querysets import KeyPairQuerySet, TokenQuerySet
+from backendai.accounts.scopes import all_scopes
+
+USUAL_RATE = 10_000
 
 
 def new_access_key() -> str:
@@ -20,21 +24,45 @@ def new_access_key() -> str:
 
 
 class KeyPair(HeldToPolicy, models.Model):
-    """The public name under which a user's sessions and scripts run."""
+    """A public name under which a user's sessions run, and the secret with which scripts sign their requests."""
 
     policy_kind = "key-pair"
 
     access_key = models.CharField(max_length=32, primary_key=True, default=new_access_key)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="key_pairs")
+    name = models.CharField(max_length=64, blank=True)
+    # Encrypted, since checking a signature needs it whole; empty: none was made yet, so nothing can be signed with it.
+    secret = models.TextField(blank=True, editable=False)
     is_active = models.BooleanField(default=True)
+    is_main = models.BooleanField(default=False, help_text="Sessions launched in the browser count for it.")
     policy = policy_field("key_pairs")
+    rate_limit = models.PositiveIntegerField(
+        default=USUAL_RATE, help_text="Signed requests in 15 minutes; 0: as many as they like."
+    )
     created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    objects = KeyPairQuerySet.as_manager()
 
     class Meta:
         ordering = ["created_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["user"], condition=models.Q(is_main=True), name="one_main_key_pair")
+        ]
 
     def __str__(self) -> str:
         return self.access_key
+
+
+class SeenSignature(models.Model):
+    """A signature that was taken once. Kept until the time in its request is too old by itself, in the database: a
+    cache that was emptied or is away would let it in again."""
+
+    signature = models.CharField(max_length=64, primary_key=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.signature[:12]}…"
 
 
 class AccessToken(models.Model):
@@ -45,6 +73,7 @@ class AccessToken(models.Model):
     name = models.CharField(max_length=64)
     digest = models.CharField(max_length=64, unique=True)
     hint = models.CharField(max_length=12)
+    scopes = models.JSONField(default=all_scopes, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
@@ -56,6 +85,10 @@ class AccessToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.hint}…)"
+
+    def allows(self, scopes: Collection[str]) -> bool:
+        """Return whether it may be used for all of these."""
+        return set(scopes) <= set(self.scopes)
 
     def is_valid(self, now: datetime) -> bool:
         """Return whether it has not expired, and its owner may still log in."""

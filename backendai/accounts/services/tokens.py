@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.utils import timezone
 
 from backendai.accounts.models import AccessToken, User
+from backendai.accounts.scopes import all_scopes, clean_scopes
 from backendai.activity.services import audit
 from backendai.core.errors import NotFound, UserError
 
@@ -17,9 +19,23 @@ _PREFIX = "bai_"
 _TOUCH_AFTER = timedelta(minutes=1)
 
 
-def create_token(user: User, name: str, *, expires_at: datetime | None = None) -> tuple[AccessToken, str]:
-    """Return a new bearer token's row and its text, which nobody can read again."""
+def create_token(
+    user: User,
+    name: str,
+    *,
+    scopes: Collection[str] | None = None,
+    expires_at: datetime | None = None,
+    maker: AccessToken | None = None,
+) -> tuple[AccessToken, str]:
+    """Return a new bearer token's row and its text, which nobody can read again. ``scopes`` None: all. One that another
+    token makes can do no more and lasts no longer than its ``maker``."""
     name = name.strip()
+    allowed = maker.scopes if maker else all_scopes()
+    scopes = clean_scopes(allowed if scopes is None else scopes)
+    if extra := sorted(set(scopes) - set(allowed)):
+        raise UserError(f"The token that asks lacks the scope {extra[0]!r}.", field="scopes", code="token-scope")
+    if maker and maker.expires_at and (expires_at is None or expires_at > maker.expires_at):
+        expires_at = maker.expires_at
     if not 1 <= len(name) <= 64:
         raise UserError("Give the token a name of 1 to 64 characters.", field="name", code="invalid-name")
     if expires_at is not None and expires_at <= timezone.now():
@@ -27,9 +43,9 @@ def create_token(user: User, name: str, *, expires_at: datetime | None = None) -
     text = _PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = AccessToken.objects.create(
-            user=user, name=name, digest=digest_of(text), hint=text[:8], expires_at=expires_at
+            user=user, name=name, digest=digest_of(text), hint=text[:8], scopes=scopes, expires_at=expires_at
         )
-        audit(user.pk, "token.create", "token", [token.pk], name=name)
+        audit(user.pk, "token.create", "token", [token.pk], name=name, scopes=scopes)
     return token, text
 
 
@@ -42,8 +58,8 @@ def revoke_token(user: User, token_id: object) -> None:
         audit(user.pk, "token.revoke", "token", [token_id])
 
 
-def user_of_token(text: str) -> User | None:
-    """Return the active user that a bearer token belongs to, or None; notes its use once a minute."""
+def token_of(text: str) -> AccessToken | None:
+    """Return the valid bearer token with its active user, or None; notes its use once a minute."""
     if not text.startswith(_PREFIX) or len(text) > 128:
         return None
     now = timezone.now()
@@ -55,7 +71,13 @@ def user_of_token(text: str) -> User | None:
         return None
     if token.last_used_at is None or now - token.last_used_at > _TOUCH_AFTER:
         AccessToken.objects.filter(pk=token.pk).update(last_used_at=now)
-    return token.user
+    return token
+
+
+def user_of_token(text: str) -> User | None:
+    """Return the active user that a bearer token belongs to, whatever it may be used for; or None."""
+    token = token_of(text)
+    return token.user if token else None
 
 
 def digest_of(text: str) -> str:

@@ -14,8 +14,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.models import AccessToken, Project, User
+from backendai.accounts.scopes import Scope
 from backendai.accounts.services import create_token, revoke_token
-from backendai.api.authentication import asker
+from backendai.api.authentication import asker, asking_token
 from backendai.api.other_bodies import MeBody, NewTokenBody, TokenBody, TokenRequest
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
@@ -41,6 +42,7 @@ class TokenList(ListAPIView[AccessToken]):
     serializer_class = TokenBody
     pagination_class = NewestFirst
     parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ACCOUNT,)
 
     def get_queryset(self) -> QuerySet[AccessToken]:
         """Return one's own tokens."""
@@ -51,7 +53,7 @@ class TokenList(ListAPIView[AccessToken]):
         """Make a token; its text is in this answer and never again."""
         body = TokenRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        token, text = create_token(asker(request), **body.validated_data)
+        token, text = create_token(asker(request), maker=asking_token(request), **body.validated_data)
         answer = TokenBody(token).data | {"token": text}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
@@ -60,6 +62,7 @@ class TokenDetail(GenericAPIView[AccessToken]):
     """One bearer token."""
 
     serializer_class = TokenBody
+    token_scopes = (Scope.ACCOUNT,)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, token_id: UUID) -> Response:

@@ -14,6 +14,7 @@ from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from backendai.accounts.scopes import Scope
 from backendai.api.agent_bodies import AgentChange, DrainRequest, JoinTokenBody, JoinTokenRequest, NewJoinTokenBody
 from backendai.api.authentication import asker, steerer
 from backendai.api.other_bodies import AgentBody
@@ -37,6 +38,7 @@ from backendai.core.errors import UserError
 class AgentList(ListAPIView[Agent]):
     """The machines, for superadmins; empty for others."""
 
+    token_scopes = (Scope.ADMIN,)
     queryset = Agent.objects.none()
     serializer_class = AgentBody
     pagination_class = ByName
@@ -54,6 +56,7 @@ class AgentList(ListAPIView[Agent]):
 class AgentView(GenericAPIView[Agent]):
     """Base: one machine that the asker may see."""
 
+    token_scopes = (Scope.ADMIN,)
     queryset = Agent.objects.none()
     serializer_class = AgentBody
     parser_classes = [StrictJSONParser]
@@ -138,6 +141,7 @@ class AgentCredential(AgentView):
 class JoinTokenList(ListAPIView[JoinToken]):
     """Join tokens, for superadmins, and making another."""
 
+    token_scopes = (Scope.ADMIN,)
     queryset = JoinToken.objects.none()
     serializer_class = JoinTokenBody
     pagination_class = NewestFirst
@@ -161,6 +165,7 @@ class JoinTokenList(ListAPIView[JoinToken]):
 class JoinTokenDetail(GenericAPIView[JoinToken]):
     """One join token."""
 
+    token_scopes = (Scope.ADMIN,)
     serializer_class = JoinTokenBody
 
     @extend_schema(responses={204: None})

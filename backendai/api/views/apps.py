@@ -10,14 +10,12 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
-from rest_framework.authentication import get_authorization_header
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from backendai.accounts.services import digest_of
-from backendai.accounts.standing import Standing
-from backendai.api.authentication import asker
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker, standing_of
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import apps_of, main_kernel, make_entry
 
@@ -62,12 +60,17 @@ class SessionApps(APIView):
 class SessionApp(APIView):
     """The way into one app."""
 
+    token_scopes = (Scope.SESSIONS,)
+
     @extend_schema(request=None, responses={201: AppEntryBody})
     def post(self, request: Request, session_id: UUID, service: str) -> Response:
         """Return a one-time code; it ends with the token or login that asked for it. 409 when the app cannot be
         opened now."""
         session = _session(request, session_id)
-        entry = make_entry(asker(request), session, service, _standing(request), timezone.now())
+        standing = standing_of(request)
+        if standing is None:
+            raise Http404
+        entry = make_entry(asker(request), session, service, standing, timezone.now())
         answer = {"url": entry.url, "code": entry.code, "expires_in": entry.seconds}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
@@ -76,12 +79,3 @@ def _session(request: Request, session_id: UUID) -> ComputeSession:
     visible = ComputeSession.objects.visible_to(asker(request)).select_related("image")
     session: ComputeSession = get_object_or_404(visible, pk=session_id)
     return session
-
-
-def _standing(request: Request) -> Standing:
-    kind, _, text = get_authorization_header(request).decode("latin-1").partition(" ")
-    if kind.lower() == "bearer":
-        return Standing(token=digest_of(text.strip()))
-    if not request.session.session_key:
-        raise Http404
-    return Standing(login=request.session.session_key)

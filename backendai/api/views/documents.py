@@ -16,6 +16,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from backendai.accounts.scopes import Scope
+
 
 class Schema(SpectacularAPIView):
     """OpenAPI 3, for whoever may use the API."""
@@ -35,6 +37,8 @@ class Documents(SpectacularSwaggerSplitView):
 @extend_schema(exclude=True)
 class Nowhere(APIView):
     """Every other address, so that a script gets a problem document and no redirect that loses its body."""
+
+    token_scopes = (Scope.READ,)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Refuse, once the one who asks is known."""

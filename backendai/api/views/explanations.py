@@ -12,6 +12,7 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
 from backendai.api.explanation_bodies import ExplanationBody
 from backendai.api.parsing import StrictJSONParser
@@ -43,6 +44,7 @@ class SessionPreview(GenericAPIView[Any]):
 
     serializer_class = ExplanationBody
     parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.READ,)  # it changes nothing
 
     @extend_schema(request=LaunchRequest, responses=ExplanationBody)
     def post(self, request: Request) -> Response:

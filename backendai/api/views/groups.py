@@ -12,6 +12,7 @@ from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker, steerer
 from backendai.api.group_bodies import GroupSettingsBody
 from backendai.api.other_bodies import ResourceGroupBody
@@ -26,6 +27,7 @@ from backendai.planning.room import GroupRoom, room_in
 class ResourceGroupList(ListAPIView[ResourceGroup]):
     """Resource groups with the room in them."""
 
+    token_scopes = (Scope.ADMIN,)
     queryset = ResourceGroup.objects.none()
     serializer_class = ResourceGroupBody
     pagination_class = ByName
@@ -52,6 +54,7 @@ class ResourceGroupList(ListAPIView[ResourceGroup]):
 class ResourceGroupDetail(GenericAPIView[ResourceGroup]):
     """One resource group."""
 
+    token_scopes = (Scope.ADMIN,)
     serializer_class = ResourceGroupBody
     parser_classes = [StrictJSONParser]
     filter_backends: list[Any] = []
@@ -72,6 +75,7 @@ class ResourceGroupDetail(GenericAPIView[ResourceGroup]):
 class ResourceGroupSettings(GenericAPIView[ResourceGroup]):
     """What administrators set of one group."""
 
+    token_scopes = (Scope.ADMIN,)
     serializer_class = GroupSettingsBody
     parser_classes = [StrictJSONParser]
     filter_backends: list[Any] = []

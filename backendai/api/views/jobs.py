@@ -11,6 +11,7 @@ from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from backendai.accounts.scopes import Scope
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import BackgroundJob
 from backendai.api.authentication import asker
@@ -49,6 +50,7 @@ class JobCancel(GenericAPIView[BackgroundJob]):
     """The end of one background job."""
 
     serializer_class = JobBody
+    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=None, responses=JobBody)
     def post(self, request: Request, job_id: UUID) -> Response:

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.models import ResourcePolicy
+from backendai.accounts.scopes import Scope
 from backendai.accounts.services.policies import delete_policy, write_policy
 from backendai.api.authentication import asker
 from backendai.api.paging import ByName
@@ -28,6 +29,7 @@ class PolicyList(ListAPIView[ResourcePolicy]):
     serializer_class = PolicyBody
     pagination_class = ByName
     parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
 
     def get_queryset(self) -> QuerySet[ResourcePolicy]:
         """Return the visible policies with how many have each."""
@@ -51,6 +53,7 @@ class PolicyDetail(GenericAPIView[ResourcePolicy]):
     queryset = ResourcePolicy.objects.none()
     serializer_class = PolicyBody
     parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
     filter_backends: list[Any] = []
 
     @extend_schema(responses=PolicyBody)

@@ -13,6 +13,7 @@ from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
 from backendai.api.paging import ByRank
 from backendai.api.parsing import StrictJSONParser
@@ -40,6 +41,7 @@ class PresetList(ListAPIView[ResourcePreset]):
     serializer_class = PresetBody
     pagination_class = ByRank
     permission_classes = [SuperadminsWrite]
+    token_scopes = (Scope.ADMIN,)
     parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[ResourcePreset]:
@@ -62,6 +64,7 @@ class PresetDetail(RetrieveAPIView[ResourcePreset]):
     serializer_class = PresetBody
     lookup_url_kwarg = "preset_id"
     permission_classes = [SuperadminsWrite]
+    token_scopes = (Scope.ADMIN,)
     parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[ResourcePreset]:
@@ -87,6 +90,7 @@ class CheckPresets(GenericAPIView[Any]):
     """What there is room for."""
 
     serializer_class = AvailabilityBody
+    token_scopes = (Scope.READ,)  # it changes nothing
     filter_backends: list[Any] = []
     parser_classes = [StrictJSONParser]
 

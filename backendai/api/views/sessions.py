@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,8 @@ from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from backendai.api.authentication import asker
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker, signing_pair
 from backendai.api.filters import FiltersAskedFor, HistoryFilter, SessionFilter
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
@@ -37,6 +39,8 @@ class SessionList(ListAPIView[ComputeSession]):
     filterset_class = SessionFilter
     filter_backends = [FiltersAskedFor]
     parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+    launches = True
 
     def get_queryset(self) -> QuerySet[ComputeSession]:
         """Return the visible sessions with all that an answer shows."""
@@ -56,7 +60,10 @@ class SessionList(ListAPIView[ComputeSession]):
         key = _idempotency_key(request)
         body = LaunchRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        launched = launch_session(asker(request), body.spec(), idempotency_key=key)
+        spec, pair = body.spec(), signing_pair(request)
+        if pair and not spec.owner:
+            spec = replace(spec, access_key=pair.access_key)
+        launched = launch_session(asker(request), spec, idempotency_key=key)
         if launched.kernels is None:
             earlier = get_object_or_404(shown_sessions(asker(request)), pk=launched.session.pk)
             return Response(self.get_serializer(earlier).data)
@@ -82,6 +89,7 @@ class SessionEnd(GenericAPIView[ComputeSession]):
 
     serializer_class = SessionBody
     parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
 
     @extend_schema(request=TerminateRequest, responses=SessionBody)
     def post(self, request: Request, session_id: UUID) -> Response:

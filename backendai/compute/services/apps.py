@@ -129,7 +129,7 @@ def read_code(code: str, now: datetime) -> Claims:
         service=said["service"],
         port=said["port"],
         host=said["host"],
-        standing=Standing(login=said["login"], token=said["token"]),
+        standing=Standing(login=said["login"], token=said["token"], key_pair=said.get("key_pair", "")),
     )
 
 
@@ -189,6 +189,7 @@ def _seal(claims: Claims, now: datetime) -> str:
         "host": claims.host,
         "login": claims.standing.login,
         "token": claims.standing.token,
+        "key_pair": claims.standing.key_pair,
     }
     return _sealer().encrypt_at_time(json.dumps(said).encode(), current_time=int(now.timestamp())).decode()
 

@@ -66,7 +66,7 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     check_agent_loss(spec)
     actor = actor or user
     project = _project(user, spec, actor)
-    key_pair: KeyPair | None = user.key_pairs.filter(is_active=True).first()
+    key_pair = _key_pair(user, spec)
     group = group_for_launch(spec.resource_group, project, key_pair)
     usual = parse_session_defaults(group.session_defaults)
     spec = _with_defaults(spec, usual)
@@ -90,7 +90,7 @@ def place_of(user: User, *, project: str = "", resource_group: str = "") -> tupl
     """Return the project and the group that a launch which names these, or none, would go to; the same errors."""
     spec = SessionSpec(image="", project=project, resource_group=resource_group)
     found = _project(user, spec, user)
-    return found, group_for_launch(spec.resource_group, found, user.key_pairs.filter(is_active=True).first())
+    return found, group_for_launch(spec.resource_group, found, _key_pair(user, spec))
 
 
 def _check_type(spec: SessionSpec) -> None:
@@ -148,6 +148,14 @@ def _with_defaults(spec: SessionSpec, usual: SessionDefaults) -> SessionSpec:
         batch_timeout=spec.batch_timeout or (usual.batch_timeout if batch else None),
         environ={**usual.environ, **spec.environ},
     )
+
+
+def _key_pair(user: User, spec: SessionSpec) -> KeyPair | None:
+    pairs = KeyPair.objects.visible_to(user).main_first()
+    found: KeyPair | None = (pairs.filter(pk=spec.access_key) if spec.access_key else pairs).first()
+    if spec.access_key and found is None:
+        raise UserError("There is no such active key pair of yours.", field="access_key", code="no-key-pair")
+    return found
 
 
 def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:

@@ -90,6 +90,7 @@ _LATER = frozenset(
         "launch_id",
         "owner",
         "retry_on_agent_loss",
+        "access_key",
     }
 )
 _UNUSED: tuple[Any, ...] = (None, "", (), [])

@@ -56,7 +56,8 @@ def tokens(request: PageRequest) -> HttpResponse:
     form = TokenForm(request.POST)
     if form.is_valid():
         try:
-            _, text = create_token(request.user, form.cleaned_data["name"], expires_at=form.expires_at())
+            name, scopes = form.cleaned_data["name"], form.cleaned_data["scopes"]
+            _, text = create_token(request.user, name, scopes=scopes, expires_at=form.expires_at())
         except UserError as error:
             form.add_error(error.field if error.field in form.fields else None, error.message)
         else:

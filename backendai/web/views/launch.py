@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from backendai.accounts.acting import owner_named
 from backendai.accounts.models import User
+from backendai.accounts.rates import check_launch_rate
 from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import USUAL_PRIORITY
@@ -114,6 +115,7 @@ def _create(request: PageRequest, form: LaunchForm) -> ComputeSession:
     """Return the new session; the one whose place it takes is cancelled in the same transaction, or neither happens."""
     key = form.cleaned_data["request_key"] or None
     replaced: ComputeSession | None = form.cleaned_data["replaces"]
+    check_launch_rate(request.user, now=timezone.now())
     with transaction.atomic():
         created = create_session(request.user, form.spec(), idempotency_key=key)
         if replaced and replaced.status == Status.PENDING:

@@ -1,0 +1,48 @@
+"""How often people may ask the API and launch sessions. Superadmins have no limits: they set them."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from django.conf import settings
+
+from backendai.accounts.models import KeyPair, User
+from backendai.core.errors import UserError
+from backendai.wire.rates import Rate, take
+
+_MINUTE = 60.0
+_QUARTER = 900.0
+
+
+class TooFast(UserError):
+    """Asked for more often than allowed; ``seconds`` says after how long to try again."""
+
+    code = "rate-limited"
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = max(1, math.ceil(seconds))
+        super().__init__(f"Too many requests. Try again in {self.seconds} s.", seconds=self.seconds)
+
+
+def check_rates(user: User, *, now: datetime, key_pair: KeyPair | None = None, launches: bool = False) -> None:
+    """Count one request of the API, of this key pair, and a launch if it is one. Raises TooFast, and counts nothing."""
+    rates = [Rate(f"key-pair:{key_pair.pk}", key_pair.rate_limit, _QUARTER, key_pair.rate_limit)] if key_pair else []
+    if not user.is_superadmin:
+        rates.append(Rate(f"api:{user.pk}", settings.RATE_API, _MINUTE, settings.RATE_API))
+        rates += [_launches(user)] if launches else []
+    _take(rates, now)
+
+
+def check_launch_rate(user: User, *, now: datetime) -> None:
+    """Count one launch from a page. Raises TooFast."""
+    _take([] if user.is_superadmin else [_launches(user)], now)
+
+
+def _launches(user: User) -> Rate:
+    return Rate(f"launch:{user.pk}", settings.RATE_LAUNCH, _MINUTE, settings.RATE_LAUNCH_BURST)
+
+
+def _take(rates: list[Rate], now: datetime) -> None:
+    if wait := take(rates, now=now.timestamp()):
+        raise TooFast(wait)

@@ -1,0 +1,38 @@
+"""What an access token may be used for. A login and a signed request have every scope."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+
+from backendai.core.errors import UserError
+
+
+class Scope(StrEnum):
+    """``read`` is part of every token."""
+
+    READ = "read"
+    SESSIONS = "sessions"
+    ACCOUNT = "account"
+    ADMIN = "admin"
+
+
+WORDS = {
+    Scope.READ: "look at everything that you may see",
+    Scope.SESSIONS: "launch, use and end sessions",
+    Scope.ACCOUNT: "change your account: tokens, SSH keys, dotfiles",
+    Scope.ADMIN: "administer, as far as your role goes",
+}
+
+
+def all_scopes() -> list[str]:
+    """Return every scope: what tokens had before there were scopes, and what one has that names none."""
+    return [scope.value for scope in Scope]
+
+
+def clean_scopes(wanted: Collection[str]) -> list[str]:
+    """Return these scopes and ``read``, each once and in their own order; a UserError names one that there is not."""
+    if wrong := sorted(set(wanted) - set(all_scopes())):
+        known = ", ".join(all_scopes())
+        raise UserError(f"There is no scope {wrong[0][:32]!r}; there are: {known}.", field="scopes", code="no-scope")
+    return [scope for scope in all_scopes() if scope in wanted or scope == Scope.READ]

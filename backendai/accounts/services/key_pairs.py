@@ -1,0 +1,108 @@
+"""One's own key pairs: an access key for everybody to see, and a secret that signs requests."""
+
+from __future__ import annotations
+
+import secrets
+
+from django.db import transaction
+
+from backendai.accounts.models import KeyPair, User
+from backendai.accounts.secret_box import seal
+from backendai.activity.services import audit
+from backendai.core.errors import Conflict, NotFound, UserError
+
+MOST_PAIRS = 10
+LONGEST_NAME = 64
+
+
+def main_key_pair(user: User) -> KeyPair | None:
+    """Return the pair for which what the user does in the browser counts: the main one, else the oldest active one."""
+    found: KeyPair | None = KeyPair.objects.visible_to(user).main_first().first()
+    return found
+
+
+def create_key_pair(user: User, name: str) -> tuple[KeyPair, str]:
+    """Return a new key pair and its secret, which nobody is shown again."""
+    name = _name(name)
+    secret = secrets.token_urlsafe(30)
+    with transaction.atomic():
+        if KeyPair.objects.visible_to(user).count() >= MOST_PAIRS:
+            raise Conflict(f"You have {MOST_PAIRS} key pairs already; delete one.", code="too-many-key-pairs")
+        pair = KeyPair.objects.create(user=user, name=name, secret=seal(secret))
+        audit(user.pk, "key-pair.create", "key-pair", [pair.pk], name=name)
+    return pair, secret
+
+
+def rotate_secret(user: User, access_key: str) -> tuple[KeyPair, str]:
+    """Give one of the user's pairs a new secret and return both; what the old one signs is refused from now on."""
+    secret = secrets.token_urlsafe(30)
+    with transaction.atomic():
+        pair = own_key_pair(user, access_key)
+        pair.secret = seal(secret)
+        pair.save(update_fields=["secret"])
+        audit(user.pk, "key-pair.rotate", "key-pair", [pair.pk])
+    return pair, secret
+
+
+def change_key_pair(
+    user: User, access_key: str, *, name: str | None = None, is_active: bool | None = None, is_main: bool | None = None
+) -> KeyPair:
+    """Return the pair with what is not None changed. The main one cannot be put to rest; another one is made the main
+    one first."""
+    with transaction.atomic():
+        pair = own_key_pair(user, access_key)
+        if name is not None:
+            pair.name = _name(name)
+        if is_active is not None:
+            pair.is_active = is_active
+        if is_main is not None:
+            _make_main(user, pair, is_main)
+        if not pair.is_active:
+            _check_other_main(user, pair)
+        pair.save(update_fields=["name", "is_active", "is_main"])
+        audit(user.pk, "key-pair.change", "key-pair", [pair.pk], is_active=pair.is_active, is_main=pair.is_main)
+    return pair
+
+
+def remove_key_pair(user: User, access_key: str) -> None:
+    """Delete one of the user's pairs, but not the main one. That no session counts for it is the caller's to see to."""
+    with transaction.atomic():
+        pair = own_key_pair(user, access_key)
+        _check_other_main(user, pair)
+        audit(user.pk, "key-pair.delete", "key-pair", [pair.pk])
+        pair.delete()
+
+
+def own_key_pair(user: User, access_key: str) -> KeyPair:
+    """Return one of the user's pairs, held until the end of the transaction; NotFound when it is not theirs."""
+    found: KeyPair | None = KeyPair.objects.visible_to(user).select_for_update().filter(pk=access_key).first()
+    if found is None:
+        raise NotFound("There is no such key pair.")
+    return found
+
+
+def _name(name: str) -> str:
+    name = name.strip()
+    if not 1 <= len(name) <= LONGEST_NAME:
+        raise UserError(
+            f"Give the key pair a name of 1 to {LONGEST_NAME} characters.", field="name", code="invalid-name"
+        )
+    return name
+
+
+def _make_main(user: User, pair: KeyPair, is_main: bool) -> None:
+    if is_main and not pair.is_active:
+        raise Conflict("A key pair that rests cannot be the main one.", field="is_main", code="key-pair-inactive")
+    if is_main:
+        KeyPair.objects.visible_to(user).filter(is_main=True).exclude(pk=pair.pk).update(is_main=False)
+    pair.is_main = is_main
+
+
+def _check_other_main(user: User, pair: KeyPair) -> None:
+    main = main_key_pair(user)
+    if main is not None and main.pk == pair.pk:
+        raise Conflict(
+            "Your sessions from the browser count for this key pair; make another one the main one first.",
+            field="is_active",
+            code="main-key-pair",
+        )

@@ -1,0 +1,24 @@
+"""How often one may ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
+
+from backendai.accounts.models import User
+from backendai.accounts.rates import check_rates
+from backendai.api.authentication import signing_pair
+
+
+class PersonalRate(BaseThrottle):
+    """Counts the request for its user and its key pair; a POST to a view with ``launches`` is a launch too."""
+
+    def allow_request(self, request: Request, view: Any) -> bool:
+        """Return True; raises TooFast, which says after how long to try again."""
+        if isinstance(request.user, User):
+            launches = request.method == "POST" and getattr(view, "launches", False)
+            check_rates(request.user, now=timezone.now(), key_pair=signing_pair(request), launches=launches)
+        return True

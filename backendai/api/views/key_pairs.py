@@ -1,0 +1,80 @@
+"""One's own key pairs. What makes or changes one needs a token with every scope: signed requests have them all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import KeyPair
+from backendai.accounts.scopes import Scope
+from backendai.accounts.services.key_pairs import change_key_pair, create_key_pair, rotate_secret
+from backendai.api.authentication import asker
+from backendai.api.key_pair_bodies import KeyPairBody, KeyPairChange, KeyPairRequest, NewKeyPairBody
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.compute.services.key_pairs import delete_key_pair
+
+
+class KeyPairList(ListAPIView[KeyPair]):
+    """One's own key pairs, and making another."""
+
+    queryset = KeyPair.objects.none()
+    serializer_class = KeyPairBody
+    pagination_class = NewestFirst
+    parser_classes = [StrictJSONParser]
+    token_scopes = tuple(Scope)
+
+    def get_queryset(self) -> QuerySet[KeyPair]:
+        """Return one's own key pairs."""
+        return KeyPair.objects.visible_to(asker(self.request))
+
+    @extend_schema(request=KeyPairRequest, responses={201: NewKeyPairBody})
+    def post(self, request: Request) -> Response:
+        """Make a key pair; its secret is in this answer and never again."""
+        body = KeyPairRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        return _with_secret(*create_key_pair(asker(request), **body.validated_data), status.HTTP_201_CREATED)
+
+
+class KeyPairDetail(GenericAPIView[Any]):
+    """One key pair."""
+
+    serializer_class = KeyPairBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = tuple(Scope)
+
+    @extend_schema(request=KeyPairChange, responses=KeyPairBody)
+    def patch(self, request: Request, access_key: str) -> Response:
+        """Rename it, let it rest or wake it, or make it the main one."""
+        body = KeyPairChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(KeyPairBody(change_key_pair(asker(request), access_key, **body.validated_data)).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, access_key: str) -> Response:
+        """Delete it. 409 when it is the main one, or while sessions count for it."""
+        delete_key_pair(asker(request), access_key)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class KeyPairRotation(GenericAPIView[Any]):
+    """A new secret for a key pair."""
+
+    serializer_class = NewKeyPairBody
+    token_scopes = tuple(Scope)
+
+    @extend_schema(request=None, responses=NewKeyPairBody)
+    def post(self, request: Request, access_key: str) -> Response:
+        """Return the new secret, this once; what the old one signs is refused from now on."""
+        return _with_secret(*rotate_secret(asker(request), access_key), status.HTTP_200_OK)
+
+
+def _with_secret(pair: KeyPair, secret: str, code: int) -> Response:
+    answer = KeyPairBody(pair).data | {"secret_key": secret}
+    return Response(answer, status=code, headers={"Cache-Control": "no-store"})

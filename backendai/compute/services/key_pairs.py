@@ -1,0 +1,27 @@
+"""Deleting key pairs: only those for which no session counts."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.accounts.services.key_pairs import own_key_pair, remove_key_pair
+from backendai.compute.models import ComputeSession
+from backendai.compute.status import LIVE
+from backendai.core.errors import Conflict
+
+
+def delete_key_pair(user: User, access_key: str) -> None:
+    """Delete one of the user's own key pairs. Raises NotFound; Conflict when it is the main one, or while sessions that
+    count for it wait or run."""
+    with transaction.atomic():
+        own_key_pair(user, access_key)
+        number = ComputeSession.objects.filter(access_key=access_key, status__in=LIVE).count()
+        if number:
+            sessions = "session counts" if number == 1 else "sessions count"
+            raise Conflict(
+                f"{number} live {sessions} for this key pair; end them first, or let it rest instead.",
+                code="key-pair-in-use",
+                sessions=number,
+            )
+        remove_key_pair(user, access_key)

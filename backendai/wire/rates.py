@@ -1,0 +1,70 @@
+"""How often somebody may do something, counted in Redis: one round trip for all counters of a request.
+
+Each counter is a bucket that fills at an even pace (GCRA): one number, the time at which it will be full again. Without
+Redis everything is let through, since a limit that is only there against floods must not shut people out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import redis
+from django.conf import settings
+from redis.exceptions import RedisError
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_SECONDS = 0.1
+_REST_SECONDS = 2.0
+# One that is refused takes nothing from any bucket.
+_TAKE = """
+local now, wait, full = tonumber(ARGV[1]), 0, {}
+for i = 1, #KEYS do
+  full[i] = math.max(tonumber(redis.call('GET', KEYS[i]) or now), now)
+  wait = math.max(wait, full[i] - now - ARGV[2 * i] * (ARGV[2 * i + 1] - 1))
+end
+if wait <= 0 then
+  for i = 1, #KEYS do
+    local till = full[i] + ARGV[2 * i]
+    redis.call('SET', KEYS[i], string.format('%.6f', till), 'PX', math.ceil((till - now) * 1000) + 1000)
+  end
+end
+return string.format('%.6f', wait)
+"""
+_resting = {"until": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """``number`` in each ``seconds``; up to ``burst`` at once. ``number`` 0: no limit."""
+
+    key: str
+    number: int
+    seconds: float
+    burst: int
+
+
+def take(rates: Sequence[Rate], *, now: float) -> float:
+    """Take one from each bucket and return 0; or take nothing and return how many seconds until that can be done."""
+    limited = [rate for rate in rates if rate.number > 0]
+    if not limited or time.monotonic() < _resting["until"]:
+        return 0.0
+    keys = [f"{settings.DEPLOYMENT}:rate:{rate.key}" for rate in limited]
+    numbers = [number for rate in limited for number in (rate.seconds / rate.number, max(rate.burst, 1))]
+    try:
+        return float(_script(settings.REDIS_URL)(keys=keys, args=[repr(now), *numbers]))
+    except (RedisError, OSError) as error:
+        _resting["until"] = time.monotonic() + _REST_SECONDS
+        logger.warning("rates are not limited for a while: %s", error)
+        return 0.0
+
+
+@cache
+def _script(url: str) -> Any:
+    client = redis.Redis.from_url(url, socket_timeout=_PATIENCE_SECONDS, socket_connect_timeout=_PATIENCE_SECONDS)
+    return client.register_script(_TAKE)

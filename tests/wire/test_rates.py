@@ -1,0 +1,138 @@
+"""Rate limits, counted in a real server."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.test import Client
+from django.urls import reverse
+
+from backendai.accounts.services.key_pairs import create_key_pair
+from backendai.ops.valkey import find_server
+from backendai.wire import rates
+from backendai.wire.rates import Rate, take
+from tests.api.callers import LAUNCH, SESSIONS, Caller
+from tests.api.test_key_pairs import signed
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_image
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: Any) -> Iterator[Path]:
+    address = tmp_path_factory.mktemp("v") / "valkey.sock"
+    words = [
+        str(find_server()),
+        "--port",
+        "0",
+        "--unixsocket",
+        str(address),
+        "--save",
+        "",
+        "--dir",
+        str(address.parent),
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        for line in process.stdout:
+            if "ready to accept" in line.lower():
+                break
+        yield address
+        process.terminate()
+
+
+@pytest.fixture
+def counted(server: Path, settings: Any, monkeypatch: Any) -> redis.Redis:
+    settings.REDIS_URL = f"unix://{server}"
+    monkeypatch.setitem(rates._resting, "until", 0.0)
+    client = redis.Redis.from_url(settings.REDIS_URL)
+    client.flushall()
+    return client
+
+
+def test_it_lets_a_burst_through_and_then_an_even_stream(counted: redis.Redis) -> None:
+    rate = [Rate("launch:a", 30, 60.0, 10)]
+    assert [take(rate, now=1000.0) for _ in range(10)] == [0.0] * 10
+    assert take(rate, now=1000.0) == pytest.approx(2.0, abs=1e-5)
+    assert take(rate, now=1001.0) == pytest.approx(1.0, abs=1e-5), "a refusal costs nothing"
+    assert take(rate, now=1002.0) == 0.0
+    assert take(rate, now=1002.0) > 0
+    assert take([Rate("launch:b", 30, 60.0, 10)], now=1002.0) == 0.0, "others are not held up"
+    assert [take(rate, now=2000.0) for _ in range(11)].count(0.0) == 10
+    assert all(counted.pttl(key) > 0 for key in counted.scan_iter()), "nothing stays for ever"
+
+
+def test_it_takes_from_all_buckets_or_from_none_in_one_round_trip(counted: redis.Redis) -> None:
+    wide, narrow, none = Rate("w", 100, 1.0, 100), Rate("n", 1, 60.0, 1), Rate("o", 0, 60.0, 0)
+    assert take([wide, narrow, none], now=1.0) == 0.0
+    level = counted.get(_key(counted, "w"))
+    before = counted.info("stats")["total_commands_processed"]
+    assert take([wide, narrow], now=1.0) > 59
+    assert counted.info("stats")["total_commands_processed"] - before <= 4, (
+        "the script, its two reads, and this question"
+    )
+    assert counted.get(_key(counted, "w")) == level
+    assert take([none], now=1.0) == 0.0
+
+
+def test_it_lets_everybody_through_without_the_server_and_asks_it_seldom(
+    settings: Any, monkeypatch: Any, tmp_path: Path
+) -> None:
+    settings.REDIS_URL = f"unix://{tmp_path}/absent.sock"
+    monkeypatch.setitem(rates._resting, "until", 0.0)
+    rate = [Rate("x", 1, 60.0, 1)]
+    assert [take(rate, now=1.0) for _ in range(3)] == [0.0] * 3
+    assert rates._resting["until"] > 0
+
+
+@pytest.mark.django_db
+def test_the_api_answers_429_and_when_to_come_back(counted: redis.Redis, cast: Cast, settings: Any) -> None:
+    settings.RATE_API, settings.RATE_LAUNCH, settings.RATE_LAUNCH_BURST = 6, 60, 2
+    make_group()
+    make_image()
+    alice = Caller(cast.alice)
+    made = [alice.post(SESSIONS, LAUNCH | {"name": f"run-{n}"}) for n in range(3)]
+    assert [answer.status_code for answer in made] == [201, 201, 429]
+    assert made[2]["Content-Type"] == "application/problem+json"
+    assert (made[2].json()["code"], made[2]["Retry-After"]) == ("rate-limited", "1")
+    assert [alice.get(SESSIONS).status_code for _ in range(5)] == [200] * 4 + [429]
+    assert alice.get(SESSIONS)["Retry-After"] == "10"
+    assert Caller(cast.bob).get(SESSIONS).status_code == 200
+    admin = Caller(cast.dana)
+    assert {admin.get(SESSIONS).status_code for _ in range(8)} == {200}
+
+
+@pytest.mark.django_db
+def test_a_key_pair_has_a_limit_of_its_own_and_the_launch_form_counts_too(
+    counted: redis.Redis, cast: Cast, settings: Any
+) -> None:
+    settings.RATE_LAUNCH, settings.RATE_LAUNCH_BURST = 1, 1
+    pair, secret = create_key_pair(cast.dana, "loop")
+    pair.rate_limit = 2
+    pair.save()
+    answers = [signed(pair, secret, "GET", SESSIONS) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[2]["Retry-After"] == "450"
+    make_agent()
+    make_image()
+    browser = Client()
+    browser.force_login(cast.alice)
+    fields = {
+        "image": "python",
+        "session_type": "interactive",
+        "project": str(cast.project.pk),
+        "cpu": "1",
+        "mem": "1g",
+    }
+    fields |= {"resource_group": "default", "preset": "", "name": ""}
+    posts = [browser.post(reverse("web:launch"), fields) for _ in range(2)]
+    assert [post.status_code for post in posts] == [302, 422]
+    assert "Too many requests. Try again in 60 s." in posts[1].content.decode()
+
+
+def _key(client: redis.Redis, name: str) -> bytes:
+    return next(key for key in client.scan_iter() if key.endswith(f":{name}".encode()))
