@@ -108,7 +108,7 @@ class BareEngine:
             shm_bytes=32 * 2**20,
         )
         labels = {f"{PREFIX}deployment": BARE, f"{PREFIX}agent": BARE}
-        body = container_body(spec, labels=labels, scratch=folder, network=self._network, cpus=self._cpus, extra={})
+        body = container_body(spec, labels=labels, scratch=folder, network=self._network, cpus=self._cpus)
         return kernel, body
 
 

@@ -1,9 +1,15 @@
-"""Which backend a node works with."""
+"""Which backend a node works with, and which accelerators it offers."""
 
 from __future__ import annotations
 
 import logging
 
+from backendai.agent.accelerators.base import Accelerator
+from backendai.agent.accelerators.cuda import Cuda
+from backendai.agent.accelerators.cuda_grant import Mps
+from backendai.agent.accelerators.inventory import Accelerators
+from backendai.agent.accelerators.offer import is_accelerator
+from backendai.agent.accelerators.rocm import Rocm
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.process import ProcessBackend
@@ -17,17 +23,31 @@ logger = logging.getLogger(__name__)
 _SIMULATED_MACHINE = Slots.parse({"cpu": 64, "mem": "256g"})
 
 
-def choose_backend(settings: NodeSettings, credentials: Credentials) -> Backend:
+def choose_accelerators(settings: NodeSettings) -> Accelerators:
+    """Return the accelerators of this machine as they are to be offered; simulated nodes have only those on paper."""
+    asked = {slot: amount for slot, amount in (settings.slots or {}).items() if is_accelerator(slot)}
+    if settings.backend == "simulated":
+        return Accelerators(asked=asked)
+    kinds = list[Accelerator]()
+    if settings.cuda != "off":
+        kinds.append(Cuda("shares" if settings.cuda == "shares" else "device", mps=Mps(settings.mps_pipe)))
+    if settings.rocm != "off":
+        kinds.append(Rocm())
+    return Accelerators(kinds, asked=asked)
+
+
+def choose_backend(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> Backend:
     """Return the backend that was asked for; ``auto`` is the container engine when it answers, else processes."""
     if settings.backend == "simulated":
         return _simulated(settings, credentials)
     if settings.backend == "process":
-        return _process(settings, credentials)
+        return _process(settings, credentials, accelerators)
     docker = DockerBackend(
         data=settings.data,
         deployment=credentials.deployment,
         agent=credentials.name,
         docker_url=settings.docker_url,
+        accelerators=accelerators,
         warm_networks=settings.warm_networks,
     )
     try:
@@ -37,13 +57,15 @@ def choose_backend(settings: NodeSettings, credentials: Credentials) -> Backend:
         if settings.backend == "auto":
             logger.warning("kernels will be native processes: %s", error.message)
             docker.close()
-            return _process(settings, credentials)
+            return _process(settings, credentials, accelerators)
         logger.warning("the container engine is not there yet: %s", error.message)
     return docker
 
 
-def _process(settings: NodeSettings, credentials: Credentials) -> ProcessBackend:
-    return ProcessBackend(data=settings.data, deployment=credentials.deployment, agent=credentials.name)
+def _process(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> ProcessBackend:
+    return ProcessBackend(
+        data=settings.data, deployment=credentials.deployment, agent=credentials.name, accelerators=accelerators
+    )
 
 
 def _simulated(settings: NodeSettings, credentials: Credentials) -> SimulatedBackend:

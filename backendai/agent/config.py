@@ -18,6 +18,7 @@ _ROOT = Path(__file__).resolve().parent.parent.parent
 _LEAST_RESERVE = 512 * 2**20
 _RESERVE_PERCENT = 5
 _WARM_NETWORKS, _MOST_WARM_NETWORKS = 4, 64
+_MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's own daemon makes it
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
@@ -40,6 +41,9 @@ class NodeSettings:
     broker_url: str
     docker_url: str | None
     warm_networks: int  # kept ready for the next lone kernels by the Docker backend
+    cuda: str  # how GPUs of NVIDIA are handed out: device, shares, off
+    rocm: str  # how GPUs of AMD are handed out: device, off
+    mps_pipe: Path | None  # where the daemon that enforces shares listens; None: it is not used
     time_scale: float  # of simulated kernels: real seconds per simulated second
 
     def offered(self, machine: Slots) -> Slots:
@@ -83,6 +87,9 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         broker_url=environ.get("REDIS_URL", ""),
         docker_url=environ.get("DOCKER_HOST") or None,
         warm_networks=_parse_count(environ.get("BACKENDAI_AGENT_WARM_NETWORKS", "")),
+        cuda=_check_choice(environ, "BACKENDAI_AGENT_CUDA", ("device", "shares", "off")),
+        rocm=_check_choice(environ, "BACKENDAI_AGENT_ROCM", ("device", "off")),
+        mps_pipe=_parse_pipe(environ.get("BACKENDAI_AGENT_MPS_PIPE", "")),
         time_scale=_parse_number(environ, "BACKENDAI_SIMULATED_TIME_SCALE", default=1.0, least=0.0, most=1000.0),
     )
 
@@ -101,6 +108,21 @@ def _check_backend(name: str) -> str:
     if name not in BACKENDS:
         raise UserError(f"{name!r} is not a backend: use {', '.join(BACKENDS)}.", field="backend")
     return name
+
+
+def _check_choice(environ: Mapping[str, str], variable: str, choices: tuple[str, ...]) -> str:
+    """Return what was chosen; the first unless it was told."""
+    chosen = environ.get(variable, "") or choices[0]
+    if chosen not in choices:
+        raise UserError(f"{variable} is {chosen!r}: use {', '.join(choices)}.", field=variable)
+    return chosen
+
+
+def _parse_pipe(text: str) -> Path | None:
+    if text and text != "off" and not text.startswith("/"):
+        message = f"BACKENDAI_AGENT_MPS_PIPE is {text!r}: use a folder that begins with /, or off."
+        raise UserError(message, field="BACKENDAI_AGENT_MPS_PIPE")
+    return None if text == "off" else Path(text or _MPS_PIPE)
 
 
 def _parse_slots(text: str) -> Slots:

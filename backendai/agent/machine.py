@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
+from backendai.agent.accelerators.inventory import Accelerators
+from backendai.agent.accelerators.offer import Offer, is_accelerator
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.config import VERSION
 from backendai.agent.load import Load
@@ -25,7 +27,15 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class Machine:
     """Gathers the slow-changing part of a sync; it is read anew every 30 s, or at once after ``images_changed``."""
 
-    def __init__(self, backend: Backend, *, offered: Callable[[Slots], Slots], gateway_url: str) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        accelerators: Accelerators | None = None,
+        *,
+        offered: Callable[[Slots], Slots],
+        gateway_url: str,
+    ) -> None:
+        self._accelerators = accelerators or Accelerators()
         self._backend, self._offered, self._gateway_url = backend, offered, gateway_url
         self._boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else uuid4().hex
         self._capacity, self._notes = Slots(), list[Note]()
@@ -42,7 +52,8 @@ class Machine:
         """Return the message to the portal; images are in it when they differ from those it was told last."""
         if not engine_fault:
             engine_fault = self._refresh()
-        notes = list(self._notes)
+        offer = self._accelerators.offer(kernels)
+        notes = [*self._notes, *offer.notes]
         if engine_fault:
             notes.append(Note(code="engine-unreachable", message=engine_fault, fix="See to the container engine."))
         return SyncUp(
@@ -51,13 +62,14 @@ class Machine:
             backend=self._backend.name,
             architecture=platform.machine(),
             gateway_url=self._gateway_url,
-            capacity=self._capacity.to_json(),
+            capacity=self._whole_capacity(offer).to_json(),
+            devices=dict(offer.devices),
             # What is not known is not told: an engine that is down has not lost its images.
             images=None if engine_fault or self._told_digest == self._digest else self._images,
             images_digest=self._digest,
             kernels=kernels,
             notes=notes,
-            live=self._load.sample(),
+            live=self._load.sample().model_copy(update={"devices": dict(offer.samples)}),
             draining=draining or bool(engine_fault),
             wait=wait,
         )
@@ -68,6 +80,13 @@ class Machine:
             self._told_digest = up.images_digest
         if want_images and up.images is None:
             self._told_digest = None
+
+    def _whole_capacity(self, offer: Offer) -> Slots:
+        """Accelerators are what devices make of them; nothing is offered while the engine has not told of the rest."""
+        if not self._capacity:
+            return self._capacity
+        rest = {slot: amount for slot, amount in self._capacity.items() if not is_accelerator(slot)}
+        return Slots(rest | dict(offer.capacity))
 
     def _refresh(self) -> str:
         if time.monotonic() - self._read_at < _REFRESH_SECONDS:

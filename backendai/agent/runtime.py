@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from uuid import UUID
 
+from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials, save_credentials
@@ -43,6 +44,7 @@ class AgentRuntime:
         *,
         backend: Backend,
         portal: Portal,
+        accelerators: Accelerators | None = None,
         listener: socket.socket,
         gateway_url: str,
     ) -> None:
@@ -52,14 +54,10 @@ class AgentRuntime:
         starts = _STARTS_PER_CORE * (os.cpu_count() or 1)
         self._lanes = Lanes(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
         roster = Roster()
-        machine = Machine(backend, offered=settings.offered, gateway_url=gateway_url)
+        self._accelerators = accelerators or Accelerators()
+        machine = Machine(backend, self._accelerators, offered=settings.offered, gateway_url=gateway_url)
         self.kernels = Kernels(
-            backend,
-            portal,
-            agent=credentials.name,
-            lanes=self._lanes,
-            roster=roster,
-            on_pulled=machine.images_changed,
+            backend, portal, agent=credentials.name, lanes=self._lanes, roster=roster, on_pulled=machine.images_changed
         )
         self.sync = SyncLoop(
             backend,
@@ -80,6 +78,7 @@ class AgentRuntime:
     def start(self) -> None:
         """Open the gateway, then sync and watch. Raises what keeps the gateway from opening."""
         self._gateway.start()
+        self._accelerators.start()
         self.sync.start()
         self._watcher.start()
 
@@ -104,6 +103,7 @@ class AgentRuntime:
             logger.info("the last look failed: %s", error.message)
         self._lanes.wait_idle(min(timeout, _LAST_WORDS_SECONDS))
         self.sync.stop(timeout=1.0)
+        self._accelerators.stop()
 
     def start_kernel(self, kernel_id: UUID, generation: int) -> None:
         """A hint: this kernel may start. The spec is fetched, so a wrong hint does nothing."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -17,6 +17,10 @@ from uuid import UUID
 import psutil
 import pytest
 
+from backendai.agent.accelerators.base import Device, Found, Grant, Part
+from backendai.agent.accelerators.cuda_grant import Mps, grant_to_process
+from backendai.agent.accelerators.inventory import Accelerators
+from backendai.agent.accelerators.mock import Mock
 from backendai.agent.backends import process_notes, process_start
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.process import IMAGE, ProcessBackend
@@ -65,13 +69,29 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return chosen
 
 
+class OneGpu(Mock):
+    """A GPU that the driver's device files of this machine stand for."""
+
+    kind = "cuda"
+    paths = ("/dev/net/tun",)
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    def discover(self) -> Found:
+        return Found((Device("GPU-0", "cuda.device", paths=self.paths),), is_present=True)
+
+    def native(self, parts: Sequence[Part]) -> Grant:
+        return grant_to_process(parts, Mps(None))
+
+
 @pytest.fixture
 def opened(data: Path, isolation: Isolation) -> Iterator[Callable[..., ProcessBackend]]:
     """Opens backends; in the end every kernel is removed, and nothing of them is left on the machine."""
     backends = []
 
-    def open_one(deployment: str = "test") -> ProcessBackend:
-        backends.append(ProcessBackend(data, deployment=deployment, agent="n1"))
+    def open_one(deployment: str = "test", accelerators: Accelerators | None = None) -> ProcessBackend:
+        backends.append(ProcessBackend(data, deployment=deployment, agent="n1", accelerators=accelerators))
         return backends[-1]
 
     yield open_one
@@ -240,6 +260,22 @@ def test_it_gives_a_kernel_a_home_a_python_and_its_environment(
     assert said[0] == said[1]
     assert said[2:4] == ["green", "42"]
     assert isolation.bwrap is None or said[4:] == ["work"]
+
+
+def test_it_tells_a_kernel_of_its_gpus_and_shows_it_no_other_device_files(
+    opened: Callable[..., ProcessBackend], isolation: Isolation, new_spec: NewSpec
+) -> None:
+    accelerators = Accelerators([OneGpu()])
+    accelerators.look()
+    backend = opened(accelerators=accelerators)
+    command = 'echo "$CUDA_VISIBLE_DEVICES:$NVIDIA_VISIBLE_DEVICES:$GPU_COUNT"; ls /dev/net/tun /dev/kmsg 2>/dev/null'
+    told = run_to_end(backend, new_spec, command, devices={"cuda.device": {"GPU-0": "1"}}).split()
+    wish = {"CUDA_VISIBLE_DEVICES": "0", "NVIDIA_VISIBLE_DEVICES": "all"}
+    told_without = run_to_end(backend, new_spec, command, environ=wish).split()
+    assert (told[0], told_without[0]) == ("GPU-0:GPU-0:1", ":void:0")
+    if isolation.bwrap:
+        assert told[1:] == [path for path in OneGpu.paths if Path(path).exists()]
+        assert told_without[1:] == []
 
 
 def test_it_runs_a_kernel_without_privileges(backend: ProcessBackend, new_spec: NewSpec) -> None:

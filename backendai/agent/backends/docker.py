@@ -20,6 +20,7 @@ import requests
 import urllib3
 from docker.errors import DockerException, NotFound
 
+from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
 from backendai.agent.backends.base import (
     Backend,
     BackendError,
@@ -29,6 +30,7 @@ from backendai.agent.backends.base import (
     Overfull,
     Progress,
     Started,
+    StartFailed,
     Terminal,
 )
 from backendai.agent.backends.docker_end import how_it_ended, is_alive
@@ -40,10 +42,10 @@ from backendai.agent.backends.docker_log import Logs
 from backendai.agent.backends.docker_marks import Marks
 from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_network import Networks
-from backendai.agent.backends.docker_notes import agent_notes, engine_notes
+from backendai.agent.backends.docker_notes import agent_notes, engine_notes, gpu_notes
 from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.docker_services import DockerServices
-from backendai.agent.backends.docker_start import HostOptions, Starter
+from backendai.agent.backends.docker_start import Starter
 from backendai.agent.backends.docker_terminal import Terminals
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.core.slots import MILLI, Slots, format_size
@@ -55,7 +57,7 @@ _EXITED = re.compile(r"Exited \((-?\d+)\)")
 class DockerBackend(Backend):
     """The containers of one agent of one deployment. Making one is cheap; ``setup`` does the work at agent start.
 
-    ``host_options`` gives more host options per kernel (devices), ``warm_networks`` is how many networks are kept ready
+    ``accelerators`` are the devices that kernels may be given, ``warm_networks`` is how many networks are kept ready
     for the next lone kernels. ``BACKENDAI_NETWORK_POOL`` holds the addresses of networks, ``BACKENDAI_SHIELDED``
     (comma-separated) the addresses of the platform that no kernel may reach.
     """
@@ -69,13 +71,14 @@ class DockerBackend(Backend):
         deployment: str,
         agent: str,
         docker_url: str | None = None,
-        host_options: HostOptions = lambda spec: {},
+        accelerators: Accelerators | None = None,
         shielded: Sequence[str] | None = None,
         warm_networks: int = 0,
     ) -> None:
         if shielded is None:
             shielded = [part.strip() for part in os.environ.get("BACKENDAI_SHIELDED", "").split(",") if part.strip()]
         self._engine = Engine(docker_url, deployment, agent)
+        self._accelerators = accelerators or Accelerators()
         self._info: dict[str, Any] = {}
         self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
         self._holders = Holders(self._engine, self._networks.shared)
@@ -98,7 +101,7 @@ class DockerBackend(Backend):
             self._scratch,
             cpus=lambda: int(self._engine_info()["NCPU"]),
             remove=self.remove,
-            host_options=host_options,
+            accelerators=self._accelerators,
         )
 
     def setup(self) -> None:
@@ -127,7 +130,8 @@ class DockerBackend(Backend):
     def notes(self) -> list[Note]:
         with self._engine.asking() as client:
             info = client.info()
-        own = agent_notes(scratch_is_limited=self._scratch.is_limited)
+        own = list(agent_notes(scratch_is_limited=self._scratch.is_limited))
+        own += gpu_notes(info, self._accelerators)
         return [*engine_notes(info), *own, *self._firewall.notes(), *self._warm.notes()]
 
     def images(self) -> list[ImageSighting]:
@@ -144,7 +148,12 @@ class DockerBackend(Backend):
         if not self._is_set_up:
             self.setup()
         with self._warm.undisturbed():
-            started = self._starter.start(spec)
+            try:
+                started = self._starter.start(spec)
+            except StartFailed as error:
+                if error.code == RUNTIME_MISSING:
+                    self._accelerators.withhold("cuda", error.message)
+                raise
         if not started.adopted:
             self._terminals.started(spec.kernel_id)
         return started

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from backendai.agent.accelerators.base import Grant
+from backendai.agent.accelerators.environ import NOTHING
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
 from backendai.core.slots import MILLI, Slots
@@ -15,16 +18,14 @@ USER = "1000:1000"
 _TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108  (in the container)
 _NANO_PER_MILLI = 1_000_000
 _ENVIRON = {"HOME": WORKDIR, "LANG": "C.UTF-8", "TERM": "xterm"}
-# Where the engine gives GPUs to whoever asks, an image's own "all" would open them; devices are given by number only.
-_NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES": "void"}
 NETWORK_SYSCTLS = {"net.ipv4.ping_group_range": "0 65535"}
 _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
 def container_body(
-    spec: KernelSpec, *, labels: dict[str, str], scratch: Path, network: str, cpus: int, extra: dict[str, Any]
+    spec: KernelSpec, *, labels: dict[str, str], scratch: Path, network: str, cpus: int, grant: Grant = NOTHING
 ) -> dict[str, Any]:
-    """Return the create call's body. ``cpus`` is what the engine's machine has, ``extra`` more host options."""
+    """Return the create call's body. ``cpus`` is what the engine's machine has, ``grant`` what it gets of devices."""
     # Only kernels of one session find each other by name: on the shared network all have the same.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
     return {
@@ -32,13 +33,13 @@ def container_body(
         "Hostname": spec.hostname,
         "User": USER,
         "WorkingDir": WORKDIR,
-        "Env": [f"{name}={value}" for name, value in (_ENVIRON | spec.environ | _NO_DEVICES).items()],
+        "Env": [f"{name}={value}" for name, value in {**_ENVIRON, **spec.environ, **grant.environ}.items()],
         "Entrypoint": ["sh", "-c"],
         "Cmd": main_process(spec),
         "StopSignal": "SIGTERM",
         "Tty": False,
         "Labels": labels | kernel_labels(spec),
-        "HostConfig": _joined(_host_config(spec, scratch=scratch, network=network, cpus=cpus), extra),
+        "HostConfig": _joined(_host_config(spec, scratch=scratch, network=network, cpus=cpus), grant.host),
         "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": aliases}}},
     }
 
@@ -98,7 +99,7 @@ def _log_file_bytes(spec: KernelSpec) -> int:
     return max(spec.log_bytes // 2, 4096)
 
 
-def _joined(options: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+def _joined(options: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Lists grow (mounts, devices), the rest is replaced."""
     grown = {name: options.get(name, []) + more for name, more in extra.items() if isinstance(more, list)}
-    return options | extra | grown
+    return {**options, **extra, **grown}

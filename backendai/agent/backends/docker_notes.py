@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
 from backendai.wire.messages import Note
 
 _LIMITS = {
@@ -42,6 +44,27 @@ def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
             message="Kernels on the shared network can reach each other: bridged packets pass no packet rules.",
             fix="Load the module br_netfilter and set sysctl net.bridge.bridge-nf-call-iptables=1.",
         )
+
+
+def gpu_notes(info: dict[str, Any], accelerators: Accelerators) -> Iterator[Note]:
+    """Yield a note when this node has NVIDIA GPUs and its engine seems unable to give them to containers."""
+    if accelerators.has("cuda") and not gives_gpus(info):
+        yield Note(
+            code=RUNTIME_MISSING,
+            message="Sessions with GPUs will probably not start: the container engine knows no runtime of NVIDIA's.",
+            fix="Install nvidia-container-toolkit, run nvidia-ctk runtime configure --runtime=docker, restart Docker.",
+        )
+
+
+def gives_gpus(info: Mapping[str, Any]) -> bool:
+    """Return whether the engine that describes itself so seems able to give NVIDIA GPUs to containers: it registers the
+    driver when it finds NVIDIA's hook, and the runtime is entered when that is installed."""
+    discovered = " ".join(str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or [])
+    return (
+        "nvidia" in (info.get("Runtimes") or {})
+        or "nvidia.com/gpu" in discovered
+        or shutil.which("nvidia-container-runtime-hook") is not None
+    )
 
 
 def agent_notes(*, scratch_is_limited: bool) -> Iterator[Note]:

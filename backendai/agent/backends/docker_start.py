@@ -18,6 +18,8 @@ from weakref import WeakValueDictionary
 import docker.errors
 from docker.errors import APIError, NotFound
 
+from backendai.agent.accelerators.base import Grant
+from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
 from backendai.agent.backends.base import ImageNotFound, StaleGeneration, Started, StartFailed
 from backendai.agent.backends.docker_create import container_body
 from backendai.agent.backends.docker_end import is_alive
@@ -28,7 +30,8 @@ from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.wire.messages import KernelSpec
 
-HostOptions = Callable[[KernelSpec], dict[str, Any]]
+_NO_GPU_DRIVER = "could not select device driver"
+_GPU_REFUSED = "nvidia-container-"
 _RETRY_SECONDS = 0.05
 _NEVER = "0001-"
 
@@ -50,7 +53,7 @@ class Starter:
         *,
         cpus: Callable[[], int],
         remove: Callable[[UUID], None],
-        host_options: HostOptions,
+        accelerators: Accelerators,
     ) -> None:
         self._engine = engine
         self._networks = networks
@@ -59,7 +62,7 @@ class Starter:
         self._scratch = scratch
         self._cpus = cpus
         self._remove = remove
-        self._host_options = host_options
+        self._accelerators = accelerators
         self._locks: WeakValueDictionary[UUID, threading.Lock] = WeakValueDictionary()
         self._locks_guard = threading.Lock()
 
@@ -92,6 +95,9 @@ class Starter:
 
     def _create(self, spec: KernelSpec, *, may_join: bool) -> Started | None:
         """Return the new kernel, or None when its name is taken. Raises _CannotJoin."""
+        grant = self._granted(spec)
+        if grant is None:
+            return None
         try:
             scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes)
         except OSError as error:
@@ -104,12 +110,21 @@ class Starter:
             scratch=scratch,
             network=self._networks.name_for(spec),
             cpus=self._cpus(),
-            extra=self._host_options(spec),
+            grant=grant,
         )
         if not may_join:
             return self._make(spec, body, None)
         with self._warm.claimed(body["HostConfig"].get("Runtime")) as holder:
             return self._make(spec, joining(body, holder) if holder else body, holder)
+
+    def _granted(self, spec: KernelSpec) -> Grant | None:
+        """Return what it gets of devices, None where it runs already: then it has them, even if they fail now."""
+        try:
+            return self._accelerators.grant(spec)
+        except StartFailed:
+            if self._inspect(spec) is None:
+                raise
+            return None
 
     def _make(self, spec: KernelSpec, body: dict[str, Any], holder: Holder | None) -> Started | None:
         try:
@@ -199,7 +214,14 @@ class Starter:
     def _refusal(self, spec: KernelSpec, error: APIError) -> Exception:
         if isinstance(error, docker.errors.ImageNotFound):
             return ImageNotFound(f"The image {spec.image} is not on this node.")
-        return StartFailed(f"The container engine cannot start this kernel: {said(error)}.")
+        words = said(error)
+        if spec.devices and _NO_GPU_DRIVER in words:
+            return StartFailed(
+                f"The container engine of this node cannot give GPUs to containers: {words}.", code=RUNTIME_MISSING
+            )
+        if spec.devices and _GPU_REFUSED in words:
+            return StartFailed(f"NVIDIA's container runtime refused: {words}.", code="accelerator-refused")
+        return StartFailed(f"The container engine cannot start this kernel: {words}.")
 
 
 def _lacks_network(error: APIError) -> bool:

@@ -20,6 +20,7 @@ from uuid import UUID
 
 import psutil
 
+from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends import process_log
 from backendai.agent.backends.base import (
     Backend,
@@ -62,12 +63,12 @@ class ProcessBackend(Backend):
 
     name = "process"
 
-    def __init__(self, data: Path, *, deployment: str, agent: str) -> None:
+    def __init__(self, data: Path, *, deployment: str, agent: str, accelerators: Accelerators | None = None) -> None:
         self._data, self._root = data, data / "kernels"
         self._root.mkdir(parents=True, exist_ok=True)
         self._root.chmod(0o711)
         self._deployment, self._agent = deployment, agent
-        self._starter = Starter(self._root)
+        self._starter = Starter(self._root, accelerators or Accelerators())
         self._locks = [threading.Lock() for _ in range(64)]
         self._closed = threading.Event()
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from backendai.agent.accelerators.base import Grant
 from backendai.agent.backends.process_sandbox import (
     BIN_INSIDE,
     DOOR,
@@ -25,7 +26,6 @@ from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
 _COUNTS_PER_NAMESPACE = (5, 14)  # since this Linux a user namespace has a count of processes of its own
-_CUDA = "cuda."
 _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
@@ -53,7 +53,7 @@ def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
             os.chown(folder, place.uid, place.uid)
 
 
-def launch_order(spec: KernelSpec, place: Place, isolation: Isolation) -> dict[str, Any]:
+def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Grant) -> dict[str, Any]:
     """Return the command with which the runner starts the kernel (``argv``), the environment of the kernel's programs
     (``environ``) and that of what runs before rights are given up (``environ_outside``), with nothing from people."""
     inside = isolation.bwrap is not None
@@ -69,8 +69,8 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation) -> dict[s
     interpreter = str(Path(sys.executable).resolve())
     script = DOOR_INSIDE if inside else str(DOOR)
     return {
-        "argv": [*sandbox(spec, place, isolation), interpreter, "-I", "-S", script, json.dumps(door)],
-        "environ": _environ(spec, home, temporary, BIN_INSIDE if inside else str(place.programs)),
+        "argv": [*sandbox(spec, place, isolation, grant.paths), interpreter, "-I", "-S", script, json.dumps(door)],
+        "environ": _environ(spec, home, temporary, BIN_INSIDE if inside else str(place.programs)) | dict(grant.environ),
         "environ_outside": {"PATH": os.defpath, "LANG": "C.UTF-8", **_mark(spec)},
     }
 
@@ -109,14 +109,12 @@ def _environ(spec: KernelSpec, home: str, temporary: str, programs: str) -> dict
         "OPENBLAS_NUM_THREADS": cores,
         "NPROC": cores,
     }
-    devices = ",".join(device for name, ids in spec.devices.items() if name.startswith(_CUDA) for device in ids)
     own = {
         "SHELL": _shell(),
         "HOME": home,
         "USER": "work",
         "LOGNAME": "work",
         "TMPDIR": temporary,
-        "CUDA_VISIBLE_DEVICES": devices,
     }
     return environ | spec.environ | own | _mark(spec)
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,8 +97,9 @@ def open_to_all(path: Path) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
 
 
-def sandbox(spec: KernelSpec, place: Place, isolation: Isolation) -> list[str]:
-    """Return the words before the kernel's own command; none without bubblewrap."""
+def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Sequence[str] = ()) -> list[str]:
+    """Return the words before the kernel's own command; none without bubblewrap. ``devices``: files of devices that it
+    finds besides the usual ones."""
     if isolation.bwrap is None:
         return []
     size = ["--size", str(spec.shm_bytes)] if isolation.sized_tmpfs and spec.shm_bytes else []
@@ -114,7 +116,8 @@ def sandbox(spec: KernelSpec, place: Place, isolation: Isolation) -> list[str]:
         *readable,
         *tables,
         *("--proc", "/proc", "--dev", "/dev", *size, "--tmpfs", "/dev/shm"),  # noqa: S108
-        *_devices(spec),
+        *_folders(*sorted({str(Path(path).parent) for path in devices} - {"/dev"})),
+        *(word for path in devices for word in ("--dev-bind-try", path, path)),
         *("--ro-bind", str(DOOR), DOOR_INSIDE, "--ro-bind", str(place.programs), BIN_INSIDE),
         *("--bind", str(place.tmp), "/tmp", "--bind", str(place.home), HOME, "--chdir", "/"),  # noqa: S108
         "--",
@@ -149,9 +152,3 @@ def _system_folders() -> list[str]:
 def _folders(*paths: str) -> list[str]:
     """Folders that everybody may enter: those that bubblewrap makes by itself may be entered by what they hold."""
     return [word for path in paths for word in ("--dir", path)]
-
-
-def _devices(spec: KernelSpec) -> list[str]:
-    if not spec.devices:
-        return []
-    return [word for path in sorted(Path("/dev").glob("nvidia*")) for word in ("--dev-bind", str(path), str(path))]

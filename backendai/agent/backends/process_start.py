@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends import process_cgroup
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.process_folder import KernelFolder
@@ -29,7 +30,8 @@ _COMPLAINT = 2000  # bytes of output that explain a failed start
 class Starter:
     """Starts kernels in folders below ``root`` with what this machine offers (asked once)."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, accelerators: Accelerators) -> None:
+        self._accelerators = accelerators
         self.isolation = probe()
         self.cgroups = process_cgroup.find_parents()
         self._root = root
@@ -84,7 +86,8 @@ class Starter:
         memory = slots["mem"] // MILLI or None
         name = f"backendai-{spec.kernel_id}"
         cgroups = process_cgroup.make(self.cgroups, name, slots, pids=spec.pids)
-        return launch_order(spec, place, self.isolation) | {
+        grant = self._accelerators.grant(spec, native=True)
+        return launch_order(spec, place, self.isolation, grant) | {
             "uid": place.uid,
             "runtime": str(place.runtime) if place.runtime else None,
             "log_bytes": spec.log_bytes,

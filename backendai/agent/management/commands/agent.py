@@ -13,7 +13,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from backendai.agent.broker import BrokerAccess
-from backendai.agent.choose import choose_backend
+from backendai.agent.choose import choose_accelerators, choose_backend
 from backendai.agent.config import BACKENDS, NodeSettings, read_settings
 from backendai.agent.credentials import load_credentials, lock_data
 from backendai.agent.gateway_thread import listen, public_url
@@ -67,13 +67,15 @@ def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, BrokerAccess, str]:
     listener = listen(settings, portal_url)
     gateway_url = public_url(settings, listener, portal_url)
     credentials = ensure_joined(settings, portal_url=portal_url, gateway_url=gateway_url)
-    backend = choose_backend(settings, credentials)
+    accelerators = choose_accelerators(settings)
+    backend = choose_backend(settings, credentials, accelerators)
     logger.info("agent %s: backend %s, portal %s, gateway %s", credentials.name, backend.name, portal_url, gateway_url)
     portal = PortalClient(portal_url, credentials.token)
     runtime = AgentRuntime(
         settings,
         credentials,
         backend=backend,
+        accelerators=accelerators,
         portal=portal,
         listener=listener,
         gateway_url=gateway_url,
