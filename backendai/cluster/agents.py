@@ -14,6 +14,7 @@ from django.db import transaction
 
 from backendai.accounts.models import User
 from backendai.activity.services import audit
+from backendai.cluster.broker_access import end_broker_access
 from backendai.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.cluster.services import create_join_token
 from backendai.core.errors import NotFound, UserError
@@ -43,11 +44,13 @@ def change_agent(actor: User, agent: Agent, values: Mapping[str, Any]) -> Agent:
 
 
 def revoke_credential(actor: User, agent: Agent, *, now: datetime) -> None:
-    """Refuse the agent from now on: its calls get 401, and it counts as unreachable. What runs there goes on until the
-    group's grace for lost agents is over. It comes back only with a join token made for it."""
+    """Refuse the agent from now on: its calls get 401, the broker lets it in no more, and it counts as unreachable.
+    What runs there goes on until the group's grace for lost agents is over. It comes back only with a join token made
+    for it."""
     with transaction.atomic():
         agent.token_digest, agent.revoked_at = f"revoked-{secrets.token_hex(24)}", now
         agent.save(update_fields=["token_digest", "revoked_at"])
+        end_broker_access([agent])
         JoinToken.objects.filter(agent=agent).delete()
         audit(actor.pk, "agent.revoke", "agent", [agent.pk], name=agent.name)
 

@@ -19,15 +19,18 @@ from redis.exceptions import AuthenticationError, NoPermissionError
 from redis.exceptions import ConnectionError as BrokenConnection
 
 from backendai.activity.models import AuditEntry
+from backendai.cluster.agents import revoke_credential
 from backendai.cluster.broker_access import end_broker_access, give_broker_access
 from backendai.cluster.models import Agent
 from backendai.cluster.services import create_join_token, join_agent
+from backendai.compute.services.retiring import retire_agent
 from backendai.controller.broker_repair import settle_accounts
 from backendai.core.errors import NotFound
 from backendai.ops.doctor.portal import broker_accounts as examine
 from backendai.wire.messages import JoinUp
 from backendai.wire.queues import with_account
 from tests.brokers import PROGRAMS, OwnBroker, own_broker
+from tests.cast import make_cast
 from tests.factories import make_agent, make_group
 
 pytestmark = pytest.mark.django_db
@@ -162,6 +165,22 @@ def test_a_node_that_joins_anew_loses_the_account_of_before_at_once(
     with pytest.raises(NotFound):
         give_broker_access(agent, digest_of("late"))  # its token is not good any more
     assert accounts(broker) == set()
+
+
+def test_who_is_turned_away_or_given_up_is_let_in_no_more(
+    broker: Redis, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    admin = make_cast().dana
+    a, b = make_agent("a"), make_agent("b")
+    nodes = sign_in(a), sign_in(b)
+    with django_capture_on_commit_callbacks(execute=True):
+        revoke_credential(admin, a, now=timezone.now())
+        retire_agent(admin, b, now=timezone.now())
+    assert accounts(broker) == set()
+    for node in nodes:
+        with pytest.raises(AuthenticationError):
+            node.ping()
+    assert settle_accounts(timezone.now()) == 0
 
 
 def test_an_end_that_is_rolled_back_takes_nothing_away(broker: Redis) -> None:

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from backendai.accounts.models import User
 from backendai.activity.services import audit
+from backendai.cluster.broker_access import end_broker_access
 from backendai.cluster.models import Agent, JoinToken
 from backendai.compute.models import Kernel
 from backendai.compute.services.losses import lose
@@ -46,6 +47,7 @@ def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
             drain_ends_at=None,
             drain_kernels=0,
         )
+        end_broker_access([agent])
         JoinToken.objects.filter(agent=agent).delete()
         audit(actor.pk, "agent.terminate", "agent", [agent.pk], name=agent.name, kernels=number)
     agent.refresh_from_db()
