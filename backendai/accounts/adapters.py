@@ -10,7 +10,6 @@ from allauth.account.internal.flows.login import get_authentication_records
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
-from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from django.contrib import messages
 from django.contrib.auth import authenticate
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -99,10 +98,6 @@ class PortalFactors(DefaultMFAAdapter):
         """Return the name that the form for a passkey proposes."""
         number = Authenticator.objects.filter(user_id=user.pk, type=type).count() + 1
         return "Passkey" if number == 1 else f"Passkey {number}"
-
-
-class PortalIdentities(DefaultSocialAccountAdapter):
-    """People whom a provider of identities vouches for."""
 
 
 def methods_of(request: HttpRequest, user: Any) -> list[str]:

@@ -10,6 +10,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
+from backendai.accounts.claims import wrong_mapping
+
 _DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 _LONGEST_DOMAIN = 180
 _LAST_PORT = 65535
@@ -104,6 +106,30 @@ def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
     if settings.REQUIRE_MFA not in ("none", "admins", "all"):
         hint = "Write none, admins or all."
         found.append(Error(f"BACKENDAI_REQUIRE_MFA cannot be {settings.REQUIRE_MFA!r}.", hint, id="portal.E022"))
+    return found + _check_provider()
+
+
+def _check_provider() -> list[CheckMessage]:
+    """A provider of identities is set up wholly or not at all."""
+    names = {
+        "BACKENDAI_OIDC_ISSUER": settings.OIDC_ISSUER,
+        "BACKENDAI_OIDC_CLIENT_ID": settings.OIDC_CLIENT_ID,
+        "BACKENDAI_OIDC_CLIENT_SECRET": settings.OIDC_CLIENT_SECRET,
+        "BACKENDAI_OIDC_MAPPING": settings.OIDC_MAPPING,
+    }
+    if not any(names.values()):
+        return []
+    missing = [name for name, value in names.items() if not value]
+    if missing:
+        hint = "Set all four, or none of them."
+        return [Error(f"Single sign-on lacks {', '.join(missing)}.", hint, id="portal.E023")]
+    found: list[CheckMessage] = []
+    if wrong := wrong_mapping(settings.OIDC_MAPPING):
+        found.append(Error("BACKENDAI_OIDC_MAPPING cannot be used.", wrong, id="portal.E024"))
+    issuer = urlsplit(settings.OIDC_ISSUER)
+    if issuer.scheme != "https" and issuer.hostname not in ("localhost", "127.0.0.1", "::1"):
+        hint = "Write it as https://identities.example.org: whoever can read or change that talk can be anybody here."
+        found.append(Error("BACKENDAI_OIDC_ISSUER is not an HTTPS address.", hint, id="portal.E025"))
     return found
 
 

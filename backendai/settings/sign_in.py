@@ -62,7 +62,7 @@ OIDC_MAPPING = _mapping(env.str("BACKENDAI_OIDC_MAPPING", default=""))
 OIDC_LINK_BY_EMAIL = env.bool("BACKENDAI_OIDC_LINK_BY_EMAIL", default=False)
 OIDC_PROVIDER_ID = "sso"
 
-SOCIALACCOUNT_ADAPTER = "backendai.accounts.adapters.PortalIdentities"
+SOCIALACCOUNT_ADAPTER = "backendai.web.single_sign_on.PortalIdentities"
 SOCIALACCOUNT_EMAIL_VERIFICATION = "none"
 SOCIALACCOUNT_STORE_TOKENS = False
 # The content security policy lets forms go to our own origin only, so the way out is a link. What comes back is bound

@@ -1,11 +1,11 @@
 """Addresses of signing in, under the names by which django-allauth knows them. What is not here of it is not there."""
 
 from allauth.mfa.webauthn.views import login_webauthn
-from allauth.socialaccount.providers.openid_connect import views as openid_connect
 from allauth.socialaccount.views import login_cancelled
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
+from backendai.web import single_sign_on
 from backendai.web.views import security, sign_in
 
 urlpatterns = [
@@ -13,8 +13,8 @@ urlpatterns = [
     path("login/code/", sign_in.SecondStep.as_view(), name="mfa_authenticate"),
     path("login/passkey/", login_webauthn, name="mfa_login_webauthn"),
     path("login/cancelled/", login_cancelled, name="socialaccount_login_cancelled"),
-    path("login/with/<slug:provider_id>/", openid_connect.login, name="openid_connect_login"),
-    path("login/with/<slug:provider_id>/callback/", openid_connect.callback, name="openid_connect_callback"),
+    path("login/with/<slug:provider_id>/", single_sign_on.leave, name="openid_connect_login"),
+    path("login/with/<slug:provider_id>/callback/", single_sign_on.come_back, name="openid_connect_callback"),
     path("logout/", LogoutView.as_view(), name="account_logout"),
     path("signup/", sign_in.sign_up, name="account_signup"),
     path("account/security/", security.security, name="mfa_index"),

@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from backendai.cluster.services import last_pass_at
 from backendai.controller.loops import PASS_LEASE
-from backendai.ops.doctor import apps, engine, machine, portal
+from backendai.ops.doctor import apps, engine, machine, portal, sign_in
 from backendai.ops.doctor.check import Check, problem
 
 
@@ -39,6 +39,6 @@ def _database_checks() -> list[Check]:
         return checks
     try:
         found = [portal.images(), portal.scheduler(last_pass_at(PASS_LEASE), timezone.now()), portal.broker_accounts()]
-        return [*checks, *found]
+        return [*checks, *found, *sign_in.single_sign_on()]
     except DatabaseError as error:
         return [*checks, problem("database", f"cannot be read: {error}", "manage.py prepare")]

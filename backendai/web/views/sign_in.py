@@ -21,6 +21,7 @@ from django.views.decorators.http import require_http_methods
 from backendai.accounts.logins import begin_login
 from backendai.accounts.services.sign_up import sign_up as ask_for_account
 from backendai.web.sign_in_forms import SignUpForm
+from backendai.web.single_sign_on import is_set_up
 
 
 def entrance(request: HttpRequest) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def entrance(request: HttpRequest) -> dict[str, Any]:
     asking for an account."""
     return {
         "passkeys": _may_have_passkeys(request),
-        "provider": settings.OIDC_NAME if settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"] else "",
+        "provider": settings.OIDC_NAME if is_set_up() else "",
         "provider_id": settings.OIDC_PROVIDER_ID,
         "signup": settings.SIGNUP != "off",
     }

@@ -1,0 +1,150 @@
+"""Signing in with a provider of identities (OpenID Connect): whom it vouches for, and what becomes of them here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import requests
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from allauth.socialaccount.internal import jwtkit
+from allauth.socialaccount.models import SocialAccount, SocialLogin
+from allauth.socialaccount.providers.oauth2.client import OAuth2Error
+from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
+from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from django.conf import settings
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+from django.forms import ValidationError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from backendai.accounts.claims import Place, create_from_claims, follow_claims, place_of
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+
+_UNREADABLE = (OAuth2Error, requests.RequestException, LookupError, TypeError, ValueError, AttributeError)
+
+
+class PortalIdentities(DefaultSocialAccountAdapter):
+    """Decides about each person whom the provider vouches for, before allauth would."""
+
+    def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
+        """Find or make the user, and give them what their groups say. Whoever is not let in sees why."""
+        if sociallogin.state.get("process") != "login":
+            raise _refusal(request, "Accounts are not connected here. Sign out, and sign in with the other site.")
+        said = sociallogin.claims
+        place = place_of(_groups_in(said), settings.OIDC_MAPPING)
+        with transaction.atomic():
+            if sociallogin.is_existing:
+                _follow(sociallogin.user, place)
+            elif place is not None:
+                sociallogin.connect(request, _found_or_made(request, said, place))
+        if place is None:
+            text = "None of your groups there may use this platform. Ask its administrators which one you need."
+            raise _refusal(request, text)
+
+
+class CheckingClient(OpenIDConnectOAuth2Adapter):
+    """Checks what the provider says about somebody more strictly than allauth: the signature, although it came by a
+    direct connection, and that all of it is about the same person, whom this provider has named before."""
+
+    def complete_login(self, request: HttpRequest, app: Any, token: Any, **kwargs: Any) -> SocialLogin:
+        """Return the login with what was said about the person as ``claims``. Only who it is will be kept of that: the
+        rest changes, and is asked for at every sign-in."""
+        login = super().complete_login(request, app, token, **kwargs)
+        signed, answer = login.account.extra_data["id_token"], login.account.extra_data.get("userinfo") or {}
+        if answer and answer.get("sub") != signed["sub"]:
+            raise OAuth2Error("the answer is about somebody else")
+        known = SocialAccount.objects.filter(provider=login.account.provider, uid=login.account.uid).first()
+        if known and known.extra_data["id_token"]["iss"] != signed["iss"]:
+            raise OAuth2Error("another provider named this person")
+        login.claims = signed | answer
+        login.account.extra_data = {"id_token": {"sub": signed["sub"], "iss": signed["iss"]}}
+        return login
+
+    def _decode_id_token(self, app: Any, id_token: str) -> dict[str, Any]:
+        said: dict[str, Any] = jwtkit.verify_and_decode(
+            credential=id_token,
+            keys_url=self.openid_config["jwks_uri"],
+            issuer=self.openid_config["issuer"],
+            audience=app.client_id,
+            lookup_kid=jwtkit.lookup_kid_jwk,
+        )
+        return said
+
+
+@require_safe
+@never_cache
+def leave(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Send the browser to the provider."""
+    return _serve(OAuth2LoginView, request, provider_id)
+
+
+@require_safe
+@never_cache
+def come_back(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Take what the browser brings back from the provider, and sign in."""
+    return _serve(OAuth2CallbackView, request, provider_id)
+
+
+def is_set_up() -> bool:
+    """Return whether there is a provider of identities."""
+    return bool(settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"])
+
+
+def _serve(view: Any, request: HttpRequest, provider_id: str) -> HttpResponse:
+    if provider_id != settings.OIDC_PROVIDER_ID or not is_set_up():
+        raise Http404
+    try:
+        answer: HttpResponse = view.adapter_view(CheckingClient(request, provider_id))(request)
+    except _UNREADABLE:
+        return _page(request, "", status=502)
+    return answer
+
+
+def _groups_in(said: Mapping[str, Any]) -> list[str]:
+    groups = said.get(settings.OIDC_GROUP_CLAIM)
+    found = groups if isinstance(groups, list) else [groups]
+    return [group for group in found if isinstance(group, str)]
+
+
+def _found_or_made(request: HttpRequest, said: Mapping[str, Any], place: Place) -> User:
+    email = str(said.get("email") or "").strip().lower()
+    try:
+        validate_email(email)
+    except ValidationError:
+        raise _refusal(request, "The provider of identities does not say your e-mail address.") from None
+    user = User.objects.filter(email=email).first()
+    if user is None:
+        return _made(request, email, str(said.get("name") or ""), place)
+    if not (settings.OIDC_LINK_BY_EMAIL and said.get("email_verified") is True):
+        text = "An account with your e-mail address does not belong to your identity. Ask an administrator."
+        raise _refusal(request, text)
+    audit(user.pk, "user.link-identity", "user", [user.pk], email=email, provider=settings.OIDC_NAME)
+    _follow(user, place)
+    return user
+
+
+def _made(request: HttpRequest, email: str, name: str, place: Place) -> User:
+    try:
+        return create_from_claims(email, name, place, provider=settings.OIDC_NAME, now=timezone.now())
+    except IntegrityError:  # the same person in another tab, a moment earlier
+        raise _refusal(request, "Your account was made just now. Sign in again.") from None
+
+
+def _follow(user: User, place: Place | None) -> None:
+    if user.is_active:
+        follow_claims(user, place, settings.OIDC_MAPPING, provider=settings.OIDC_NAME, now=timezone.now())
+
+
+def _refusal(request: HttpRequest, reason: str) -> ImmediateHttpResponse:
+    return ImmediateHttpResponse(_page(request, reason, status=403))
+
+
+def _page(request: HttpRequest, reason: str, *, status: int) -> HttpResponse:
+    return render(request, "socialaccount/authentication_error.html", {"reason": reason}, status=status)
