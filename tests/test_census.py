@@ -129,6 +129,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/policies/": (P.SUPERADMIN, "GET POST"),
     "api/v1/policies/<int:pk>/": (P.SUPERADMIN, "GET PATCH DELETE"),
     "api/v1/images/": (P.SIGNED_IN, "GET"),
+    "api/v1/images/<uuid:image_id>/": (P.READ, "GET PATCH DELETE"),
     "api/v1/presets/": (P.READ, "GET POST"),
     "api/v1/presets/<int:preset_id>/": (P.READ, "GET PATCH DELETE"),
     "api/v1/check-presets/": (P.SIGNED_IN, "POST"),
@@ -201,7 +202,7 @@ class World:
 
     def path(self, route: str) -> str:
         ids = {"session": self.session, "kernel": self.kernel, "token": self.token, "agent": self.agent}
-        ids |= {"job": self.job}
+        ids |= {"job": self.job, "image": self.session.image}
         for name, row in ids.items():
             route = route.replace(f"<uuid:{name}_id>", str(row.pk))
         route = route.replace("<int:preset_id>", str(self.preset.pk))

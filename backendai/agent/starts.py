@@ -80,8 +80,8 @@ class Starts:
             return None
         begun = time.monotonic()
         try:
-            if not self._backend.has_image(spec.image):  # somebody may have pulled it while this waited
-                self._backend.pull(spec.image, timeout=spec.pull_timeout, progress=self._progress(spec, claim))
+            if not self._backend.has_image(spec.exact_image):  # somebody may have pulled it while this waited
+                self._backend.pull(spec.exact_image, timeout=spec.pull_timeout, progress=self._progress(spec, claim))
         except _Abandoned:
             return None
         except ImageNotFound as error:

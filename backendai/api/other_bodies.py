@@ -10,28 +10,10 @@ from rest_framework import serializers
 from backendai.accounts.models import AccessToken, Project, User
 from backendai.api.answers import Answer
 from backendai.api.parsing import StrictSerializer
-from backendai.catalog.models import Image
 from backendai.cluster.groups import default_group_of
 from backendai.cluster.models import Agent
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
-
-
-class ImageBody(Answer[Image]):
-    """An image to start sessions from."""
-
-    title = serializers.CharField(source="display_name")
-    minimum = serializers.SerializerMethodField()
-
-    class Meta:
-        model = Image
-        fields = ["id", "name", "title", "description", "reference", "architecture", "minimum", "is_enabled"]
-        read_only_fields = fields
-
-    @extend_schema_field(_Amounts)
-    def get_minimum(self, image: Image) -> dict[str, str]:
-        """Return the smallest slots of a kernel, as decimal strings."""
-        return image.minimum_slots.to_json()
 
 
 class ResourceGroupBody(serializers.Serializer[Any]):

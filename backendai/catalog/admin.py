@@ -3,13 +3,15 @@ from django.contrib import admin
 
 from backendai.accounts.amounts_field import AmountsField
 from backendai.activity.read_only import MadeElsewhere
-from backendai.catalog.models import Image, ImageOnAgent, ResourcePreset
+from backendai.catalog.models import Image, ImageAlias, ImageOnAgent, ResourcePreset
 from backendai.catalog.services import adopt_labels
 from backendai.core.slots import format_amount
 
 
 class ImageForm(forms.ModelForm):
     minimum = AmountsField(label="Smallest size", help_text="What a kernel of it needs at least, as cpu=1, mem=512m.")
+
+    maximum = AmountsField(label="Largest size", help_text="What a kernel of it may have at most; empty: no limit.")
 
     class Meta:
         model = Image
@@ -32,14 +34,23 @@ class PresetForm(forms.ModelForm):
 @admin.register(Image)
 class ImageAdmin(admin.ModelAdmin):
     form = ImageForm
+    filter_horizontal = ["domains"]
+    autocomplete_fields = ["owner"]
     readonly_fields = ["created_at"]
     list_display = ["name", "title", "reference", "architecture", "is_enabled"]
-    list_filter = ["is_enabled"]
+    list_filter = ["is_enabled", "is_customized", "architecture"]
     search_fields = ["name", "reference"]
 
     def save_model(self, request, obj, form, change):
         super().save_model(request, obj, form, change)
         adopt_labels(obj)
+
+
+@admin.register(ImageAlias)
+class ImageAliasAdmin(admin.ModelAdmin):
+    list_display = ["name", "image"]
+    search_fields = ["name", "image__name"]
+    list_select_related = ["image"]
 
 
 @admin.register(ImageOnAgent)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import Case, Exists, OuterRef, Q, When
 
+from backendai.accounts.models import Project
 from backendai.cluster.models import ResourceGroup
 
 if TYPE_CHECKING:
@@ -17,12 +18,34 @@ class ImageQuerySet(models.QuerySet[Any]):
     """Images."""
 
     def visible_to(self, user: User) -> ImageQuerySet:
-        """Enabled images; superadmins see the others too."""
-        return self if user.role == "superadmin" else self.filter(is_enabled=True)
+        """Superadmins see all. Others see enabled ones that are open to one of their domains, of those that were made
+        of sessions their own; admins those of their domain's people too."""
+        return self if user.role == "superadmin" else self.usable_by(user)
 
     def usable_by(self, user: User) -> ImageQuerySet:
-        """Images the user may start a session from."""
-        return self.filter(is_enabled=True)
+        """Images the user may start a session from, in some project."""
+        enabled = self.filter(is_enabled=True)
+        if user.role == "superadmin":
+            return enabled
+        own = Q(is_customized=False) | Q(owner=user)
+        if user.role == "admin" and user.domain_id:
+            own |= Q(owner__domain=user.domain_id)
+        projects = Project.objects.filter(memberships__user=user).values("domain")
+        return enabled.filter(own, self._open_to(Q(domain=user.domain_id) | Q(domain__in=projects)))
+
+    def usable_in(self, domain_id: int) -> ImageQuerySet:
+        """Those that sessions of this domain's projects may start from."""
+        return self.filter(self._open_to(Q(domain=domain_id)))
+
+    def named(self, name: str) -> ImageQuerySet:
+        """Those of this name, other name or reference; the name comes first, the reference last."""
+        by_alias = Exists(self.model.aliases.rel.related_model.objects.filter(image=OuterRef("pk"), name=name))
+        rank = Case(When(name=name, then=0), When(by_alias, then=1), default=2)
+        return self.filter(Q(name=name) | Q(reference=name) | by_alias).order_by(rank)
+
+    def _open_to(self, domains: Q) -> Q:
+        listed = self.model.domains.through.objects.filter(image=OuterRef("pk"))
+        return ~Exists(listed) | Exists(listed.filter(domains))
 
 
 class PresetQuerySet(models.QuerySet[Any]):

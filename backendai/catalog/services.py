@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
+from backendai.catalog.image_rules import wrong_image
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.cluster.models import Agent
 from backendai.core.errors import UserError
@@ -14,7 +15,7 @@ from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting
 
 BUILD_JOB = "image.build"
-_MINIMUM_PREFIX = "ai.backend.resource.min."
+_MINIMUM_PREFIX, _MAXIMUM_PREFIX = "ai.backend.resource.min.", "ai.backend.resource.max."
 
 
 def record_images(agent: Agent, images: Sequence[ImageSighting], digest: str) -> None:
@@ -57,7 +58,18 @@ def adopt_labels(image: Image) -> None:
     """Take over the labels of an image that agents had before the catalogue did; those that it has stay."""
     there = ImageOnAgent.objects.filter(reference=image.reference).exclude(labels={}).order_by("pk").first()
     if there and not image.labels:
-        _take_over(image, there.labels, there.architecture)
+        take_over(image, there.labels, there.architecture)
+
+
+def take_over(image: Image, labels: dict[str, str], architecture: str) -> None:
+    """Write the labels of an image, with the bounds that they name, into the catalogue."""
+    image.labels = labels
+    image.minimum = _bounds(labels, _MINIMUM_PREFIX) or image.minimum
+    image.maximum = _bounds(labels, _MAXIMUM_PREFIX) or image.maximum
+    if wrong_image(image.minimum, image.maximum, ""):
+        image.maximum = {}
+    image.architecture = architecture_name(architecture) or image.architecture
+    image.save(update_fields=["labels", "minimum", "maximum", "architecture"])
 
 
 def _row(agent: Agent, image: ImageSighting) -> ImageOnAgent:
@@ -76,20 +88,15 @@ def _refresh_catalogue(seen: dict[str, ImageSighting]) -> None:
     may ask for. An administrator who empties the labels asks for them anew."""
     for image in Image.objects.filter(reference__in=seen, labels={}):
         found = seen[image.reference]
-        _take_over(image, found.labels, found.architecture)
+        take_over(image, found.labels, found.architecture)
+    for image in Image.objects.filter(reference__in=seen, is_built_here=True):
+        digest = seen[image.reference].digest
+        if digest and digest != image.digest:  # a record of what sessions start; nothing is pinned to it
+            Image.objects.filter(pk=image.pk).update(digest=digest)
 
 
-def _take_over(image: Image, labels: dict[str, str], architecture: str) -> None:
-    image.labels = labels
-    image.minimum = _minimum(labels) or image.minimum
-    image.architecture = architecture_name(architecture) or image.architecture
-    image.save(update_fields=["labels", "minimum", "architecture"])
-
-
-def _minimum(labels: dict[str, str]) -> dict[str, str]:
-    amounts = {
-        name.removeprefix(_MINIMUM_PREFIX): value for name, value in labels.items() if name.startswith(_MINIMUM_PREFIX)
-    }
+def _bounds(labels: dict[str, str], prefix: str) -> dict[str, str]:
+    amounts = {name.removeprefix(prefix): value for name, value in labels.items() if name.startswith(prefix)}
     try:
         return Slots.parse(amounts).to_json()
     except UserError:

@@ -55,6 +55,7 @@ class ComputeSession(models.Model):
     )
     # Sessions are looked for by their image only when somebody removes it.
     image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False)
+    image_digest = models.CharField(max_length=128, blank=True, help_text="What its image was at the launch, if known.")
     access_key = models.CharField(max_length=32, blank=True)
     session_type = models.CharField(max_length=16, choices=SessionType, default=SessionType.INTERACTIVE)
     status = models.CharField(max_length=16, choices=Status, default=Status.PENDING)

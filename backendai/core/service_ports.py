@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from backendai.core.errors import UserError
+
 LABEL = "ai.backend.service-ports"
 _ENTRY = re.compile(r"([^:,\[\]]+):([^:,\[\]]+):(?:\[([0-9,\s]*)\]|([0-9]+))(?:,|$)")
 # A name becomes a part of a host name.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?\Z")
 _PROTOCOLS = frozenset({"http", "tcp", "preopen", "internal", "vnc", "rdp"})
+_ENTRIES = re.compile(r",(?![^\[]*\])")  # commas outside of brackets
 _LEAST, _MOST = 1025, 65534
 _RESERVED = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
 
@@ -41,6 +44,23 @@ def service_ports_of(labels: Mapping[str, str]) -> list[ServicePort]:
             found.append(entry)
             names.add(entry.name)
             taken |= set(entry.ports)
+    return found
+
+
+def read_service_ports(text: str) -> list[ServicePort]:
+    """Return what somebody has typed as services; a UserError quotes the entry that breaks a rule."""
+    found = service_ports_of({LABEL: text})
+    entries = [entry.strip() for entry in _ENTRIES.split(text.strip()) if entry.strip()]
+    for entry in entries:
+        if len(service_ports_of({LABEL: entry})) != 1:
+            raise UserError(
+                f"{entry[:64]!r} is no service: write name:protocol:port with a protocol of "
+                f"{', '.join(sorted(_PROTOCOLS))} and a port from {_LEAST} to {_MOST} that is not reserved.",
+                field="services",
+                code="invalid-services",
+            )
+    if len(found) != len(entries):
+        raise UserError("A name or a port appears twice.", field="services", code="invalid-services")
     return found
 
 

@@ -38,13 +38,33 @@ _ADVANCED = ("environ", "cluster_size", "priority", "starts_at", "batch_timeout"
 _USUAL = {"cluster_size": "1"}
 
 
+class ImageField(forms.ModelChoiceField):
+    """An image by its name or another name of it."""
+
+    def to_python(self, value: Any) -> Any:
+        """Return the image; a ValidationError when there is none."""
+        try:
+            return super().to_python(value)
+        except forms.ValidationError:
+            found = cast(Any, self.queryset).named(str(value)[:255]).first()
+            if found is None:
+                raise
+            return found
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return what the choice that stands for it has as its value."""
+        if isinstance(value, str) and value and self.queryset is not None:
+            names = {image.name for image in self.queryset}
+            if value not in names and (found := cast(Any, self.queryset).named(value[:255]).first()):
+                return found.name
+        return super().prepare_value(value)
+
+
 class LaunchForm(forms.Form):
     """A preset stands for its numbers; custom takes those typed."""
 
     request_key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
-    image = forms.ModelChoiceField(
-        Image.objects.none(), to_field_name="name", empty_label=None, widget=forms.RadioSelect
-    )
+    image = ImageField(Image.objects.none(), to_field_name="name", empty_label=None, widget=forms.RadioSelect)
     name = forms.CharField(required=False, label="Name", help_text="Left empty, a name is made from the environment.")
     session_type = forms.ChoiceField(choices=SessionType, initial=SessionType.INTERACTIVE, widget=forms.RadioSelect)
     startup_command = forms.CharField(

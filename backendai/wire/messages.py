@@ -14,6 +14,7 @@ from uuid import UUID
 
 from pydantic import Field, field_validator
 
+from backendai.core.image_names import pinned
 from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Sentence, Share, Word
 from backendai.wire.live import LiveSample
 
@@ -42,6 +43,7 @@ class KernelSpec(Message):
     """Everything a node needs to start one kernel.
 
     ``generation`` is the fencing token: it grows with every placement; a container of an older one is stale.
+    ``digest``: of the image exactly the one with this digest; empty: whatever its name stands for on the node.
     """
 
     deployment: str
@@ -52,6 +54,7 @@ class KernelSpec(Message):
     session_name: str
     session_type: Literal["interactive", "batch"] = "interactive"
     image: str
+    digest: str = ""
     architecture: str = ""
     role: str = "main"
     index: int = 1
@@ -68,6 +71,11 @@ class KernelSpec(Message):
     cluster_size: int = 1
     pull_timeout: float = 1800.0
     create_timeout: float = 120.0
+
+    @property
+    def exact_image(self) -> str:
+        """What the engine is asked for: the name, or the name with the digest."""
+        return pinned(self.image, self.digest)
 
 
 class StopOrder(Message):

@@ -12,7 +12,8 @@ from rest_framework import serializers
 
 from backendai.accounts.models import AccessToken, User
 from backendai.api.answers import Answer
-from backendai.api.other_bodies import AgentBody, ImageBody, MeBody, TokenBody
+from backendai.api.image_bodies import ImageBody
+from backendai.api.other_bodies import AgentBody, MeBody, TokenBody
 from backendai.api.preset_bodies import PresetBody
 from backendai.api.session_bodies import KernelBody, RecordBody, SessionBody
 from backendai.api.shown_sessions import shown_kernels, shown_sessions

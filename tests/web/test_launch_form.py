@@ -325,3 +325,12 @@ def test_a_preset_that_does_not_fit_says_why_in_the_chosen_group(site: Cast, bro
     assert 'name="preset" value="huge" checked' in there.content.decode()
     nowhere = client.post(reverse("web:launch_presets"), typed(site, resource_group="no-such"))
     assert nowhere.status_code == 200
+
+
+def test_an_image_is_chosen_by_another_name_of_it(site: Cast, browse: Browse) -> None:
+    Image.objects.get(name="python").aliases.create(name="py")
+    client = browse(site.alice)
+    page = client.get(reverse("web:launch"), {"image": "py"}).content.decode()
+    assert re.search(r'name="image" value="python"[^>]* checked', page)
+    assert client.post(reverse("web:launch"), typed(site, image="py")).status_code == 302
+    assert ComputeSession.objects.get().image.name == "python"

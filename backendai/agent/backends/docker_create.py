@@ -10,6 +10,7 @@ from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.environ import NOTHING
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
+from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
@@ -29,7 +30,7 @@ def container_body(
     # Only kernels of one session find each other by name: on the shared network all have the same.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
     return {
-        "Image": spec.image,
+        "Image": spec.exact_image,
         "Hostname": spec.hostname,
         "User": USER,
         "WorkingDir": WORKDIR,
@@ -57,8 +58,9 @@ def banner(spec: KernelSpec) -> str:
 
 
 def kernel_labels(spec: KernelSpec) -> dict[str, str]:
-    """Return the labels that tell one kernel from the others of its agent."""
-    return {
+    """Return the labels that tell one kernel from the others of its agent, and the services that it has."""
+    services = spec.environ.get("BACKENDAI_SERVICE_PORTS")
+    return ({SERVICES_LABEL: services} if services else {}) | {
         f"{PREFIX}session": str(spec.session_id),
         f"{PREFIX}kernel": str(spec.kernel_id),
         f"{PREFIX}generation": str(spec.generation),

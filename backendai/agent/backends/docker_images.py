@@ -32,10 +32,11 @@ class Images:
         self._architectures: dict[str, str] = {}
 
     def sightings(self) -> list[ImageSighting]:
-        """Return one entry per tag; untagged leftovers of builds and our own holders are no images to start from."""
+        """Return one entry per tag, and one per digest of what was fetched by its digest alone; leftovers of builds and
+        our own holders are no images to start from."""
         with self._engine.asking() as client:
             listed = client.images()
-            seen = [self._sighting(image, tag) for image in listed for tag in image["RepoTags"] or []]
+            seen = [self._sighting(image, tag) for image in listed for tag in _names(image)]
         return [sighting for sighting in seen if sighting is not None]
 
     def has(self, reference: str) -> bool:
@@ -70,13 +71,11 @@ class Images:
             ) from error
 
     def _sighting(self, image: dict[str, Any], tag: str) -> ImageSighting | None:
-        if tag in ("<none>:<none>", HOLDER_IMAGE):
+        if tag.startswith("<none>") or tag == HOLDER_IMAGE:
             return None
-        digests = image.get("RepoDigests") or []
-        digest = digests[0].partition("@")[2] if digests else image["Id"]
         return ImageSighting(
             reference=tag,
-            digest=digest,
+            digest=_digest(image, tag),
             architecture=self._architecture(image["Id"]),
             size_bytes=image["Size"],
             labels=image["Labels"] or {},
@@ -109,6 +108,18 @@ class Images:
             for line in response.iter_lines():
                 if line:
                     yield json.loads(line)
+
+
+def _names(image: dict[str, Any]) -> list[str]:
+    tags: list[str] = [tag for tag in image["RepoTags"] or [] if not tag.startswith("<none>")]
+    return tags or image.get("RepoDigests") or []
+
+
+def _digest(image: dict[str, Any], tag: str) -> str:
+    """Return the digest that the image has in the tag's own repository, the engine's id where it came from none."""
+    by_repository = dict(each.split("@", 1) for each in image.get("RepoDigests") or [] if "@" in each)
+    repository, _, _ = tag.partition("@") if "@" in tag else tag.rpartition(":")
+    return str(by_repository.get(repository) or next(iter(by_repository.values()), "") or image["Id"])
 
 
 def _share(layers: dict[str, tuple[int, int]], message: dict[str, Any]) -> tuple[float | None, str]:

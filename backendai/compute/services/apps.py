@@ -96,7 +96,7 @@ class CodeRefused(Exception):
 def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
     """Return the apps, given the main kernel (with its agent): what can be opened, and what cannot and why."""
     obstacle = _obstacle(session, kernel)
-    found = [one for one in service_ports_of(session.image.labels) if one.protocol in _SHOWN]
+    found = [one for one in service_ports_of(session.image.effective_labels) if one.protocol in _SHOWN]
     return [_app(session, one, obstacle) for one in found]
 
 

@@ -14,7 +14,7 @@ from backendai.catalog.models import Image
 from backendai.cluster.groups import group_for_launch
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.session_defaults import SessionDefaults, parse_session_defaults
-from backendai.compute.services.check_amounts import check_minimum, check_reach, preset_of, shm_of, slots_of
+from backendai.compute.services.check_amounts import check_bounds, check_reach, preset_of, shm_of, slots_of
 from backendai.compute.services.check_wishes import (
     agents_of,
     check_agent_loss,
@@ -71,10 +71,10 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     usual = parse_session_defaults(group.session_defaults)
     spec = _with_defaults(spec, usual)
     _check_type_in(group, spec)
-    image = _image(user, spec)
+    image = _image(user, spec, project)
     preset = preset_of(user, spec, group)
     slots = slots_of(spec, preset, image)
-    check_minimum(slots, image)
+    check_bounds(slots, image)
     shm_bytes = shm_of(spec, preset, slots, usual.shm)
     agents = agents_of(spec, group)
     check_reach(slots, group, spec.cluster_size, agents)
@@ -169,13 +169,14 @@ def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:
         )
 
 
-def _image(user: User, spec: SessionSpec) -> Image:
-    images = Image.objects.usable_by(user)
-    found: Image | None = images.filter(name=spec.image).first() or images.filter(reference=spec.image).first()
+def _image(user: User, spec: SessionSpec, project: Project) -> Image:
+    """Return the image of this name, other name or reference: the one place where a launch finds out which it is."""
+    images = Image.objects.usable_by(user).usable_in(project.domain_id)
+    found: Image | None = images.named(spec.image).first()
     if found is None:
         known = list(images.values_list("name", flat=True)[:10])
         raise UserError(
-            f"There is no image {spec.image!r}; there are: {', '.join(known) or 'none'}.",
+            f"There is no image {spec.image!r} for project {project.name}; there are: {', '.join(known) or 'none'}.",
             field="image",
             code="unknown-image",
         )

@@ -13,7 +13,7 @@ from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.services.ledger import slots_of as stored_slots
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
-from backendai.core.slots import MILLI, Slots, format_amount, format_size, parse_amount, parse_size
+from backendai.core.slots import LARGEST, MILLI, Slots, format_amount, format_size, parse_amount, parse_size
 
 _DEFAULTS = {"cpu": 1 * MILLI, "mem": 1024 * 2**20 * MILLI}
 _SMALLEST = {"cpu": MILLI // 10, "mem": 16 * 2**20 * MILLI}
@@ -32,7 +32,8 @@ def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePr
 
 def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> Slots:
     """Return the amounts of each kernel: those asked for over the preset's over the defaults."""
-    base: dict[str, int] = {name: max(amount, image.minimum_slots[name]) for name, amount in _DEFAULTS.items()}
+    least, most = image.minimum_slots, image.maximum_slots
+    base = {name: min(max(usual, least[name]), most.get(name, LARGEST)) for name, usual in _DEFAULTS.items()}
     if preset:
         base |= dict(preset.amounts)
     # Not Slots.parse: a zero that somebody typed must stand against the default.
@@ -40,19 +41,27 @@ def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> 
     return Slots(base | asked)
 
 
-def check_minimum(slots: Slots, image: Image) -> None:
-    """Refuse less than the image, or anything, can run with."""
-    for name in _SMALLEST.keys() | set(image.minimum_slots):
-        least = max(_SMALLEST.get(name, 0), image.minimum_slots[name])
+def check_bounds(slots: Slots, image: Image) -> None:
+    """Refuse less than the image, or anything, can run with, and more than the image may have."""
+    minimum = image.minimum_slots
+    for name in _SMALLEST.keys() | set(minimum):
+        least = max(_SMALLEST.get(name, 0), minimum[name])
         if slots[name] < least:
-            wanted, limit = format_amount(name, slots[name]), format_amount(name, least)
-            raise UserError(
-                f"{name}: {wanted} asked, but {image.name} needs at least {limit}.",
-                field=f"resources.{name}",
-                code="below-minimum",
-                wanted=wanted,
-                limit=limit,
-            )
+            raise _out_of_bounds(name, slots[name], image, "needs at least", least, "below-minimum")
+    for name, most in image.maximum_slots.items():
+        if slots[name] > most:
+            raise _out_of_bounds(name, slots[name], image, "may have at most", most, "above-maximum")
+
+
+def _out_of_bounds(name: str, asked: int, image: Image, verb: str, bound: int, code: str) -> UserError:
+    wanted, limit = format_amount(name, asked), format_amount(name, bound)
+    return UserError(
+        f"{name}: {wanted} asked, but {image.name} {verb} {limit}.",
+        field=f"resources.{name}",
+        code=code,
+        wanted=wanted,
+        limit=limit,
+    )
 
 
 def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual: str = "") -> int:

@@ -115,6 +115,7 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
         project=checked.project,
         resource_group=checked.group,
         image=checked.image,
+        image_digest=checked.image.digest,
         access_key=checked.access_key,
         session_type=spec.session_type,
         priority=checked.priority,

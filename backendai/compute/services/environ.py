@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 from backendai.compute.models import Kernel
+from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI
 
 _CORE_COUNTS = "ai.backend.envs.corecount"
@@ -31,7 +32,7 @@ def environ_of(kernel: Kernel, hostnames: list[str]) -> dict[str, str]:
         "BACKENDAI_CLUSTER_ROLE": kernel.role,
         "BACKENDAI_CLUSTER_IDX": str(kernel.index),
         "BACKENDAI_CLUSTER_LOCAL_RANK": str(kernel.rank),
-        "BACKENDAI_SERVICE_PORTS": image.labels.get("ai.backend.service-ports", ""),
+        "BACKENDAI_SERVICE_PORTS": image.effective_labels.get(SERVICES_LABEL, ""),
     }
     if session.startup_command:
         platform["_BACKEND_BATCH_MODE"] = "1"

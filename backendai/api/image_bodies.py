@@ -1,0 +1,77 @@
+"""What images look like, and what may be changed of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from backendai.api.answers import Answer
+from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.catalog.models import Image
+
+_Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
+_Names = {"type": "array", "items": {"type": "string"}}
+
+
+class ImageBody(Answer[Image]):
+    """An image to start sessions from."""
+
+    title = serializers.CharField(source="display_name")
+    aliases = serializers.SerializerMethodField()
+    minimum = serializers.SerializerMethodField()
+    maximum = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Image
+        fields = [
+            "id", "name", "aliases", "title", "description", "reference", "architecture", "digest", "size_bytes",
+            "minimum", "maximum", "is_enabled", "is_customized", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(_Names)
+    def get_aliases(self, image: Image) -> list[str]:
+        """Return its other names, which the query brings along."""
+        return [alias.name for alias in image.aliases.all()]
+
+    @extend_schema_field(_Amounts)
+    def get_minimum(self, image: Image) -> dict[str, str]:
+        """Return the smallest slots of a kernel, as decimal strings."""
+        return image.minimum_slots.to_json()
+
+    @extend_schema_field(_Amounts)
+    def get_maximum(self, image: Image) -> dict[str, str]:
+        """Return the largest slots of a kernel; what is not named has no limit."""
+        amounts: dict[str, str] = image.maximum
+        return amounts
+
+
+class ImageChange(StrictSerializer):
+    """What shall change of an image."""
+
+    title = serializers.CharField(max_length=128, required=False, allow_blank=True)
+    description = serializers.CharField(max_length=255, required=False, allow_blank=True)
+    is_enabled = serializers.BooleanField(required=False)
+    minimum = AmountsField(required=False)
+    maximum = AmountsField(required=False)
+    services = serializers.CharField(
+        max_length=1024, required=False, allow_blank=True, help_text="Instead of its label; empty: as the label says."
+    )
+    aliases = serializers.ListField(
+        child=serializers.CharField(max_length=128), required=False, help_text="All its other names."
+    )
+    domains = serializers.ListField(
+        child=serializers.CharField(max_length=128),
+        required=False,
+        help_text="Names of the domains that alone may use it; none: all may.",
+    )
+    digest = serializers.CharField(
+        max_length=128, required=False, allow_blank=True, help_text="New sessions start exactly this; empty: any."
+    )
+
+
+def image_values(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what the request says as the verb takes it."""
+    return {name: dict(value) if isinstance(value, dict) else value for name, value in data.items()}

@@ -1,0 +1,76 @@
+"""Images: what sessions start from."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import ListAPIView, RetrieveAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import Domain
+from backendai.api.authentication import asker
+from backendai.api.image_bodies import ImageBody, ImageChange, image_values
+from backendai.api.paging import ByName
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.permissions import SuperadminsWrite
+from backendai.catalog.images import change_image, forget_image
+from backendai.catalog.models import Image
+from backendai.core.errors import UserError
+
+
+class ImageList(ListAPIView[Image]):
+    """Images that sessions start from."""
+
+    queryset = Image.objects.none()
+    serializer_class = ImageBody
+    pagination_class = ByName
+
+    def get_queryset(self) -> QuerySet[Image]:
+        """Return the visible images."""
+        return Image.objects.visible_to(asker(self.request)).prefetch_related("aliases")
+
+
+class ImageDetail(RetrieveAPIView[Image]):
+    """One image; superadmins change it."""
+
+    queryset = Image.objects.none()
+    serializer_class = ImageBody
+    lookup_url_kwarg = "image_id"
+    permission_classes = [SuperadminsWrite]
+    parser_classes = [StrictJSONParser]
+
+    def get_queryset(self) -> QuerySet[Image]:
+        """Return the visible images."""
+        return Image.objects.visible_to(asker(self.request)).prefetch_related("aliases")
+
+    @extend_schema(request=ImageChange, responses=ImageBody)
+    def patch(self, request: Request, image_id: UUID) -> Response:
+        """Change the fields that are named; sessions that were launched keep what they have."""
+        image = get_object_or_404(self.get_queryset(), pk=image_id)
+        body = ImageChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        values = image_values(body.validated_data)
+        if "domains" in values:
+            values["domains"] = _domains_named(values["domains"])
+        change_image(asker(request).pk, image, values)
+        return Response(ImageBody(get_object_or_404(self.get_queryset(), pk=image_id)).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, image_id: UUID) -> Response:
+        """Forget the image; agents and registries keep it. 409 when sessions were started from it."""
+        forget_image(asker(request).pk, get_object_or_404(self.get_queryset(), pk=image_id))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _domains_named(names: list[str]) -> list[Any]:
+    found = {domain.name: domain for domain in Domain.objects.filter(name__in=names)}
+    unknown = sorted(set(names) - found.keys())
+    if unknown:
+        raise UserError(f"There is no domain {unknown[0]!r}.", field="domains", code="unknown-domain")
+    return list(found.values())

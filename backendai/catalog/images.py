@@ -1,0 +1,88 @@
+"""The verbs of images: change, other names, forget."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import ProtectedError
+
+from backendai.activity.changes import delete_object, plain_value
+from backendai.activity.services import audit
+from backendai.catalog.models import Image, ImageAlias
+from backendai.core.errors import Conflict, UserError
+from backendai.core.names import check_catalogue_name
+
+_LONGEST_NAME = 128
+_MOST_ALIASES = 20
+
+
+def change_image(actor_id: UUID | None, image: Image, values: Mapping[str, Any]) -> Image:
+    """Write these values of the image's fields; ``aliases`` and ``domains`` replace what was there.
+
+    Raises UserError that names the field, Conflict when a name is taken; then nothing is written.
+    """
+    old = {name: _shown(image, name) for name in values}
+    with transaction.atomic():
+        for name, value in values.items():
+            if name == "aliases":
+                set_aliases(image, value)
+            elif name == "domains":
+                image.domains.set(value)
+            else:
+                setattr(image, name, value)
+        _write(image)
+        changes = {name: [before, now] for name, before in old.items() if (now := _shown(image, name)) != before}
+        if changes:
+            audit(actor_id, "image.change", "image", [image.pk], name=image.name, changes=changes)
+    return image
+
+
+def set_aliases(image: Image, names: Collection[str]) -> None:
+    """Let the image have just these other names, in the caller's transaction. Raises UserError, and Conflict when one
+    is taken."""
+    wanted = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    if len(wanted) > _MOST_ALIASES:
+        raise UserError(f"An image has at most {_MOST_ALIASES} other names.", field="aliases", code="too-many")
+    for name in wanted:
+        check_catalogue_name(name, field="aliases", longest=_LONGEST_NAME)
+    image.aliases.exclude(name__in=wanted).delete()
+    there = set(image.aliases.values_list("name", flat=True))
+    taken = set(Image.objects.filter(name__in=wanted).values_list("name", flat=True))
+    taken |= set(ImageAlias.objects.filter(name__in=wanted).exclude(image=image).values_list("name", flat=True))
+    if taken:
+        text = f"{min(taken)} is the name of another image, or of this one, already."
+        raise Conflict(text, field="aliases", code="name-taken")
+    ImageAlias.objects.bulk_create(ImageAlias(image=image, name=name) for name in wanted if name not in there)
+
+
+def forget_image(actor_id: UUID | None, image: Image) -> None:
+    """Delete an image from the catalogue; what agents and registries have stays. Raises Conflict when sessions name it:
+    disable it instead."""
+    try:
+        with transaction.atomic():
+            delete_object(actor_id, image, "image")
+    except ProtectedError as error:
+        raise Conflict(
+            f"{len(error.protected_objects)} sessions, ended ones included, were started from {image.name}; disable it "
+            "instead of forgetting it.",
+            code="image-in-use",
+        ) from error
+
+
+def _write(image: Image) -> None:
+    try:
+        image.full_clean()
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        raise UserError(messages[0], field=field, code="invalid-image") from error
+    image.save()
+
+
+def _shown(image: Image, name: str) -> Any:
+    if name == "aliases":
+        return sorted(image.aliases.values_list("name", flat=True))
+    return plain_value(getattr(image, name))

@@ -1,0 +1,128 @@
+"""Environments that sessions start from, their other names, and which agent has them."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils import timezone
+
+from backendai.accounts.models import Domain
+from backendai.catalog.image_rules import exact_bounds, wrong_image
+from backendai.catalog.querysets import ImageQuerySet
+from backendai.cluster.models import Agent
+from backendai.core.service_ports import LABEL as SERVICES_LABEL
+from backendai.core.slots import Slots
+
+
+class Image(models.Model):
+    """An environment that sessions start from. ``name`` is what people type, ``reference`` what the engine pulls.
+
+    ``digest`` is that of the manifest for what comes from a registry, and the engine's id of what nodes make.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=128, unique=True)
+    title = models.CharField(max_length=128, blank=True)
+    description = models.CharField(max_length=255, blank=True)
+    reference = models.CharField(max_length=255, unique=True)
+    process_reference = models.CharField(
+        max_length=255, blank=True, help_text="What agents without a container engine run instead."
+    )
+    architecture = models.CharField(max_length=32, blank=True)
+    digest = models.CharField(max_length=128, blank=True, help_text="New sessions start exactly this; empty: any.")
+    size_bytes = models.BigIntegerField(null=True, blank=True)
+    labels = models.JSONField(default=dict, blank=True)
+    services = models.CharField(
+        max_length=1024,
+        blank=True,
+        help_text="Instead of what its label says, such as jupyterlab:http:[8888],ring:tcp:9000.",
+    )
+    minimum = models.JSONField(default=dict, blank=True, help_text="Smallest slots, as decimal strings.")
+    maximum = models.JSONField(default=dict, blank=True, help_text="Largest slots; what is not named has no limit.")
+    is_enabled = models.BooleanField(default=True)
+    is_built_here = models.BooleanField(default=False, help_text="Made on this machine by build-images.")
+    is_customized = models.BooleanField(default=False, help_text="Made of a session: its owner's alone.")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="images"
+    )
+    domains = models.ManyToManyField(
+        Domain, blank=True, related_name="images", help_text="Open to these only; empty: to all."
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = ImageQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        """Refuse, by field, what makes no sense; bring the amounts into their exact form."""
+        wrong = wrong_image(self.minimum, self.maximum, self.services)
+        if ImageAlias.objects.filter(name=self.name).exclude(image=self.pk).exists():
+            wrong["name"] = f"{self.name} is another name of another image already."
+        if wrong:
+            raise ValidationError(wrong)
+        self.minimum, self.maximum = exact_bounds(self.minimum), exact_bounds(self.maximum)
+
+    @property
+    def minimum_slots(self) -> Slots:
+        """The smallest amounts a kernel of it may ask for."""
+        return Slots.parse(self.minimum)
+
+    @property
+    def maximum_slots(self) -> dict[str, int]:
+        """The largest amounts (thousandths) a kernel of it may ask for; what is not named has no limit."""
+        return dict(Slots.parse(self.maximum))
+
+    @property
+    def effective_labels(self) -> dict[str, str]:
+        """Its labels, with the services that an administrator has set instead."""
+        labels: dict[str, str] = self.labels
+        return labels | {SERVICES_LABEL: self.services} if self.services else labels
+
+    @property
+    def display_name(self) -> str:
+        """The name to show."""
+        return self.title or self.name
+
+
+class ImageAlias(models.Model):
+    """Another name under which an image can be launched; no image and no other alias bears it."""
+
+    image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="aliases")
+    name = models.CharField(max_length=128, unique=True)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "image aliases"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        """Refuse the name of an image."""
+        if Image.objects.filter(name=self.name).exists():
+            raise ValidationError({"name": f"There is an image named {self.name} already."})
+
+
+class ImageOnAgent(models.Model):
+    """An agent can start this reference without a pull."""
+
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="images")
+    reference = models.CharField(max_length=255, db_index=True)
+    digest = models.CharField(max_length=128, blank=True)
+    architecture = models.CharField(max_length=32, blank=True)
+    size_bytes = models.BigIntegerField(default=0)
+    labels = models.JSONField(default=dict)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["agent", "reference"], name="image_once_per_agent")]
+
+    def __str__(self) -> str:
+        return f"{self.reference} on {self.agent_id}"

@@ -1,0 +1,56 @@
+"""Named amounts of resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from backendai.catalog.preset_rules import exact_amounts, wrong_preset
+from backendai.catalog.querysets import PresetQuerySet
+from backendai.cluster.models import ResourceGroup
+from backendai.core.slots import Slots
+
+
+class ResourcePreset(models.Model):
+    """A named amount of resources to pick instead of numbers."""
+
+    name = models.CharField(max_length=64)
+    resource_group = models.ForeignKey(
+        ResourceGroup, null=True, blank=True, on_delete=models.CASCADE, related_name="presets"
+    )
+    slots = models.JSONField(help_text="Slots as decimal strings or sizes: {'cpu': 2, 'mem': '4g'}.")
+    shm_bytes = models.BigIntegerField(null=True, blank=True)
+    rank = models.IntegerField(default=0)
+
+    objects = PresetQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["rank", "name"]
+        constraints = [
+            models.UniqueConstraint(fields=["name", "resource_group"], name="preset_name_once_per_group"),
+            models.UniqueConstraint(
+                fields=["name"], condition=models.Q(resource_group=None), name="preset_name_once_for_all"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write it; raises a ValidationError by field for what makes no sense."""
+        self.full_clean(validate_unique=False, validate_constraints=False)
+        super().save(*args, **kwargs)
+
+    def clean(self) -> None:
+        """Bring the amounts into their exact form."""
+        wrong = wrong_preset(self.name, self.slots, self.shm_bytes)
+        if wrong:
+            raise ValidationError(wrong)
+        self.slots = exact_amounts(self.slots)
+
+    @property
+    def amounts(self) -> Slots:
+        """The preset as amounts."""
+        return Slots.parse(self.slots)

@@ -1,0 +1,54 @@
+"""References of container images: ``registry.example.org:5000/lab/python:3.12@sha256:…``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from backendai.core.errors import UserError
+
+USUAL_REGISTRY = "docker.io"
+_REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*\Z")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
+_DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-f]{32,128}\Z")
+_HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageName:
+    """A reference in its parts; ``digest`` is empty where none is given."""
+
+    registry: str
+    repository: str
+    tag: str
+    digest: str = ""
+
+
+def parse_image_name(text: str, *, field: str = "reference") -> ImageName:
+    """Return the parts of a reference; a UserError when it is none. The usual registry is docker.io, the usual tag
+    ``latest``."""
+    rest, _, digest = text.partition("@")
+    first, slash, behind = rest.partition("/")
+    registry = USUAL_REGISTRY
+    if slash and (first == "localhost" or "." in first or ":" in first):
+        registry, rest = first, behind
+    repository, colon, tag = rest.rpartition(":")
+    if not colon:
+        repository, tag = rest, "latest"
+    right = _HOST.match(registry) and _REPOSITORY.match(repository) and _TAG.match(tag)
+    if not right or ("@" in text and not _DIGEST.match(digest)):
+        raise UserError(f"{text[:100]!r} is not the name of an image.", field=field, code="invalid-image-name")
+    return ImageName(registry, repository, tag, digest)
+
+
+def pinned(reference: str, digest: str) -> str:
+    """Return the reference with the digest instead of its tag; as it is without a digest."""
+    if not digest or "@" in reference:
+        return reference
+    head, colon, tag = reference.rpartition(":")
+    return f"{head if colon and '/' not in tag else reference}@{digest}"
+
+
+def is_digest(text: str) -> bool:
+    """Return whether this is a digest: ``sha256:…``."""
+    return bool(_DIGEST.match(text))
