@@ -202,7 +202,8 @@ class World:
 
     def path(self, route: str) -> str:
         ids = {"session": self.session, "kernel": self.kernel, "token": self.token, "agent": self.agent}
-        ids |= {"job": self.job, "image": self.session.image}
+        ids |= {"job": self.job}
+        route = route.replace("<uuid:image_id>", str(self.session.image_id))
         for name, row in ids.items():
             route = route.replace(f"<uuid:{name}_id>", str(row.pk))
         route = route.replace("<int:preset_id>", str(self.preset.pk))

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.models import Domain
+from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
 from backendai.api.image_bodies import ImageBody, ImageChange, image_values
 from backendai.api.paging import ByName
@@ -43,6 +44,7 @@ class ImageDetail(RetrieveAPIView[Image]):
     serializer_class = ImageBody
     lookup_url_kwarg = "image_id"
     permission_classes = [SuperadminsWrite]
+    token_scopes = (Scope.ADMIN,)
     parser_classes = [StrictJSONParser]
 
     def get_queryset(self) -> QuerySet[Image]:
