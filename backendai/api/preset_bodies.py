@@ -13,7 +13,8 @@ from backendai.api.explanation_bodies import ReasonBody
 from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.catalog.models import ResourcePreset
 from backendai.core.slots import decimal_text
-from backendai.planning.availability import Allowance, Availability, HolderLimits
+from backendai.planning.allowances import Allowance, HolderLimits
+from backendai.planning.availability import Availability
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 

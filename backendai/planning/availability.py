@@ -12,35 +12,12 @@ from backendai.cluster.models import ResourceGroup
 from backendai.compute.services.limits import limit_views
 from backendai.core.slots import Slots
 from backendai.planning.agents import read_agent_rows, read_agents
+from backendai.planning.allowances import HolderLimits, holder_limits, in_order, least
 from backendai.planning.snapshot import rules_of
 from backendai.scheduler.fitting import obstacles
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import AgentView, Holder, LimitView
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """How much of one thing may be held, is held and may still be taken: thousandths of a slot, or sessions. None means
-    unlimited."""
-
-    limit: int | None
-    used: int
-
-    @property
-    def remaining(self) -> int | None:
-        """What is left, never below nothing."""
-        return None if self.limit is None else max(0, self.limit - self.used)
-
-
-@dataclass(frozen=True, slots=True)
-class HolderLimits:
-    """The allowances of one holder by slot, and of its sessions."""
-
-    scope: str
-    name: str
-    slots: Mapping[str, Allowance]
-    sessions: Allowance
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +62,7 @@ def availability(user: User, project: Project, group: ResourceGroup) -> Availabi
     agents = read_agents(group, read_agent_rows(group), {}, ())
     presets = presets_of(user, group)
     names = _slot_names(views.values(), agents, presets)
-    holders = [_holder_limits(view, names) for view in views.values()]
+    holders = [holder_limits(view, names) for view in views.values()]
     reasons = obstacles(
         [preset.amounts for preset in presets],
         agents,
@@ -98,8 +75,8 @@ def availability(user: User, project: Project, group: ResourceGroup) -> Availabi
         project=project,
         group=group,
         holders=holders,
-        remaining={name: _least(holder.slots[name].remaining for holder in holders) for name in names},
-        remaining_sessions=_least(holder.sessions.remaining for holder in holders),
+        remaining={name: least(holder.slots[name].remaining for holder in holders) for name in names},
+        remaining_sessions=least(holder.sessions.remaining for holder in holders),
         amounts=_amounts(agents),
         presets=[PresetFit(preset, reason) for preset, reason in zip(presets, reasons, strict=True)],
     )
@@ -132,21 +109,7 @@ def _slot_names(
         names |= set(agent.capacity)
     for preset in presets:
         names |= set(preset.amounts)
-    return sorted(names, key=lambda name: (name != "cpu", name != "mem", name))
-
-
-def _holder_limits(view: LimitView, names: Iterable[str]) -> HolderLimits:
-    def limit(name: str) -> int | None:
-        if name in view.slots:
-            return view.slots[name]
-        return 0 if view.unnamed_limited or name in view.forbidden else None
-
-    slots = {name: Allowance(limit(name), view.used[name]) for name in names}
-    return HolderLimits(view.scope, view.name, slots, Allowance(view.max_sessions, view.sessions))
-
-
-def _least(numbers: Iterable[int | None]) -> int | None:
-    return min((number for number in numbers if number is not None), default=None)
+    return in_order(names)
 
 
 def _amounts(agents: Iterable[AgentView]) -> GroupAmounts:

@@ -3,7 +3,17 @@
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
-from backendai.web.views import account, agents, apps, launch, notifications, session, sessions, sign_in
+from backendai.web.views import (
+    account,
+    agents,
+    apps,
+    dashboard,
+    launch,
+    notifications,
+    session,
+    sessions,
+    sign_in,
+)
 
 app_name = "web"
 urlpatterns = [
@@ -19,6 +29,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/terminate/", session.terminate, name="terminate"),
     path("sessions/<uuid:session_id>/apps/<slug:service>/", apps.app, name="app"),
     path("resources/panel/", sessions.resources_panel, name="resources_panel"),
+    path("dashboard/", dashboard.dashboard, name="dashboard"),
     path("agents/", agents.agents, name="agents"),
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/bell/", notifications.bell, name="bell"),

@@ -86,6 +86,14 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     return Checked(spec, project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
 
 
+def project_of(user: User, name: str) -> Project | None:
+    """Return the user's project of this id or name, with its domain; without a name the one that a launch would count
+    for, None for whoever is in none. Raises the same UserError as a launch."""
+    if not name and not Project.objects.usable_by(user).exists():
+        return None
+    return _project(user, SessionSpec(image="", project=name), user)
+
+
 def place_of(user: User, *, project: str = "", resource_group: str = "") -> tuple[Project, ResourceGroup]:
     """Return the project and the group that a launch which names these, or none, would go to; the same errors."""
     spec = SessionSpec(image="", project=project, resource_group=resource_group)

@@ -45,6 +45,25 @@ def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
     return {holder.key: _view(holder, slots[holder.key], sessions[holder.key]) for holder in limited}
 
 
+def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Return by holder what its pending sessions ask for together, and how many they are; one query."""
+    columns, condition = _columns_and_condition(keys, "")
+    rows = (
+        ComputeSession.objects.pending()
+        .filter(condition)
+        .order_by()
+        .values_list(*columns, Cast("slots", TextField()), "cluster_size")
+    )
+    slots: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    sessions: dict[str, int] = defaultdict(int)
+    for *identities, text, size, number in rows.annotate(number=Count("pk")):
+        for key in _keys(identities):
+            sessions[key] += number
+            for slot, amount in _total(text, size):
+                slots[key][slot] += amount * number
+    return slots, sessions
+
+
 def check_pending(limited: Sequence[Limited], owner_id: UUID) -> None:
     """Refuse (Conflict) when more waits than a policy allows. Called at the end of the transaction that writes the
     session, which counts itself; until its end no other launch of these holders is counted."""

@@ -15,9 +15,10 @@ from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from backendai.accounts.duration_field import short_duration
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.steps import Step, full_steps
-from backendai.core.slots import Slots, decimal_text, format_size, is_size
+from backendai.core.slots import Slots, decimal_text, format_size, is_size, limit_text
 from backendai.web.advice import try_text
 from backendai.web.resources import name_of_slot
 from backendai.web.statuses import appearance_of, deed_of
@@ -104,6 +105,12 @@ def amounts(slots: Slots | dict[str, Any] | None) -> str:
     mapping = slots if isinstance(slots, Slots) else Slots.parse(slots or {})
     ordered = sorted(mapping, key=lambda name: (name != "cpu", name != "mem", name))
     return " · ".join(_amount(name, mapping[name]) for name in ordered) or "–"
+
+
+@register.filter
+def limit(value: Any, slot: str = "") -> str:
+    """Return a limit: ``∞`` where there is none, a length of time, an amount of a slot, or a number."""
+    return short_duration(value) if isinstance(value, timedelta) else limit_text(value, slot)
 
 
 @register.filter

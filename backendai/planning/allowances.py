@@ -1,0 +1,144 @@
+"""How much of everything the holders of a session may hold, hold, and wait for. Whatever shows one of these numbers has
+it from here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backendai.accounts.models import KeyPair, Project, ResourcePolicy, User
+from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of
+from backendai.accounts.policy_rules import thousandths
+from backendai.compute.services.limits import limit_views, waiting_of
+from backendai.scheduler.snapshot import LimitView
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """How much of one thing may be held, is held, waits and may wait: thousandths of a slot, or sessions. A limit that
+    is None is none."""
+
+    limit: int | None
+    used: int
+    pending: int = 0
+    pending_limit: int | None = None
+
+    @property
+    def remaining(self) -> int | None:
+        """What is left, never below nothing."""
+        return None if self.limit is None else max(0, self.limit - self.used)
+
+
+@dataclass(frozen=True, slots=True)
+class HolderLimits:
+    """The allowances of one holder by slot, and of its sessions. ``policy``: what limits it; None: nothing does."""
+
+    scope: str
+    name: str
+    slots: Mapping[str, Allowance]
+    sessions: Allowance
+    policy: ResourcePolicy | None = None
+
+    @property
+    def label(self) -> str:
+        """The holder in words: ``key pair AK01``."""
+        return f"{self.scope.replace('-', ' ')} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLimits:
+    """What holds for a launch of a user in a project, the narrowest holder first. ``strictest``: by slot, whose limit
+    leaves the least (None: nobody limits it), and ``strictest_sessions`` of the sessions."""
+
+    project: Project | None
+    holders: Sequence[HolderLimits]
+    strictest: Mapping[str, HolderLimits | None]
+    strictest_sessions: HolderLimits | None
+
+    def remaining(self, slot: str) -> int | None:
+        """Return what may still be taken of this slot, None for any amount."""
+        holder = self.strictest.get(slot)
+        return holder.slots[slot].remaining if holder else None
+
+    @property
+    def remaining_sessions(self) -> int | None:
+        """How many sessions may still hold slots, None for any number."""
+        return self.strictest_sessions.sessions.remaining if self.strictest_sessions else None
+
+
+def own_limits(user: User, project: Project | None, *, also: Collection[str] = ()) -> OwnLimits:
+    """Return what this user holds, waits for and may still take in this project (which brings its domain along), and
+    the same of everybody whom a launch counts for, limited or not. ``also``: slots to show beside those that a limit or
+    a session names. At most five queries."""
+    everybody = _everybody(user, project)
+    keys = [holder.key for holder in everybody]
+    views, (slots, sessions) = limit_views(everybody), waiting_of(keys)
+    names = {"cpu", "mem", *also}
+    for holder in everybody:
+        view = views[holder.key]
+        names |= set(view.slots) | view.forbidden | set(view.used) | set(holder.policy.max_pending_slots)
+        names |= slots[holder.key].keys()
+    ordered = in_order(names)
+    holders = [
+        _with_waiting(holder_limits(views[each.key], ordered), each.policy, slots[each.key], sessions[each.key])
+        for each in everybody
+    ]
+    return OwnLimits(
+        project=project,
+        holders=holders,
+        strictest={name: _strictest(holders, [each.slots[name] for each in holders]) for name in ordered},
+        strictest_sessions=_strictest(holders, [each.sessions for each in holders]),
+    )
+
+
+def holder_limits(view: LimitView, names: Iterable[str]) -> HolderLimits:
+    """Return the allowances of these slots under a limit."""
+
+    def limit(name: str) -> int | None:
+        if name in view.slots:
+            return view.slots[name]
+        return 0 if view.unnamed_limited or name in view.forbidden else None
+
+    slots = {name: Allowance(limit(name), view.used[name]) for name in names}
+    return HolderLimits(view.scope, view.name, slots, Allowance(view.max_sessions, view.sessions))
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return slots as they are shown: cpu and mem first, then by name."""
+    return sorted(names, key=lambda name: (name != "cpu", name != "mem", name))
+
+
+def least(numbers: Iterable[int | None]) -> int | None:
+    """Return the smallest number; None, which is unlimited, when there is none."""
+    return min((number for number in numbers if number is not None), default=None)
+
+
+def _everybody(user: User, project: Project | None) -> list[Limited]:
+    """Return for whom a launch counts, the narrowest first; who has no policy gets one without limits."""
+    key_pair: KeyPair | None = user.key_pairs.filter(is_active=True).first()
+    rows: list[tuple[str, Any, str]] = [(KEY_PAIR, key_pair, key_pair.access_key)] if key_pair else []
+    rows.append((USER, user, user.email))
+    if project:
+        rows += [(PROJECT, project, project.name), (DOMAIN, project.domain, project.domain.name)]
+    wanted = {row.policy_id for _, row, _ in rows if row.policy_id is not None}
+    policies = ResourcePolicy.objects.in_bulk(wanted) if wanted else {}
+    free = ResourcePolicy()
+    return [Limited(key_of(scope, row.pk), scope, name, policies.get(row.policy_id, free)) for scope, row, name in rows]
+
+
+def _with_waiting(
+    holder: HolderLimits, policy: ResourcePolicy, waiting: Mapping[str, int], sessions: int
+) -> HolderLimits:
+    most = thousandths(policy.max_pending_slots, field="max_pending_slots")
+    slots = {
+        name: replace(one, pending=waiting.get(name, 0), pending_limit=most.get(name))
+        for name, one in holder.slots.items()
+    }
+    of_sessions = replace(holder.sessions, pending=sessions, pending_limit=policy.max_pending_sessions)
+    return replace(holder, slots=slots, sessions=of_sessions, policy=policy if policy.pk else None)
+
+
+def _strictest(holders: Sequence[HolderLimits], allowances: Sequence[Allowance]) -> HolderLimits | None:
+    left = [(one.remaining, at) for at, one in enumerate(allowances) if one.remaining is not None]
+    return holders[min(left)[1]] if left else None

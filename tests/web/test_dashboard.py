@@ -1,0 +1,108 @@
+"""The dashboard, and the same limits over REST."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from backendai.accounts.models import Membership, ResourcePolicy, User
+from backendai.accounts.services import get_or_create_project
+from tests.api.callers import Caller
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_running_session, make_session
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+LIMITS = "/api/v1/me/limits/"
+
+
+def words(page: Any) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.content.decode()))
+
+
+def test_it_names_the_strictest_limit_and_shows_what_is_left(cast: Cast, browse: Browse) -> None:
+    cast.alice.policy = ResourcePolicy.objects.create(name="own", slots={"cpu": 8}, max_session_lifetime=timedelta(2))
+    cast.alice.save()
+    cast.project.policy = ResourcePolicy.objects.create(name="ours", slots={"cpu": 5}, max_sessions=4)
+    cast.project.save()
+    make_running_session(cast.alice, make_agent(cpu=8), resources={"cpu": 2, "mem": "1g"})
+    make_session(cast.bob, resources={"cpu": 3, "mem": "1g"})
+    page = browse(cast.alice).get(reverse("web:dashboard"))
+    shown = words(page)
+    assert "CPU 2 of 5 · 3 waiting · 3 left 40 % limit of project vision" in shown
+    assert "Memory 1 GiB of ∞" in shown
+    assert "Sessions 1 of 4 · 1 waiting · 3 left" in shown
+    assert "longest run 2d" in shown
+    assert "Highest priority ∞" in shown
+    assert "The cluster" not in shown
+    rest = Caller(cast.alice).get(LIMITS).json()
+    assert (rest["remaining"]["cpu"], rest["strictest"]["cpu"], rest["strictest"]["mem"]) == ("3", "project", None)
+    assert (rest["remaining"]["mem"], rest["remaining_sessions"]) == (None, 3)
+    user = rest["limits"][1]
+    assert (user["policy"], user["max_session_lifetime"], user["unnamed_slots"]) == ("own", "2 00:00:00", "unlimited")
+
+
+def test_a_limit_of_nothing_is_shown_as_0_and_full(cast: Cast, browse: Browse) -> None:
+    make_group()
+    cast.alice.policy = ResourcePolicy.objects.create(
+        name="p", slots={"cpu": 1}, unnamed_slots="limited", max_sessions=0
+    )
+    cast.alice.save()
+    page = browse(cast.alice).get(reverse("web:dashboard"))
+    assert "Memory 0 B of 0 B · 0 B left" in words(page)
+    assert "Sessions 0 of 0 · 0 left" in words(page)
+    assert 'aria-label="Sessions: 0 of 0 held">100 %' in page.content.decode()
+
+
+def test_group_and_project_can_be_chosen_and_a_foreign_one_is_not_shown(cast: Cast, browse: Browse) -> None:
+    second = get_or_create_project("default", "speech")
+    Membership.objects.create(user=cast.alice, project=second)
+    make_agent(group=make_group("east"), cpu=3)
+    make_agent(group=make_group("secret", is_public=False), cpu=7)
+    make_group("west")
+    client = browse(cast.alice)
+    chosen = client.get(reverse("web:dashboard"), {"group": "east", "project": second.pk}, **HTMX)
+    assert (chosen.context["room"].group.name, chosen.context["limits"].project) == ("east", second)
+    assert b"<html" not in chosen.content
+    foreign = client.get(reverse("web:dashboard"), {"group": "secret", "project": cast.elsewhere.pk})
+    assert (foreign.context["room"].group.name, foreign.context["limits"].project) == ("east", cast.project)
+    assert "secret" not in words(foreign)
+    refused = Caller(cast.alice).get(LIMITS, project=str(cast.elsewhere.pk))
+    assert (refused.status_code, refused.json()["field"]) == (400, "project")
+
+
+def test_who_is_in_no_project_still_sees_what_is_theirs(cast: Cast, browse: Browse) -> None:
+    Membership.objects.filter(user=cast.alice).delete()
+    assert "No resource group is open to you yet" in words(browse(cast.alice).get(reverse("web:dashboard")))
+    rest = Caller(cast.alice).get(LIMITS).json()
+    assert (rest["project"], [one["scope"] for one in rest["limits"]]) == (None, ["key-pair", "user"])
+
+
+def test_a_superadmin_sees_how_the_cluster_stands(cast: Cast, browse: Browse) -> None:
+    make_running_session(cast.alice, make_agent())
+    make_agent(status="LOST")
+    make_session(cast.bob)
+    cluster = browse(cast.dana).get(reverse("web:dashboard")).context["cluster"]
+    assert cluster == {"active": 2, "waiting": 1, "agents": [("ALIVE", 1), ("LOST", 1)]}
+
+
+def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
+    cast: Cast, browse: Browse, django_assert_max_num_queries: Callable[..., Any]
+) -> None:
+    client, agent = browse(cast.dana), make_agent(cpu=64, mem="64g")
+    make_running_session(cast.dana, agent)
+    counts = set()
+    for number in (1, 6):
+        for _ in range(number):
+            make_session(cast.dana)
+        with django_assert_max_num_queries(21) as captured:
+            client.get(reverse("web:dashboard"))
+        counts.add(len(captured))
+    assert len(counts) == 1
