@@ -35,6 +35,9 @@ class LaunchRequest(StrictSerializer):
     startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
     starts_at = serializers.DateTimeField(default=None, allow_null=True)
     cluster_size = serializers.IntegerField(default=1)
+    cluster_mode = serializers.CharField(
+        max_length=16, default="single-node", help_text="single-node: all kernels on one agent; multi-node: on any."
+    )
     priority = serializers.IntegerField(
         default=None, allow_null=True, help_text="0 to 100; usually 10. Policies may set a lower limit."
     )
@@ -133,11 +136,10 @@ class SessionBody(Answer[ComputeSession]):
         model = ComputeSession
         fields = [
             "id", "name", "type", "status", "status_reason", "status_message", "status_data", "result", "owner",
-            "launched_by", "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size", "environ",
-            "startup_command", "starts_at", "batch_timeout", "designated_agents", "placement", "launch_id", "priority",
-            "retry_on_agent_loss",
-            "queue_position", "attempts", "retries", "version", "created_at",
-            "scheduled_at", "started_at", "ends_at", "terminating_at", "ended_at", "kernels",
+            "launched_by", "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size",
+            "cluster_mode", "environ", "startup_command", "starts_at", "batch_timeout", "designated_agents",
+            "placement", "launch_id", "priority", "retry_on_agent_loss", "queue_position", "attempts", "retries",
+            "version", "created_at", "scheduled_at", "started_at", "ends_at", "terminating_at", "ended_at", "kernels",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -20,6 +20,7 @@ from backendai.compute.status import (
     LIVE,
     REASON_TEXTS,
     TERMINAL,
+    ClusterMode,
     Outcome,
     Phase,
     Placement,
@@ -67,6 +68,13 @@ class ComputeSession(models.Model):
     slots = models.JSONField(help_text="Slots of each kernel, as decimal strings.")
     shm_bytes = models.BigIntegerField(default=64 * 2**20)
     cluster_size = models.PositiveSmallIntegerField(default=1)
+    cluster_mode = models.CharField(max_length=16, choices=ClusterMode, default=ClusterMode.SINGLE_NODE)
+    cluster_network = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Number of its network between agents, once placed.",
+    )
     environ = models.JSONField(default=dict, blank=True)
     startup_command = models.TextField(blank=True)
     starts_at = models.DateTimeField(null=True, blank=True)
@@ -122,6 +130,11 @@ class ComputeSession(models.Model):
                 fields=["owner", "name"],
                 condition=models.Q(status__in=sorted(LIVE)),
                 name="session_name_once_per_owner_while_live",
+            ),
+            models.UniqueConstraint(
+                fields=["cluster_network"],
+                condition=models.Q(cluster_network__isnull=False, status__in=sorted(LIVE)),
+                name="session_cluster_network_once_while_live",
             ),
             models.UniqueConstraint(
                 fields=["owner", "idempotency_key"],

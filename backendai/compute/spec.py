@@ -34,6 +34,7 @@ class SessionSpec:
     startup_command: str = ""
     starts_at: datetime | None = None
     cluster_size: int = 1
+    cluster_mode: str = "single-node"
     priority: int | None = None
     batch_timeout: timedelta | None = None
     depends_on: Sequence[str] = ()

@@ -30,6 +30,13 @@ class SessionType(models.TextChoices):
     BATCH = "batch", "batch"
 
 
+class ClusterMode(models.TextChoices):
+    """Where the kernels of one session lie."""
+
+    SINGLE_NODE = "single-node", "all on one agent"
+    MULTI_NODE = "multi-node", "on any agents"
+
+
 class Placement(models.TextChoices):
     """How the sessions of one launch lie on the agents."""
 

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
 from backendai.accounts.claims import wrong_mapping
+from backendai.wire.cluster_network import most_networks
 
 _DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 _LONGEST_DOMAIN = 180
@@ -49,6 +50,7 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
     if urlsplit(settings.REDIS_URL).scheme not in ("redis", "rediss", "unix"):
         hint = "Write it as redis://host:port/0 or unix:///path."
         found.append(Error("REDIS_URL is not a Redis address.", hint, id="portal.E004"))
+    found += _wrong_cluster_pool(settings.CLUSTER_POOL)
     for origin in settings.CSRF_TRUSTED_ORIGINS:
         if urlsplit(origin).scheme not in ("http", "https") or "*" in origin:
             hint = "Name each origin whole: apps of users may live under neighbouring names."
@@ -149,3 +151,14 @@ def check_https(**kwargs: Any) -> list[CheckMessage]:
         return []
     hint = "Put it behind a proxy with TLS and set BACKENDAI_HTTPS=1."
     return [Warning("Passwords and terminals travel in clear text.", hint, id="portal.W001")]
+
+
+def _wrong_cluster_pool(pool: str) -> list[CheckMessage]:
+    try:
+        most = most_networks(pool)
+    except ValueError:
+        most = 0
+    if most:
+        return []
+    hint = "Write IPv4 addresses as 10.88.0.0/16, at least a /26, that no network of your nodes uses."
+    return [Error(f"BACKENDAI_CLUSTER_POOL: {pool!r} cannot be cut into networks.", hint, id="portal.E030")]

@@ -57,6 +57,7 @@ def _newcomer(owner: User, checked: Checked, now: datetime) -> Newcomer:
         project_id=checked.project.pk,
         placement=spec.placement,
         launch_id=spec.launch_id,
+        cluster_mode=spec.cluster_mode,
         batch_timeout=spec.batch_timeout,
         overtaken_since=None,
         project__domain_id=checked.project.domain_id,

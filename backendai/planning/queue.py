@@ -18,7 +18,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.services.lifetimes import longest_runs
-from backendai.compute.status import TERMINAL, Result, Status
+from backendai.compute.status import TERMINAL, ClusterMode, Result, Status
 from backendai.scheduler.snapshot import Dependency, DependencyState, Holder, ImageBuild, KernelView, SessionView
 
 MOST_PER_PASS = 10_000
@@ -43,6 +43,7 @@ class Row(NamedTuple):
     project_id: UUID
     placement: str
     launch_id: UUID | None
+    cluster_mode: str
     batch_timeout: timedelta | None
     overtaken_since: datetime | None
     project__domain_id: int
@@ -126,6 +127,7 @@ class Queue:
             designated=_ids(row.designated_agents),
             placement=row.placement,
             launch=str(row.launch_id) if row.launch_id else "",
+            multi_node=row.cluster_mode == ClusterMode.MULTI_NODE,
             longest_run=self._longest.get(row.id),
             overtaken_since=row.overtaken_since,
             node_image=image.reference if image.is_built_here else "",

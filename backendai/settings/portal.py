@@ -154,6 +154,7 @@ AGENT_LOST_AFTER = timedelta(seconds=env.float("BACKENDAI_AGENT_LOST_AFTER", def
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
 DEFAULT_SEQUENCE = env.str("BACKENDAI_DEFAULT_SEQUENCE", default="fifo")
+CLUSTER_POOL = env.str("BACKENDAI_CLUSTER_POOL", default="10.88.0.0/16")
 SCRATCH_BYTES = env.int("BACKENDAI_SCRATCH_BYTES", default=10 * 2**30)
 
 # The end of a kernel's log comes in one piece (compute.services.logs.LARGEST).

@@ -15,6 +15,7 @@ from uuid import UUID
 from pydantic import Field, field_validator
 
 from backendai.core.image_names import pinned
+from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Sentence, Share, Word
 from backendai.wire.live import LiveSample
 
@@ -69,6 +70,7 @@ class KernelSpec(Message):
     command: str = ""
     peers: list[Peer] = Field(default_factory=list)
     cluster_size: int = 1
+    network: ClusterNetwork | None = None
     pull_timeout: float = 1800.0
     create_timeout: float = 120.0
 

@@ -41,7 +41,7 @@ def container_body(
         "Tty": False,
         "Labels": labels | kernel_labels(spec),
         "HostConfig": _joined(_host_config(spec, scratch=scratch, network=network, cpus=cpus), grant.host),
-        "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": aliases}}},
+        "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": aliases} | _fixed_address(spec)}},
     }
 
 
@@ -92,8 +92,15 @@ def _host_config(spec: KernelSpec, *, scratch: Path, network: str, cpus: int) ->
             *({"Type": "bind", "Source": str(scratch / TEMPORARY), "Target": target} for target in _TEMPORARY_FOLDERS),
         ],
         "NetworkMode": network,
+        # The engine's own names end at this node.
+        "ExtraHosts": [f"{peer.hostname}:{peer.address}" for peer in spec.peers if peer.address],
         "RestartPolicy": {"Name": "no"},
     }
+
+
+def _fixed_address(spec: KernelSpec) -> dict[str, Any]:
+    """Return the address that the kernels on other nodes know it by; empty where the engine chooses."""
+    return {"IPAMConfig": {"IPv4Address": spec.network.address}} if spec.network else {}
 
 
 def _log_file_bytes(spec: KernelSpec) -> int:

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from backendai.agent.backends.docker_cluster import VXLAN_PORT
 from backendai.agent.backends.docker_network import BRIDGES
 from backendai.wire.messages import Note
 
@@ -81,6 +82,7 @@ class Firewall:
         if hook == "INPUT":
             yield "-j REJECT"
         else:
+            yield f"-p udp --dport {VXLAN_PORT} -j REJECT"  # it joins sessions over nodes: nobody shall forge them
             for address in (_LINK_LOCAL, *self._shielded):
                 yield f"-d {address} -j REJECT"
 

@@ -13,8 +13,10 @@ from uuid import UUID
 
 from docker.errors import APIError, NotFound
 
+from backendai.agent.backends import docker_cluster
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.docker_engine import PREFIX, Engine, said
+from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.messages import KernelSpec
 
 logger = logging.getLogger(__name__)
@@ -41,20 +43,23 @@ class Networks:
 
     def ensure_for(self, spec: KernelSpec) -> None:
         """Make the kernel's network unless it is there."""
-        if spec.cluster_size > 1:
-            self._ensure(self.name_for(spec), _short(str(spec.session_id), 11), spec.session_id)
-        else:
+        if spec.cluster_size == 1:
             self.ensure_shared()
+        elif spec.network is None:
+            self._ensure(self.name_for(spec), _bridge_of(spec.session_id), spec.session_id)
+        else:
+            self._ensure_between_nodes(spec.session_id, spec.network)
 
     def ensure_shared(self) -> None:
         """Make the deployment's shared network, in which containers cannot reach each other, unless it is there."""
-        self._ensure(self.shared, _short(self._engine.deployment, 8), None)
+        self._ensure(self.shared, self.shared, None)
 
     def leave(self, container: dict[str, Any]) -> None:
         """Remove the session network of a container that was removed, unless other kernels still use it."""
         name = container["HostConfig"]["NetworkMode"]
         if name.startswith(_SESSION_PREFIX):
             self._remove(name)
+            docker_cluster.sweep()
 
     def sweep(self, live_sessions: set[UUID], *, now: datetime | None = None) -> None:
         """Remove the session networks of this deployment whose session has no kernel here any more; what the engine
@@ -67,6 +72,7 @@ class Networks:
                     self._remove(network["Id"])
                 except APIError as error:
                     logger.warning("network %s cannot be removed now: %s", network["Name"], said(error))
+        docker_cluster.sweep()
 
     def remove_shared(self) -> None:
         """Remove the shared network unless kernels still use it."""
@@ -81,12 +87,29 @@ class Networks:
             if error.status_code not in (403, 409):  # 403: it has active endpoints
                 raise
 
-    def _ensure(self, name: str, suffix: str, session_id: UUID | None) -> None:
+    def _ensure_between_nodes(self, session_id: UUID, network: ClusterNetwork) -> None:
+        """Make the session's network with the addresses that its other nodes use too, and connect it with theirs."""
+        name, bridge = session_network(session_id), _bridge_of(session_id)
+        mtu = docker_cluster.mtu_for(network)
+        with self._making:
+            if self._gateway_of(name) not in (None, network.gateway):
+                self._remove(name)  # of an earlier placement: other nodes use this address now
+            if self._gateway_of(name) is None:
+                addresses = {"Subnet": network.subnet, "Gateway": network.gateway}
+                if not self._make(name, bridge, addresses, session_id, mtu=mtu):
+                    raise StartFailed(
+                        f"Something on this node uses addresses of {network.subnet} already; choose others for "
+                        "BACKENDAI_CLUSTER_POOL.",
+                        code="cluster-network-failed",
+                    )
+            docker_cluster.join(bridge, network)
+
+    def _ensure(self, name: str, bridge: str, session_id: UUID | None) -> None:
         with self._making:
             if self._exists(name):
                 return
             for subnet in self._free_subnets(_SESSION_BITS if session_id else _SHARED_BITS):
-                if self._make(name, BRIDGES + suffix, subnet, session_id):
+                if self._make(name, bridge, {"Subnet": subnet}, session_id):
                     return
         raise StartFailed(
             f"No free addresses are left in the network pool {self._pool}.", code="network-pool-exhausted"
@@ -99,17 +122,29 @@ class Networks:
             return False
         return True
 
-    def _make(self, name: str, bridge: str, subnet: str, session_id: UUID | None) -> bool:
+    def _gateway_of(self, name: str) -> str | None:
+        """Return the node's own address in a network, None when there is none of this name."""
+        try:
+            found = self._engine.client.inspect_network(name)
+        except NotFound:
+            return None
+        return str(found["IPAM"]["Config"][0].get("Gateway", ""))
+
+    def _make(
+        self, name: str, bridge: str, addresses: dict[str, str], session_id: UUID | None, *, mtu: int = 0
+    ) -> bool:
         """Return whether the network is there now; False: somebody took these addresses a moment ago."""
         labels = {f"{PREFIX}deployment": self._engine.deployment}
         options = {"com.docker.network.bridge.name": bridge}
+        if mtu:
+            options["com.docker.network.driver.mtu"] = str(mtu)
         if session_id:
             labels[f"{PREFIX}session"] = str(session_id)
         else:
             options["com.docker.network.bridge.enable_icc"] = "false"
         try:
             self._engine.client.create_network(
-                name, "bridge", options, {"Config": [{"Subnet": subnet}]}, check_duplicate=True, labels=labels
+                name, "bridge", options, {"Config": [addresses]}, check_duplicate=True, labels=labels
             )
         except APIError as error:
             if "overlap" in str(error.explanation).lower():
@@ -133,6 +168,10 @@ class Networks:
 def session_network(session_id: UUID) -> str:
     """Return the name of a session's own network."""
     return f"{_SESSION_PREFIX}{session_id}"
+
+
+def _bridge_of(session_id: UUID) -> str:
+    return BRIDGES + _short(str(session_id), 11)
 
 
 def _short(name: str, length: int) -> str:

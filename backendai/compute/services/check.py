@@ -25,7 +25,7 @@ from backendai.compute.services.check_wishes import (
     priority_of,
 )
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import SessionType
+from backendai.compute.status import ClusterMode, SessionType
 from backendai.core.errors import UserError
 from backendai.core.names import check_session_name, check_variable_name
 from backendai.core.slots import Slots
@@ -61,6 +61,12 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     _check_environ(spec)
     if not 1 <= spec.cluster_size <= LARGEST_CLUSTER:
         raise UserError(f"Choose 1 to {LARGEST_CLUSTER} kernels.", field="cluster_size", code="invalid-cluster-size")
+    if spec.cluster_mode not in ClusterMode.values:
+        raise UserError(
+            f"{spec.cluster_mode!r} is not a cluster mode: use {' or '.join(ClusterMode.values)}.",
+            field="cluster_mode",
+            code="invalid-cluster-mode",
+        )
     check_batch_timeout(spec)
     check_placement(spec)
     check_agent_loss(spec)
@@ -77,7 +83,7 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     check_bounds(slots, image)
     shm_bytes = shm_of(spec, preset, slots, usual.shm)
     agents = agents_of(spec, group)
-    check_reach(slots, group, spec.cluster_size, agents)
+    check_reach(slots, group, 1 if spec.cluster_mode == ClusterMode.MULTI_NODE else spec.cluster_size, agents)
     depends_on = dependencies_of(user, spec, actor=actor)
     access_key = key_pair.access_key if key_pair else ""
     limited = limits_of_launch(user, project, key_pair)

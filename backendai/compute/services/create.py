@@ -20,7 +20,7 @@ from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, h
 from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.services.limits import check_pending
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import LIVE, Outcome, Phase, Status
+from backendai.compute.status import LIVE, ClusterMode, Outcome, Phase, Status
 from backendai.core.errors import Conflict
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.browser import SessionEvent, publish_on_commit
@@ -89,11 +89,12 @@ _LATER = frozenset(
         "placement",
         "launch_id",
         "owner",
+        "cluster_mode",
         "retry_on_agent_loss",
         "access_key",
     }
 )
-_UNUSED: tuple[Any, ...] = (None, "", (), [])
+_UNUSED: tuple[Any, ...] = (None, "", (), [], ClusterMode.SINGLE_NODE)
 
 
 def _is_unused(value: Any) -> bool:
@@ -122,6 +123,7 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
         slots=slots,
         shm_bytes=checked.shm_bytes,
         cluster_size=spec.cluster_size,
+        cluster_mode=spec.cluster_mode,
         environ=dict(spec.environ),
         startup_command=spec.startup_command,
         starts_at=spec.starts_at,

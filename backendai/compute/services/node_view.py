@@ -17,13 +17,13 @@ from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among
+from backendai.compute.services.cluster_networks import PROCESS, Sibling, network_for, peers_of, siblings_of
 from backendai.compute.services.environ import environ_of
 from backendai.compute.status import PLACED, STARTING, SessionType, Status
 from backendai.core.errors import NotFound
-from backendai.wire.messages import Desired, KernelSighting, KernelSpec, Peer, StopOrder, SyncDown
+from backendai.wire.messages import Desired, KernelSighting, KernelSpec, StopOrder, SyncDown
 from backendai.wire.tickets import public_key_of
 
-_PROCESS = "process"
 # Of a row for one kernel the many columns take longest; all that a spec is made of is here.
 _SPEC_COLUMNS = (
     "generation",
@@ -38,6 +38,7 @@ _SPEC_COLUMNS = (
     "session__access_key",
     "session__shm_bytes",
     "session__cluster_size",
+    "session__cluster_network",
     "session__environ",
     "session__startup_command",
     "session__image__reference",
@@ -126,11 +127,8 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     kernel = related.only(*_SPEC_COLUMNS).first()
     if kernel is None:
         raise NotFound("This kernel is not wanted on this agent.")
-    hostnames = [kernel.hostname]
-    if kernel.session.cluster_size > 1:
-        siblings = Kernel.objects.filter(session=kernel.session_id).order_by("rank")
-        hostnames = list(siblings.values_list("hostname", flat=True))
-    return _spec(agent, kernel, hostnames)
+    siblings = siblings_of([kernel.session_id] if kernel.session.cluster_size > 1 else [])
+    return _spec(agent, kernel, siblings.get(kernel.session_id, ()))
 
 
 def _live(which: Q) -> list[_Live]:
@@ -179,19 +177,8 @@ def _specs(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
     for session in sessions:
         session.image, session.owner = images[session.image_id], owners[session.owner_id]
         session.resource_group = groups[session.resource_group_id]
-    hostnames = _hostnames({session.pk for session in sessions if session.cluster_size > 1})
-    return {
-        kernel.pk: _spec(agents[kernel.pk], kernel, hostnames.get(kernel.session_id, [kernel.hostname]))
-        for kernel in kernels
-    }
-
-
-def _hostnames(session_ids: Collection[UUID]) -> dict[UUID, list[str]]:
-    names: dict[UUID, list[str]] = defaultdict(list)
-    rows = Kernel.objects.filter(session__in=among(list(session_ids))).order_by("session", "rank")
-    for session_id, hostname in rows.values_list("session_id", "hostname") if session_ids else ():
-        names[session_id].append(hostname)
-    return names
+    siblings = siblings_of({session.pk for session in sessions if session.cluster_size > 1})
+    return {kernel.pk: _spec(agents[kernel.pk], kernel, siblings.get(kernel.session_id, ())) for kernel in kernels}
 
 
 def _unwanted(live: Iterable[_Live], seen: Sequence[KernelSighting]) -> list[KernelSighting]:
@@ -199,9 +186,11 @@ def _unwanted(live: Iterable[_Live], seen: Sequence[KernelSighting]) -> list[Ker
     return [sighting for sighting in seen if (sighting.kernel_id, sighting.generation) not in wanted]
 
 
-def _spec(agent: Agent, kernel: Kernel, hostnames: list[str]) -> KernelSpec:
+def _spec(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> KernelSpec:
     session, group = kernel.session, kernel.session.resource_group
-    native = agent.backend == _PROCESS and session.image.process_reference
+    network = network_for(agent, kernel, siblings)
+    peers = peers_of(agent, kernel, siblings, network)
+    native = agent.backend == PROCESS and session.image.process_reference
     return KernelSpec(
         deployment=settings.DEPLOYMENT,
         kernel_id=kernel.pk,
@@ -220,10 +209,11 @@ def _spec(agent: Agent, kernel: Kernel, hostnames: list[str]) -> KernelSpec:
         devices=kernel.devices,
         shm_bytes=session.shm_bytes,
         scratch_bytes=settings.SCRATCH_BYTES,
-        environ=environ_of(kernel, hostnames),
+        environ=environ_of(kernel, [peer.hostname for peer in peers]),
         command=session.startup_command,
-        peers=[Peer(hostname=hostname) for hostname in hostnames],
+        peers=peers,
         cluster_size=session.cluster_size,
+        network=network,
         pull_timeout=group.pull_timeout.total_seconds(),
         create_timeout=group.create_timeout.total_seconds(),
     )

@@ -15,6 +15,7 @@ from django.db.models.functions import Cast
 
 from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among, update_rows
+from backendai.compute.services.cluster_networks import number_networks
 from backendai.compute.services.door import Door, Seat, Shares
 from backendai.compute.services.history import NO_STEPS
 from backendai.compute.services.ledger import Amounts, Claim, allocate, amounts_of
@@ -64,6 +65,8 @@ def place_sessions(group_id: int, assignments: Sequence[Assignment], *, now: dat
         seats = _seats(door, assignments, kernels)
         for session_id in recheck(list(seats)):
             del seats[session_id]
+        for session_id in number_networks([one for one, of_session in seats.items() if len(of_session) > 1]):
+            del seats[session_id]  # its turn comes when another session gives its network back
         steps = {
             assignment.session_id: assignment.steps for assignment in assignments if assignment.session_id in seats
         }

@@ -1,0 +1,96 @@
+"""Bridges of several nodes joined into one Ethernet, for sessions whose kernels lie on more than one.
+
+A VXLAN carries the frames of a session's bridge to its other nodes. Nothing is encrypted: the nodes of a deployment
+trust their network. Kernels cannot forge such packets, for the packet rules keep them from the port.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from backendai.agent.backends.base import StartFailed
+from backendai.wire.cluster_network import ClusterNetwork
+
+VXLAN_PORT = 4789  # the port that IANA gave to VXLAN
+_PREFIX = "bax-"  # not that of the bridges: no packet rule is about these
+_OVERHEAD = 50  # bytes of each packet that the envelope takes
+_FLOOD = "00:00:00:00:00:00"
+_TOOLS = ("ip", "bridge")
+_DEVICES = Path("/sys/class/net")
+
+
+def mtu_for(network: ClusterNetwork) -> int:
+    """Return how large packets may be that still fit into an envelope on the way to every other node."""
+    return min((_mtu_towards(_resolved(remote)) for remote in network.remotes), default=1500) - _OVERHEAD
+
+
+def join(bridge: str, network: ClusterNetwork) -> None:
+    """Connect a session's bridge with those of its other nodes; said once more, it mends what is missing.
+
+    Raises StartFailed with code ``cluster-network-failed``.
+    """
+    if not network.remotes:
+        return
+    if why := obstacle():
+        raise StartFailed(f"Kernels on several nodes cannot be connected: {why}.", code="cluster-network-failed")
+    device = _device_of(bridge)
+    remotes = {_resolved(remote) for remote in network.remotes}
+    if not (_DEVICES / device).exists():
+        _run(
+            f"ip link add {device} mtu {mtu_for(network)} master {bridge} "
+            f"type vxlan id {network.vni} dstport {VXLAN_PORT}"
+        )
+    _run(f"ip link set {device} up")
+    known = set(_run(f"bridge fdb show dev {device}").split())
+    for remote in sorted(remotes - known):
+        _run(f"bridge fdb append {_FLOOD} dev {device} dst {remote}")
+
+
+def sweep() -> None:
+    """Take away connections whose bridge is gone: they carry nothing, whoever made them."""
+    for device in _ours():
+        if not (_DEVICES / device / "master").exists():
+            subprocess.run(["ip", "link", "del", device], capture_output=True, timeout=10)
+
+
+def obstacle() -> str:
+    """Return why this node cannot connect bridges; empty: it can."""
+    if os.geteuid() != 0:
+        return "the agent is not root"
+    return "" if all(map(shutil.which, _TOOLS)) else "iproute2 is not installed"
+
+
+def _device_of(bridge: str) -> str:
+    return _PREFIX + hashlib.sha256(bridge.encode()).hexdigest()[:11]
+
+
+def _ours() -> Iterable[str]:
+    return [path.name for path in _DEVICES.glob(f"{_PREFIX}*")]
+
+
+def _resolved(host: str) -> str:
+    try:
+        return socket.gethostbyname(host)
+    except OSError as error:
+        message = f"The other node {host!r} has no address here: {error}."
+        raise StartFailed(message, code="cluster-network-failed") from error
+
+
+def _mtu_towards(address: str) -> int:
+    words = _run(f"ip -o route get {address}").split()
+    device = words[words.index("dev") + 1] if "dev" in words else "lo"
+    return min(int((_DEVICES / device / "mtu").read_text()), 9000)
+
+
+def _run(command: str) -> str:
+    done = subprocess.run(command.split(), capture_output=True, text=True, timeout=10)
+    if done.returncode != 0:
+        said = done.stderr.strip()[:200]
+        raise StartFailed(f"Kernels on several nodes cannot be connected: {said}.", code="cluster-network-failed")
+    return done.stdout

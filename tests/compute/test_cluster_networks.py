@@ -1,0 +1,131 @@
+"""Sessions whose kernels lie on several agents: where they go, and what each node is told of their network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import override_settings
+from django.utils import timezone
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.node_view import Asking, spec_for, work_for_each
+from backendai.compute.services.place import Assignment, place_sessions
+from backendai.compute.spec import SessionSpec
+from backendai.controller.loops import schedule_group
+from backendai.core.errors import UserError
+from backendai.planning.preview import preview
+from backendai.wire.cluster_network import ClusterNetwork, most_networks, subnet_of
+from tests.cast import Cast
+from tests.factories import make_agent, make_image, make_session
+
+pytestmark = pytest.mark.django_db
+
+
+def two_agents(**over: Any) -> list[Agent]:
+    return [make_agent(f"node-{number}", gateway_url=f"http://10.0.0.{number}:8090", **over) for number in (1, 2)]
+
+
+def spread(session: ComputeSession, agents: list[Agent]) -> None:
+    kernels = {
+        kernel.pk: agents[place % len(agents)].pk for place, kernel in enumerate(session.kernels.order_by("rank"))
+    }
+    place_sessions(session.resource_group_id, [Assignment(session.pk, kernels)], now=timezone.now())
+    session.refresh_from_db()
+
+
+def test_a_session_too_big_for_one_agent_starts_on_two_when_it_may(cast: Cast) -> None:
+    two_agents()
+    wish = {"resources": {"cpu": 3, "mem": "1g"}, "cluster_size": 2}
+    with pytest.raises(UserError) as refused:
+        make_session(cast.alice, **wish)
+    assert refused.value.code == "bigger-than-any-agent"
+    make_image()
+    seen = preview(cast.alice, SessionSpec(image="python", **wish, cluster_mode="multi-node"), now=timezone.now())
+    assert set(seen.agents) == {"node-1", "node-2"}
+    session = make_session(cast.alice, **wish, cluster_mode="multi-node")
+    schedule_group(session.resource_group_id, timezone.now())
+    assert {kernel.agent.name for kernel in session.kernels.select_related("agent")} == {"node-1", "node-2"}
+
+
+def test_each_node_is_told_the_others_and_nobody_has_the_address_of_another(
+    cast: Cast, django_assert_num_queries: Any
+) -> None:
+    agents = two_agents()
+    session = make_session(cast.alice, cluster_size=4, cluster_mode="multi-node")
+    spread(session, agents)
+    specs = []
+    for kernel in session.kernels.select_related("agent").order_by("rank"):
+        with django_assert_num_queries(2):
+            specs.append(spec_for(kernel.agent, kernel.pk))
+    networks = [spec.network for spec in specs if spec.network]
+    assert [network.remotes for network in networks] == [["10.0.0.2"], ["10.0.0.1"]] * 2
+    assert len({network.subnet for network in networks}) == len({network.vni for network in networks}) == 1
+    assert networks[0].gateway == networks[2].gateway != networks[1].gateway
+    addresses = [network.address for network in networks]
+    assert len({*addresses, *(network.gateway for network in networks)}) == 6
+    assert {peer.hostname: peer.address for peer in specs[3].peers} == dict(
+        zip(["main1", "sub1", "sub2", "sub3"], addresses, strict=True)
+    )
+    for_fleets = {
+        spec.kernel_id: spec for work in work_for_each([Asking(one) for one in agents]) for spec in work.start
+    }
+    assert for_fleets == {spec.kernel_id: spec for spec in specs}
+
+
+def test_kernels_that_found_room_on_one_agent_need_no_network_between_agents(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_session(cast.alice, cluster_size=2, cluster_mode="multi-node")
+    spread(session, [agent])
+    assert [spec_for(agent, kernel.pk).network for kernel in session.kernels.all()] == [None, None]
+
+
+def test_the_portals_own_machine_is_reached_where_the_portal_is(cast: Cast) -> None:
+    agents = [make_agent("home"), make_agent("far", gateway_url="http://10.0.0.2:8090")]
+    session = make_session(cast.alice, cluster_size=2, cluster_mode="multi-node")
+    spread(session, agents)
+    with override_settings(DOOR_URL="http://10.0.0.9:8080"):
+        network = spec_for(agents[1], session.kernels.get(rank=1).pk).network
+    assert network is not None
+    assert network.remotes == ["10.0.0.9"]
+
+
+def test_live_sessions_have_networks_of_their_own_and_ended_ones_give_theirs_back(cast: Cast) -> None:
+    agents = two_agents()
+    first, second = (make_session(cast.alice, cluster_size=2, cluster_mode="multi-node") for _ in range(2))
+    spread(first, agents)
+    spread(second, agents)
+    assert (first.cluster_network, second.cluster_network) == (0, 1)
+    waiting = make_session(cast.alice, cluster_size=2, cluster_mode="multi-node")
+    ComputeSession.objects.filter(pk=first.pk).update(status="TERMINATED")
+    spread(waiting, agents)
+    assert waiting.cluster_network == 0
+
+
+def test_a_session_waits_when_no_network_is_left(cast: Cast) -> None:
+    agents = two_agents()
+    with override_settings(CLUSTER_POOL="10.88.0.0/26"):
+        sessions = [make_session(cast.alice, cluster_size=2, cluster_mode="multi-node") for _ in range(2)]
+        for session in sessions:
+            spread(session, agents)
+    assert [session.cluster_network for session in sessions] == [0, None]
+    assert [session.status for session in sessions] == ["SCHEDULED", "PENDING"]
+
+
+@pytest.mark.parametrize(("pool", "most"), [("10.88.0.0/16", 1024), ("10.0.0.0/8", 4096), ("10.0.0.0/27", 0)])
+def test_a_pool_is_cut_into_networks_that_do_not_overlap(pool: str, most: int) -> None:
+    assert most_networks(pool) == most
+    if most:
+        assert not subnet_of(pool, 0).overlaps(subnet_of(pool, 1))
+
+
+def test_a_mode_that_is_none_is_refused(cast: Cast) -> None:
+    with pytest.raises(UserError) as refused:
+        make_session(cast.alice, cluster_mode="everywhere")
+    assert refused.value.field == "cluster_mode"
+
+
+def test_a_network_crosses_the_process_border_whole() -> None:
+    network = ClusterNetwork(vni=7, subnet="10.88.0.0/26", gateway="10.88.0.62", address="10.88.0.1", remotes=["a"])
+    assert ClusterNetwork.model_validate_json(network.model_dump_json()) == network

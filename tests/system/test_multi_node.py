@@ -1,0 +1,58 @@
+"""One session on two machines: its kernels find each other by name over a network of their own, and nothing is left."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.engine import PrivateEngine
+from tests.system.platform import Platform
+from tests.system.polling import until
+from tests.system.test_engine_kill import need_root_and_programs, node
+
+pytestmark = [pytest.mark.system, pytest.mark.docker]
+# The main kernel listens, the other one sends, each with the same command; large enough for many full packets. The
+# sleeps keep the tiny image's nc from hanging up when its own input ends.
+COMMAND = """
+if [ "$BACKENDAI_CLUSTER_ROLE" = main ]; then
+  sleep 4 | nc -l -p 5000 | wc -c | sed 's/^/bytes that came: /'
+else
+  until { head -c 300000 /dev/zero; sleep 2; } | nc main1 5000; do sleep 0.2; done
+  sleep 60 # the session ends with its main kernel
+fi
+""".strip()
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Platform, PrivateEngine]]:
+    """A portal with an agent of its own, and a second machine with a network and an engine of its own."""
+    need_root_and_programs()
+    with PrivateEngine(Path(tempfile.mkdtemp(prefix="backendai-engine-"))) as engine:
+        data = tmp_path_factory.mktemp("multi")
+        with Platform(data, host=engine.portal_host, agents=1) as platform, node(platform, engine):
+            platform.wait_for_agents(2)
+            yield platform, engine
+
+
+def connections(engine: PrivateEngine) -> list[str]:
+    """Return the devices that join sessions over machines, on both of them."""
+    here = subprocess.run(["ls", "/sys/class/net"], capture_output=True, text=True, check=True).stdout
+    there = subprocess.run(engine.inside(["ls", "/sys/class/net"]), capture_output=True, text=True, check=True).stdout
+    return [device for device in f"{here} {there}".split() if device.startswith("bax-")]
+
+
+def test_kernels_on_two_machines_talk_and_leave_nothing(machines: tuple[Platform, PrivateEngine]) -> None:
+    platform, engine = machines
+    client = platform.client
+    wish = {"resources": {"cpu": "3", "mem": "64m"}, "cluster_size": 2, "cluster_mode": "multi-node"}
+    session = client.launch(type="batch", startup_command=COMMAND, **wish)
+    ended = client.wait_for(session["id"], "TERMINATED", "ERROR", "CANCELLED", seconds=90)
+    assert ended["result"] == "SUCCESS", ended
+    assert len({kernel["agent"] for kernel in ended["kernels"]}) == 2
+    assert "bytes that came: 300000" in client.log(session["id"])
+    until(lambda: not connections(engine), 30, "the connection between the machines is gone")
+    platform.audit()
