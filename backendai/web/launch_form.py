@@ -21,7 +21,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.check import LARGEST_CLUSTER
 from backendai.compute.services.check_wishes import USUAL_PRIORITY
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import SessionType
+from backendai.compute.status import ClusterMode, SessionType
 from backendai.core.errors import UserError
 from backendai.web.presets import preset_choices, typed_amounts
 from backendai.web.resources import name_of_slot
@@ -34,8 +34,8 @@ _PLAIN_SLOTS = {"cpu", "mem", "shm"}
 _IN_ADDRESS = frozenset(
     {"image", "name", "session_type", "project", "resource_group", "preset", "cpu", "mem", "cluster_size"}
 )
-_ADVANCED = ("environ", "cluster_size", "priority", "starts_at", "batch_timeout", "depends_on")
-_USUAL = {"cluster_size": "1"}
+_ADVANCED = ("environ", "cluster_size", "cluster_mode", "priority", "starts_at", "batch_timeout", "depends_on")
+_USUAL = {"cluster_size": "1", "cluster_mode": ClusterMode.SINGLE_NODE}
 
 
 class ImageField(forms.ModelChoiceField):
@@ -88,6 +88,13 @@ class LaunchForm(forms.Form):
         initial=1,
         label="Kernels",
         help_text="Each is a container with all of the above. They reach each other as main1, sub1, sub2 …",
+    )
+    cluster_mode = forms.ChoiceField(
+        required=False,
+        choices=ClusterMode,
+        initial=ClusterMode.SINGLE_NODE,
+        label="Where they lie",
+        help_text="On any agents, a session can be larger than a machine, but its kernels talk over the network.",
     )
     priority = forms.IntegerField(
         required=False,
@@ -164,6 +171,7 @@ class LaunchForm(forms.Form):
             startup_command=data["startup_command"] if batch else "",
             starts_at=data["starts_at"] if batch else None,
             cluster_size=data["cluster_size"] or 1,
+            cluster_mode=data["cluster_mode"] or ClusterMode.SINGLE_NODE,
             priority=data["priority"],
             batch_timeout=data["batch_timeout"] if batch else None,
             depends_on=[str(each.pk) for each in data["depends_on"]] if batch else [],

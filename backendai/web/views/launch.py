@@ -151,6 +151,7 @@ def _basis(request: PageRequest) -> dict[str, Any]:
         "preset": CUSTOM,
         "environ": model.environ,
         "cluster_size": model.cluster_size,
+        "cluster_mode": model.cluster_mode,
         "priority": model.priority if model.priority != USUAL_PRIORITY else None,
         "batch_timeout": model.batch_timeout,
         "depends_on": list(model.depends_on.live().values_list("pk", flat=True)),
