@@ -17,8 +17,8 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, resolve
 from django.utils import timezone
 
-from backendai.accounts.models import AccessToken, ResourcePolicy, User
-from backendai.accounts.services import create_token
+from backendai.accounts.models import AccessToken, Domain, Invitation, Membership, Project, ResourcePolicy, User
+from backendai.accounts.services import Invitee, create_token, get_or_create_project, invite
 from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.catalog.models import ResourcePreset
@@ -37,6 +37,7 @@ class Policy(Enum):
     SIGNED_IN = "whoever is signed in, on what is theirs"
     VISIBLE = "the owner and administrators; 404 for others"
     READ = "whoever is signed in reads what they may see, superadmins write; 403 for others who try"
+    ABOVE = "administrators who stand above it; 403 for the one it is about, 404 for others"
     OWN = "the owner alone, whatever the role of others"
     SUPERADMIN = "superadmins; nothing to see for others"
     NODE = "nodes with their token"
@@ -148,6 +149,20 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/jobs/<uuid:job_id>/": (P.VISIBLE, "GET"),
     "api/v1/jobs/<uuid:job_id>/cancel/": (P.VISIBLE, "POST"),
     "api/v1/me/limits/": (P.SIGNED_IN, "GET"),
+    "api/v1/users/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/users/<uuid:user_id>/": (P.VISIBLE, "GET PATCH"),
+    "api/v1/users/<uuid:user_id>/activate/": (P.ABOVE, "POST"),
+    "api/v1/users/<uuid:user_id>/deactivate/": (P.ABOVE, "POST"),
+    "api/v1/users/<uuid:user_id>/password/": (P.ABOVE, "POST"),
+    "api/v1/users/<uuid:user_id>/purge/": (P.ABOVE, "POST"),
+    "api/v1/projects/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/projects/<uuid:project_id>/": (P.ABOVE, "GET PATCH DELETE"),
+    "api/v1/projects/<uuid:project_id>/members/": (P.VISIBLE, "GET POST"),
+    "api/v1/projects/<uuid:project_id>/members/<uuid:user_id>/": (P.VISIBLE, "PATCH DELETE"),
+    "api/v1/domains/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/domains/<int:domain_id>/": (P.SUPERADMIN, "GET PATCH DELETE"),
+    "api/v1/invitations/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/invitations/<uuid:invitation_id>/": (P.VISIBLE, "DELETE"),
     "api/v1/me/": (P.SIGNED_IN, "GET"),
     "api/v1/tokens/": (P.SIGNED_IN, "GET POST"),
     "api/v1/tokens/<uuid:token_id>/": (P.OWN, "DELETE"),
@@ -199,15 +214,18 @@ class World:
     agent: Agent
     job: BackgroundJob
     preset: ResourcePreset
+    invitation: Invitation
+    empty_domain: Domain
     browsers: dict[str, Client]
     access_key: str
 
     def path(self, route: str) -> str:
         ids = {"session": self.session, "kernel": self.kernel, "token": self.token, "agent": self.agent}
-        ids |= {"job": self.job}
+        ids |= {"job": self.job, "user": self.cast.alice, "project": self.invitation.project}
+        ids |= {"invitation": self.invitation, "domain": self.empty_domain}
         route = route.replace("<uuid:image_id>", str(self.session.image_id))
         for name, row in ids.items():
-            route = route.replace(f"<uuid:{name}_id>", str(row.pk))
+            route = re.sub(f"<(uuid|int):{name}_id>", str(row.pk), route)
         route = route.replace("<int:preset_id>", str(self.preset.pk))
         if "<int:join_token_id>" in route:
             route = route.replace("<int:join_token_id>", str(JoinToken.objects.get().pk))
@@ -221,9 +239,8 @@ class World:
 
     def state(self) -> list[Any]:
         """Everything that a stranger or a GET must not change."""
-        rows = [
-            model.objects.order_by("pk") for model in (ComputeSession, Kernel, Agent, User, AuditEntry, BackgroundJob)
-        ]
+        models = [ComputeSession, Kernel, Agent, User, AuditEntry, BackgroundJob, Project, Membership, Invitation]
+        rows = [model.objects.order_by("pk") for model in models]
         return [list(found.values()) for found in rows] + [list(AccessToken.objects.order_by("pk").values("pk"))]
 
 
@@ -238,9 +255,14 @@ def world(cast: Cast) -> Iterator[World]:
         token, _ = create_token(cast.alice, "laptop")
         job = start_job("image.pull", PRIVATE_NAME, now=timezone.now(), owner_id=cast.alice.pk)
         preset = ResourcePreset.objects.create(name="small", slots={"cpu": 1, "mem": "1g"})
+        project = get_or_create_project("default", PRIVATE_NAME)
+        Membership.objects.create(user=cast.alice, project=project, role="admin")
+        empty = Domain.objects.create(name="nobodys")
+        invitation, _ = invite(cast.alice, project, Invitee("new@example.com"), now=timezone.now())
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
         access_key = cast.alice.key_pairs.get().pk
-        yield World(cast, session, kernel, token, Agent.objects.get(), job, preset, browsers, access_key)
+        agent = Agent.objects.get()
+        yield World(cast, session, kernel, token, agent, job, preset, invitation, empty, browsers, access_key)
 
 
 def signed_in(user: User) -> Client:
@@ -282,7 +304,7 @@ def test_it_lets_in_whom_the_policy_names(world: World, route: str) -> None:
         before = world.state()
         for who in ("nobody", "charlie", "bob"):
             judge_stranger(policy, ask(world, who, method, route), who)
-        if policy in (P.READ, P.VISIBLE, P.OWN, P.SUPERADMIN, P.NODE, P.NOWHERE) or method == "GET":
+        if policy in (P.READ, P.VISIBLE, P.ABOVE, P.OWN, P.SUPERADMIN, P.NODE, P.NOWHERE) or method == "GET":
             assert world.state() == before, "a stranger changed something"
         if policy is P.OWN:
             judge_stranger(policy, ask(world, "dana", method, route), "dana")
@@ -396,6 +418,10 @@ def judge_owner(policy: Policy, answer: Any, who: str) -> None:
         assert answer.status_code == 404
     elif policy is P.NOWHERE or (policy is P.OWN and who == "dana"):
         assert answer.status_code in (302, 404)
+    elif policy is P.ABOVE and who == "alice":
+        assert answer.status_code in (200, 400, 403), answer.content
+    elif answer.request["REQUEST_METHOD"] == "DELETE" and who == "dana" and answer.status_code == 404:
+        assert policy is P.VISIBLE, "Alice could not have deleted it before"
     else:
         assert answer.status_code in (200, 201, 204, 302, 400, 409, 422) or policy is P.PUBLIC, answer.content
         assert not (answer.status_code == 302 and answer["Location"].startswith("/login/") and policy is not P.PUBLIC)

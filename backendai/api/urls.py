@@ -1,6 +1,6 @@
 """Addresses of the REST API."""
 
-from django.urls import path, re_path
+from django.urls import include, path, re_path
 
 from backendai.api import schema  # noqa: F401  (registers the token's place in the OpenAPI document)
 from backendai.api.views import (
@@ -67,5 +67,6 @@ urlpatterns = [
     path("v1/keypairs/", key_pairs.KeyPairList.as_view(), name="keypairs"),
     path("v1/keypairs/<str:access_key>/", key_pairs.KeyPairDetail.as_view(), name="keypair"),
     path("v1/keypairs/<str:access_key>/rotate/", key_pairs.KeyPairRotation.as_view(), name="keypair-rotate"),
+    path("v1/", include("backendai.api.people_urls")),
     re_path("^", documents.Nowhere.as_view(), name="nowhere"),
 ]

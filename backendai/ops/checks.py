@@ -87,6 +87,19 @@ def _portal_names() -> set[str]:
 
 
 @register()
+def check_mail(**kwargs: Any) -> list[CheckMessage]:
+    """Mail is sent through a server that can be named, from an address."""
+    found: list[CheckMessage] = []
+    if settings.EMAIL_URL and urlsplit(settings.EMAIL_URL).scheme not in settings.EMAIL_SCHEMES:
+        hint = "Write it as smtp+tls://user:password@host:587, or leave it out."
+        found.append(Error("BACKENDAI_EMAIL_URL is not the address of a mail server.", hint, id="portal.E031"))
+    if settings.EMAIL_URL and "@" not in settings.DEFAULT_FROM_EMAIL:
+        hint = "Write it as portal@example.org."
+        found.append(Error("BACKENDAI_EMAIL_FROM is not an e-mail address.", hint, id="portal.E032"))
+    return found
+
+
+@register()
 def check_times(**kwargs: Any) -> list[CheckMessage]:
     """A silent node is given several syncs before it counts as lost."""
     if settings.SYNC_INTERVAL * 3 > settings.AGENT_LOST_AFTER:

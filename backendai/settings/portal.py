@@ -201,6 +201,14 @@ RATE_API = env.int("BACKENDAI_RATE_API", default=600)
 RATE_LAUNCH = env.int("BACKENDAI_RATE_LAUNCH", default=30)
 RATE_LAUNCH_BURST = env.int("BACKENDAI_RATE_LAUNCH_BURST", default=10)
 
+# -- mail --------------------------------------------------------------------------------------------------------------
+EMAIL_URL = env.str("BACKENDAI_EMAIL_URL", default="")
+EMAIL_SCHEMES = ("smtp", "smtp+tls", "smtp+ssl", "consolemail")
+if EMAIL_URL.partition("://")[0] in EMAIL_SCHEMES:
+    vars().update(env.email_url_config(EMAIL_URL))
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("BACKENDAI_EMAIL_FROM", default="portal@localhost")
+
 # -- REST --------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
@@ -227,6 +235,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {
+        "UserRole": "backendai.accounts.models.User.Role",
+        "MemberRole": "backendai.accounts.models.Membership.Role",
+    },
 }
 
 # -- texts, assets, logs -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from django.db import transaction
 from django.utils import timezone
 
-from backendai.accounts.models import Invitation, Membership, Project, ResourcePolicy, User
+from backendai.accounts.models import Invitation, Membership, PolicyDefault, Project, ResourcePolicy, User
 from backendai.accounts.roles import RULES, Deed
 from backendai.accounts.services import (
     Invitee,
@@ -276,6 +276,13 @@ def test_a_project_admin_cannot_import_into_other_projects_or_with_policies(worl
     assert [(problem.line, problem.field) for problem in plan.problems] == [(3, "project"), (4, "policy")]
     assert links == []
     assert not Invitation.objects.exists()
+
+
+def test_who_is_limited_makes_people_with_the_policy_that_new_people_get(world: World) -> None:
+    limits = ResourcePolicy.objects.create(name="narrow", max_sessions=5)
+    User.objects.filter(pk=world.erin.pk).update(policy=limits)
+    PolicyDefault.objects.create(holder="user", policy=limits)
+    assert create_user(world.person("erin"), NewUser("new@example.com", domain=world.domain)).policy == limits
 
 
 def test_a_project_admin_sees_no_session_of_others(world: World) -> None:

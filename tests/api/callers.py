@@ -33,8 +33,9 @@ class Caller:
         content = body if isinstance(body, str | bytes) else json.dumps({} if body is None else body)
         return self._client.post(path, content, content_type="application/json", headers=headers)
 
-    def patch(self, path: str, body: Any = None) -> Any:
-        return self._client.patch(path, json.dumps({} if body is None else body), content_type="application/json")
+    def patch(self, path: str, body: Any = None, **headers: str) -> Any:
+        content = json.dumps({} if body is None else body)
+        return self._client.patch(path, content, content_type="application/json", headers=headers)
 
     def delete(self, path: str) -> Any:
         return self._client.delete(path)

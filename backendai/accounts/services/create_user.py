@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
 
-from backendai.accounts.models import Domain, KeyPair, Membership, Project, ResourcePolicy, User
+from backendai.accounts.models import Domain, KeyPair, Membership, PolicyDefault, Project, ResourcePolicy, User
 from backendai.accounts.roles import Deed, check_domain, check_grant
 from backendai.accounts.rules import check_password, clean_email, clean_full_name
-from backendai.accounts.services.grants import check_policy_of_user
+from backendai.accounts.services.grants import check_policy_of_user, default_policy
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
 
@@ -33,7 +33,8 @@ def create_user(actor: User, new: NewUser) -> User:
     the field."""
     check_domain(actor, Deed.CREATE_USER, new.domain)
     check_grant(actor, new.role)
-    check_policy_of_user(actor, new.policy)
+    policy = new.policy or default_policy(PolicyDefault.Holder.USER)
+    check_policy_of_user(actor, policy)
     email, full_name = clean_email(new.email), clean_full_name(new.full_name)
     check_projects_of(new.domain, new.projects)
     if new.role == User.Role.ADMIN and new.domain is None:
@@ -42,7 +43,7 @@ def create_user(actor: User, new: NewUser) -> User:
         check_password(new.password, User(email=email, full_name=full_name))
     with transaction.atomic():
         user = add_user(
-            email, new.password or None, full_name=full_name, role=new.role, domain=new.domain, policy=new.policy
+            email, new.password or None, full_name=full_name, role=new.role, domain=new.domain, policy=policy
         )
         Membership.objects.bulk_create(Membership(user=user, project=project) for project in new.projects)
         names = sorted(project.name for project in new.projects)

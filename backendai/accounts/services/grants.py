@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backendai.accounts.models import Domain, ResourcePolicy, User
+from backendai.accounts.models import Domain, PolicyDefault, ResourcePolicy, User
 from backendai.accounts.roles import Rank, rank_of
 from backendai.accounts.widths import wider_fields
 from backendai.core.errors import NotAllowed, UserError
@@ -18,6 +18,12 @@ def check_policy_of_user(actor: User, policy: ResourcePolicy | None) -> None:
 def check_policy_of_project(actor: User, policy: ResourcePolicy | None, domain: Domain) -> None:
     """Refuse (NotAllowed) a policy for a project that allows more than its domain's."""
     _check(actor, policy, domain.policy, "the domain's policy")
+
+
+def default_policy(holder: str) -> ResourcePolicy | None:
+    """Return the policy that a new holder of this kind gets when none is named."""
+    default = PolicyDefault.objects.filter(holder=holder).select_related("policy").first()
+    return default.policy if default else None
 
 
 def check_weight(weight: float, *, field: str = "share_weight") -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from backendai.accounts.models import Domain, Invitation, Membership, Project, ResourcePolicy, User
+from backendai.accounts.models import Domain, Invitation, Membership, PolicyDefault, Project, ResourcePolicy, User
 from backendai.accounts.roles import Deed, check_domain, check_project
 from backendai.accounts.rules import clean_name, plain
-from backendai.accounts.services.grants import check_policy_of_project, check_weight
+from backendai.accounts.services.grants import check_policy_of_project, check_weight, default_policy
 from backendai.accounts.uses import refuse_while_used
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
@@ -26,6 +26,7 @@ _NEEDS = {
 def create_project(actor: User, domain: Domain, name: str, *, policy: ResourcePolicy | None = None) -> Project:
     """Return a new project of the domain; without a policy of its own the domain's limits alone hold."""
     check_domain(actor, Deed.CREATE_PROJECT, domain)
+    policy = policy or default_policy(PolicyDefault.Holder.PROJECT)
     if policy is not None:
         check_policy_of_project(actor, policy, domain)
     with transaction.atomic():

@@ -1,0 +1,39 @@
+"""Two people who change the same thing: who says which version they have seen is refused when it is no longer so."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from rest_framework.exceptions import APIException
+from rest_framework.request import Request
+from rest_framework.utils.encoders import JSONEncoder
+
+# These change without anybody who changes the thing.
+_UNTOUCHED = {"last_login", "members", "projects"}
+
+
+class Stale(APIException):
+    """The thing was changed since it was read."""
+
+    status_code = HTTPStatus.PRECONDITION_FAILED
+    default_code = "changed-meanwhile"
+    default_detail = "Somebody has changed it since you read it. Read it again."
+
+
+def tag_of(shown: Mapping[str, Any]) -> str:
+    """Return the entity tag of what is shown of something."""
+    kept = {name: value for name, value in shown.items() if name not in _UNTOUCHED}
+    text = json.dumps(kept, sort_keys=True, cls=JSONEncoder)
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
+
+
+def check_seen(request: Request, shown: Mapping[str, Any]) -> None:
+    """Raise Stale when the request's ``If-Match`` names another version than the one shown now. Called while the row is
+    locked, before it is changed."""
+    wanted = [one.strip() for one in request.headers.get("If-Match", "*").split(",")]
+    if "*" not in wanted and tag_of(shown) not in wanted:
+        raise Stale

@@ -1,0 +1,91 @@
+"""Domains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import Domain, User
+from backendai.accounts.scopes import Scope
+from backendai.accounts.services import change_domain, create_domain, delete_domain
+from backendai.api.authentication import asker
+from backendai.api.named import policy_named, with_rows
+from backendai.api.paging import ByName
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.people_bodies import DomainBody, DomainChange, NewDomainRequest
+from backendai.api.versions import check_seen, tag_of
+
+
+class DomainList(ListAPIView[Domain]):
+    """The domains that one may see, and making another."""
+
+    queryset = Domain.objects.none()
+    serializer_class = DomainBody
+    pagination_class = ByName
+    filter_backends = []
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+
+    def get_queryset(self) -> QuerySet[Domain]:
+        """Return the visible domains."""
+        return _shown_domains(asker(self.request))
+
+    @extend_schema(request=NewDomainRequest, responses={201: DomainBody})
+    def post(self, request: Request) -> Response:
+        """Make a domain; for superadmins."""
+        body = NewDomainRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        wishes = body.validated_data
+        domain = create_domain(asker(request), wishes["name"], policy=policy_named(wishes["policy"]))
+        return Response(DomainBody(domain).data, status=status.HTTP_201_CREATED)
+
+
+class DomainDetail(GenericAPIView[Domain]):
+    """One domain."""
+
+    serializer_class = DomainBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, domain_id: int) -> Response:
+        """Return the domain; ``ETag`` is for ``If-Match`` of a change."""
+        shown = _shown(request, domain_id)
+        return Response(shown, headers={"ETag": tag_of(shown)})
+
+    @extend_schema(request=DomainChange, responses=DomainBody)
+    def patch(self, request: Request, domain_id: int) -> Response:
+        """Change what is named. 412 when ``If-Match`` names another version than there is now."""
+        domain = get_object_or_404(_shown_domains(asker(request)), pk=domain_id)
+        body = DomainChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        wishes = with_rows(asker(request), body.validated_data)
+        with transaction.atomic():
+            get_object_or_404(Domain.objects.select_for_update(), pk=domain.pk)
+            check_seen(request, _shown(request, domain_id))
+            change_domain(asker(request), domain, wishes)
+        shown = _shown(request, domain_id)
+        return Response(shown, headers={"ETag": tag_of(shown)})
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, domain_id: int) -> Response:
+        """Delete a domain that nothing belongs to; else 409 with what does."""
+        delete_domain(asker(request), get_object_or_404(_shown_domains(asker(request)), pk=domain_id))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _shown_domains(viewer: User) -> QuerySet[Domain]:
+    domains: QuerySet[Domain] = Domain.objects.visible_to(viewer).select_related("policy")
+    return domains
+
+
+def _shown(request: Request, domain_id: int) -> dict[str, Any]:
+    return dict(DomainBody(get_object_or_404(_shown_domains(asker(request)), pk=domain_id)).data)

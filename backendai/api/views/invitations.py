@@ -1,0 +1,71 @@
+"""Invitations into projects."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.invitation_links import link_of, mail_link
+from backendai.accounts.models import Invitation
+from backendai.accounts.scopes import Scope
+from backendai.accounts.services import Invitee, invite, revoke_invitation
+from backendai.api.authentication import asker
+from backendai.api.filters import FiltersAskedFor
+from backendai.api.named import policy_named, project_named
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.people_bodies import InvitationBody, InvitationRequest, NewInvitationBody
+from backendai.api.people_filters import InvitationFilter
+
+
+class InvitationList(ListAPIView[Invitation]):
+    """Invitations into projects whose members one chooses, and inviting somebody."""
+
+    queryset = Invitation.objects.none()
+    serializer_class = InvitationBody
+    pagination_class = NewestFirst
+    filterset_class = InvitationFilter
+    filter_backends = [FiltersAskedFor]
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+
+    def get_queryset(self) -> QuerySet[Invitation]:
+        """Return the visible invitations."""
+        rows = Invitation.objects.visible_to(asker(self.request))
+        shown: QuerySet[Invitation] = rows.select_related("project", "policy", "invited_by")
+        return shown
+
+    @extend_schema(request=InvitationRequest, responses={201: NewInvitationBody})
+    def post(self, request: Request) -> Response:
+        """Invite somebody; the link is in this answer and never again."""
+        body = InvitationRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        wishes, now = body.validated_data, timezone.now()
+        project = project_named(asker(request), wishes["project"])
+        invitee = Invitee(wishes["email"], wishes["full_name"], wishes["role"], policy_named(wishes["policy"]))
+        row, text = invite(asker(request), project, invitee, now=now, valid_for=timedelta(days=wishes["days"]))
+        answer = dict(InvitationBody(row).data) | {"link": link_of(text), "mailed": mail_link(row, text)}
+        return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+
+class InvitationDetail(GenericAPIView[Invitation]):
+    """One invitation."""
+
+    serializer_class = InvitationBody
+    token_scopes = (Scope.ADMIN,)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, invitation_id: UUID) -> Response:
+        """Take it back: its link is of no use from now on."""
+        rows = Invitation.objects.visible_to(asker(request)).select_related("project")
+        revoke_invitation(asker(request), get_object_or_404(rows, pk=invitation_id), now=timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)

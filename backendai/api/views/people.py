@@ -1,0 +1,161 @@
+"""People: who is here, making, changing, letting in, and purging them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Prefetch, QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import Membership, User
+from backendai.accounts.scopes import Scope
+from backendai.accounts.services import NewUser, change_user, create_user, let_in, set_password
+from backendai.api.authentication import asker
+from backendai.api.filters import FiltersAskedFor
+from backendai.api.named import domain_named, policy_named, project_named, with_rows
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.people_bodies import NewUserRequest, PasswordRequest, PurgeRequest, UserBody, UserChange
+from backendai.api.people_filters import UserFilter
+from backendai.api.versions import check_seen, tag_of
+from backendai.compute.services.purging import purge_user
+
+
+class ByEmail(NewestFirst):
+    """The same pages, in the order of addresses."""
+
+    ordering = "email"
+
+
+class UserList(ListAPIView[User]):
+    """The people that one may see, and making another."""
+
+    queryset = User.objects.none()
+    serializer_class = UserBody
+    pagination_class = ByEmail
+    filterset_class = UserFilter
+    filter_backends = [FiltersAskedFor]
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+
+    def get_queryset(self) -> QuerySet[User]:
+        """Return the visible people."""
+        return shown_people(asker(self.request))
+
+    @extend_schema(request=NewUserRequest, responses={201: UserBody})
+    def post(self, request: Request) -> Response:
+        """Make a person."""
+        body = NewUserRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        wishes = body.validated_data
+        domain = domain_named(asker(request), wishes.pop("domain"))
+        projects = [project_named(asker(request), one, domain=domain, field="projects") for one in wishes["projects"]]
+        new = NewUser(**wishes | {"domain": domain, "policy": policy_named(wishes["policy"]), "projects": projects})
+        user = create_user(asker(request), new)
+        return Response(_shown(request, user.pk), status=status.HTTP_201_CREATED)
+
+
+class UserDetail(GenericAPIView[User]):
+    """One person."""
+
+    serializer_class = UserBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, user_id: UUID) -> Response:
+        """Return the person; ``ETag`` is for ``If-Match`` of a change."""
+        shown = _shown(request, user_id)
+        return Response(shown, headers={"ETag": tag_of(shown)})
+
+    @extend_schema(request=UserChange, responses=UserBody)
+    def patch(self, request: Request, user_id: UUID) -> Response:
+        """Change what is named. 412 when ``If-Match`` names another version than there is now."""
+        user = _person(request, user_id)
+        body = UserChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        wishes = with_rows(asker(request), body.validated_data)
+        with transaction.atomic():
+            get_object_or_404(User.objects.select_for_update(), pk=user.pk)
+            check_seen(request, _shown(request, user_id))
+            change_user(asker(request), user, wishes, now=timezone.now())
+        shown = _shown(request, user_id)
+        return Response(shown, headers={"ETag": tag_of(shown)})
+
+
+class UserActivation(GenericAPIView[User]):
+    """Letting a person in, or not."""
+
+    serializer_class = UserBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+    active = True
+
+    @extend_schema(request=None, responses=UserBody)
+    def post(self, request: Request, user_id: UUID) -> Response:
+        """Do it; done before, nothing changes."""
+        let_in(asker(request), _person(request, user_id), self.active, now=timezone.now())
+        return Response(_shown(request, user_id))
+
+
+class UserDeactivation(UserActivation):
+    """Letting a person in no more: every login and token of theirs ends, and what they run goes on."""
+
+    active = False
+
+
+class UserPassword(GenericAPIView[User]):
+    """A person's password, set by an administrator."""
+
+    serializer_class = UserBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+
+    @extend_schema(request=PasswordRequest, responses={204: None})
+    def post(self, request: Request, user_id: UUID) -> Response:
+        """Set it; every login of theirs ends."""
+        user = _person(request, user_id)
+        body = PasswordRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        set_password(asker(request), user, now=timezone.now(), **body.validated_data)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class UserPurge(GenericAPIView[User]):
+    """Taking everything personal out of an account for good."""
+
+    serializer_class = UserBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+
+    @extend_schema(request=PurgeRequest, responses={204: None})
+    def post(self, request: Request, user_id: UUID) -> Response:
+        """Do it; 409 with the numbers while sessions of theirs have not ended."""
+        user = _person(request, user_id)
+        body = PurgeRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        purge_user(asker(request), user, typed=body.validated_data["email"], now=timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def shown_people(viewer: User) -> QuerySet[User]:
+    """Return the visible people with all that an answer shows; three queries whatever their number."""
+    memberships = Membership.objects.select_related("project").order_by("project__name")
+    people: QuerySet[User] = User.objects.visible_to(viewer).select_related("domain", "policy")
+    return people.prefetch_related(Prefetch("memberships", memberships))
+
+
+def _person(request: Request, user_id: UUID) -> User:
+    return get_object_or_404(User.objects.visible_to(asker(request)).select_related("domain", "policy"), pk=user_id)
+
+
+def _shown(request: Request, user_id: UUID) -> dict[str, Any]:
+    return dict(UserBody(get_object_or_404(shown_people(asker(request)), pk=user_id)).data)
