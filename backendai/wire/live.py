@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from backendai.wire.fields import Message, Name, Percent, Sentence, Size
 
 MOST_DEVICES = 128  # of one node: eight GPUs cut into seven pieces are 56
+Devices = Annotated[list[Name], Field(max_length=1024)]  # ids of those that are handed out as one slot
 MOST_USERS = 64  # kernels whose processes are told of one device
 
 

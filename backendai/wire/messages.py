@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from backendai.core.image_names import pinned
 from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Sentence, Share, Word
-from backendai.wire.live import LiveSample
+from backendai.wire.live import Devices, LiveSample
 
 PROTOCOL = 1
 FLEET_WORDS = 64  # of one node in one call: words about one kernel are taken in one after the other
@@ -142,7 +142,7 @@ class SyncUp(Message):
     architecture: Word
     gateway_url: GatewayUrl
     capacity: dict[str, str]
-    devices: dict[str, list[str]] = Field(default_factory=dict)
+    devices: dict[Name, Devices] = Field(default_factory=dict, max_length=64)
     images: list[ImageSighting] | None = None
     images_digest: Name = ""
     kernels: list[KernelSighting] = Field(default_factory=list)

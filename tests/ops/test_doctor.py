@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from backendai.ops.doctor import engine, machine, portal
+from backendai.agent.accelerators.base import Device, Found
+from backendai.agent.accelerators.mock import Mock
+from backendai.ops.doctor import accelerators, engine, machine, portal
 from backendai.ops.doctor.check import Check
 from backendai.ops.engine import NoEngine
 
@@ -181,3 +183,24 @@ def test_it_examines_this_machine_without_falling_over() -> None:
         assert ended.code == 1
     assert "python: Python 3" in out.getvalue()
     assert "problems" in out.getvalue()
+
+
+class Gpus(Mock):
+    """GPUs of which one fails."""
+
+    def discover(self) -> Found:
+        devices = [Device(f"GPU-{number}", "cuda.device", "H200", fault="lost" * (number == 2)) for number in range(3)]
+        return Found(tuple(devices), is_present=True)
+
+
+def test_it_looks_at_gpus_and_at_the_engines_way_to_give_them() -> None:
+    assert [(check.level, check.message) for check in accelerators.accelerators([], ask_good)] == [
+        ("ok", "there are none")
+    ]
+    found = accelerators.accelerators([Gpus({})], ask_good)
+    assert [check.level for check in found] == ["problem", "ok", "warning"]
+    assert ("GPU-2" in found[0].message, found[1].message) == (True, "2 × H200")
+    with_runtime = accelerators.accelerators([Gpus({})], lambda path: GOOD_ENGINE | {"Runtimes": {"nvidia": {}}})
+    assert [check.level for check in with_runtime] == ["problem", "ok", "ok"]
+    on_paper = accelerators.accelerators([Mock({"cuda.device": 1000})], ask_good)
+    assert on_paper[0].level == "problem" and "paper" in on_paper[0].message
