@@ -118,12 +118,13 @@ def test_a_node_cannot_speak_of_another_nodes_kernel(cast: Cast) -> None:
         spec_for(stranger, only_kernel(session).pk)
 
 
-def test_a_failed_start_is_tried_again_elsewhere_and_given_up_in_the_end(cast: Cast) -> None:
+@pytest.mark.parametrize("reason", ["failed-to-start", "device-lost", "accelerator-runtime-missing"])
+def test_a_failed_start_is_tried_again_elsewhere_and_given_up_in_the_end(cast: Cast, reason: str) -> None:
     make_group(max_retries=1)
     first, second = make_agent("first"), make_agent("second")
     session = make_session(cast.alice)
     place(session, first)
-    failure = {"reason": "failed-to-start", "message": "The engine refused: no such device."}
+    failure = {"reason": reason, "message": "The engine refused: no such device."}
     kernel_reported(first, report_of(only_kernel(session), KernelState.TERMINATED, **failure))
     session.refresh_from_db()
     assert (session.status, session.retries, session.avoid_agents) == (Status.PENDING, 1, [str(first.pk)])
@@ -133,7 +134,7 @@ def test_a_failed_start_is_tried_again_elsewhere_and_given_up_in_the_end(cast: C
     assert (kernel.agent, kernel.generation) == (second, 2)
     kernel_reported(second, report_of(kernel, KernelState.TERMINATED, **failure))
     session.refresh_from_db()
-    assert (session.status, session.status_reason) == (Status.ERROR, "failed-to-start")
+    assert (session.status, session.status_reason) == (Status.ERROR, reason)
     assert "no such device" in session.status_message
     assert not Allocation.objects.exists()
 

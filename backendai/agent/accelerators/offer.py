@@ -42,7 +42,11 @@ def offer_of(
             offered.setdefault(device.slot, []).append(device.id)
     amounts = {slot: len(ids) * MILLI for slot, ids in offered.items()}
     capacity = Slots({slot: min(amount, asked[slot] or amount) for slot, amount in amounts.items()})
-    faults = [_fault_note(device) for device in devices if device.fault]
+    faulty: dict[str, list[Device]] = {}
+    for device in devices:
+        if device.fault:
+            faulty.setdefault(device.fault, []).append(device)
+    faults = [_fault_note(fault, those) for fault, those in faulty.items()]
     return Offer(
         offered,
         capacity,
@@ -83,10 +87,11 @@ def _sum(one: Number | None, other: Number | None) -> Number | None:
     return other if one is None else one if other is None else one + other
 
 
-def _fault_note(device: Device) -> Note:
+def _fault_note(fault: str, devices: Sequence[Device]) -> Note:
+    names = ", ".join(device.id for device in devices)
     return Note(
         code="accelerator-unhealthy",
-        message=f"{device.model or device.slot} {device.id} gets no new sessions: {device.fault}.",
+        message=f"{devices[0].model or devices[0].slot} gets no new sessions: {fault.rstrip('.')} ({names}).",
         fix="Look at the machine (nvidia-smi, rocm-smi, dmesg); once it is mended, start the agent again.",
     )
 

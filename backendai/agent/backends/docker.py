@@ -152,7 +152,7 @@ class DockerBackend(Backend):
                 started = self._starter.start(spec)
             except StartFailed as error:
                 if error.code == RUNTIME_MISSING:
-                    self._accelerators.withhold("cuda", error.message)
+                    self._accelerators.withhold("cuda", "the engine cannot give it to containers")
                 raise
         if not started.adopted:
             self._terminals.started(spec.kernel_id)
