@@ -3,56 +3,24 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from docker import APIClient
 
-from backendai.agent.accelerators.base import Accelerator, Device, Found, Grant, Part, Use
-from backendai.agent.accelerators.cuda_grant import Mps, grant_to_container, grant_to_process
+from backendai.agent.accelerators.base import Accelerator
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_create import container_body
+from tests.agent.accelerators.known_gpus import GrantedAnyway, TwoGpus
 from tests.agent.contract_tools import NewSpec
 from tests.agent.docker_tools import shell
 from tests.agent.specs import TINY_IMAGE
 
 pytestmark = pytest.mark.docker
 GREEDY_IMAGE = "local/backendai-test:greedy"
-
-
-class TwoGpus(Accelerator):
-    """Two GPUs that no engine here can give away."""
-
-    kind = "cuda"
-    count = 2
-
-    def discover(self) -> Found:
-        devices = [Device(f"GPU-{number}", "cuda.device", "H200", 2**37, number=number) for number in range(self.count)]
-        return Found(tuple(devices), is_present=True)
-
-    def samples(self, devices: Sequence[Device]) -> dict[str, Use]:
-        return {}
-
-    def container(self, parts: Sequence[Part]) -> Grant:
-        return grant_to_container(parts, Mps(None))
-
-    def native(self, parts: Sequence[Part]) -> Grant:
-        return grant_to_process(parts, Mps(None))
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-class Observed(TwoGpus):
-    """The same, with a request that any engine can meet instead of the one for GPUs."""
-
-    def container(self, parts: Sequence[Part]) -> Grant:
-        grant = super().container(parts)
-        null = [{"PathOnHost": "/dev/null", "PathInContainer": "/dev/gpu0", "CgroupPermissions": "rw"}]
-        return Grant(grant.environ, {"Devices": null})
 
 
 @pytest.fixture
@@ -87,7 +55,7 @@ def test_a_session_without_gpus_sees_none_whatever_its_image_and_its_owner_ask_f
 def test_a_session_with_one_gpu_asks_for_that_one_by_its_id(
     tmp_path: Path, deployment: str, new_spec: NewSpec, engine: APIClient, greedy: str
 ) -> None:
-    backend, _ = with_gpus(tmp_path, deployment, Observed())
+    backend, _ = with_gpus(tmp_path, deployment, GrantedAnyway())
     spec = new_spec(image=greedy, devices={"cuda.device": {"GPU-1": "1"}})
     backend.start(spec)
     _, told = shell(engine, spec.kernel_id, "env | grep -E 'NVIDIA|CUDA|GPU' | sort; ls /dev/gpu*")
@@ -138,7 +106,7 @@ def test_a_node_without_nvidias_runtime_says_so_before_and_after_a_start_fails(
 def test_a_kernel_that_runs_is_adopted_even_when_its_gpu_has_failed_meanwhile(
     tmp_path: Path, deployment: str, new_spec: NewSpec
 ) -> None:
-    gpus = Observed()
+    gpus = GrantedAnyway()
     backend, accelerators = with_gpus(tmp_path, deployment, gpus)
     spec = new_spec(devices={"cuda.device": {"GPU-0": "1"}})
     backend.start(spec)

@@ -36,9 +36,11 @@ umount -l "$0/groups"; mount --bind "$0/run" /run; echo ready; exec sleep infini
 
 class PrivateEngine:
     """Use as a context manager. Commands ``inside`` run as on a machine of its own, on which this engine has the usual
-    address; from there this machine is at ``portal_host``. ``url`` is the engine's address out here."""
+    address; from there this machine is at ``portal_host``. ``url`` is the engine's address out here. ``programs``: a
+    folder in which it looks for programs first."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, programs: Path | None = None) -> None:
+        self._path = os.pathsep.join([*([str(programs)] if programs else []), os.environ.get("PATH", os.defpath)])
         self.home, self.tag = home, f"{os.getpid():x}"
         self.url = f"unix://{home}/run/docker.sock"
         self._subnet = f"10.98.{os.getpid() % 256}"
@@ -83,7 +85,12 @@ class PrivateEngine:
         words = [word for pair in options.items() for word in pair]
         with (self.home / "dockerd.log").open("ab") as log:
             self._dockerd = subprocess.Popen(
-                self.inside(["dockerd", *words]), stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_die_too
+                self.inside(["dockerd", *words]),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PATH": self._path},
+                preexec_fn=_die_too,
             )
         until(self._answers, _UP_WITHIN, "the private engine answers", last=self._tail)
 
