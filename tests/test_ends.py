@@ -13,16 +13,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
 from backendai.accounts.ends import set_active
-from backendai.accounts.models import AccessToken, User
+from backendai.accounts.models import AccessToken, KeyPair, User
+from backendai.accounts.second_factors import reset_factors
 from backendai.accounts.services import create_token
+from backendai.accounts.services.key_pairs import create_key_pair
 from backendai.accounts.standing import Standing
 from backendai.appproxy.grants import digest_of
+from tests.api.test_key_pairs import signed
 from tests.appproxy.stage import Stage, stage
 from tests.cast import PASSWORD
 from tests.realtime.sockets import PORTAL, Header, Socket, socket
@@ -33,7 +37,7 @@ EVENTS_SOCKET = "/ws/events/"
 NOW_HERE = {"this login", "code of this login", "app of this login", "socket of this login"}
 ELSEWHERE = {"other login", "app of other login", "socket of other login"}
 BY_TOKEN = {"token", "socket of token", "app of token"}
-EVERYTHING = NOW_HERE | ELSEWHERE | BY_TOKEN
+EVERYTHING = NOW_HERE | ELSEWHERE | BY_TOKEN | {"key pair"}
 # What was open of the login goes with the key of its session, which a change of password renews.
 OPENED_HERE = NOW_HERE - {"this login"}
 
@@ -45,6 +49,7 @@ TABLE: dict[str, set[str]] = {
     "password set by an administrator": NOW_HERE | ELSEWHERE,
     "role changed": EVERYTHING,
     "domain changed": EVERYTHING,
+    "second factors taken away": NOW_HERE | ELSEWHERE,
     "token revoked": BY_TOKEN,
     "deactivated": EVERYTHING,
     "deactivated and activated again": EVERYTHING,
@@ -67,6 +72,7 @@ class World:
     here: Stage
     other: Client
     token: str
+    pair: tuple[KeyPair, str]
     code: str
     sockets: dict[str, Socket]
     apps: dict[str, Any]
@@ -87,6 +93,7 @@ class World:
             "this login": self.here.browser.get("/account/").status_code,
             "other login": self.other.get("/account/").status_code,
             "token": Client().get("/api/v1/me/", headers=bearer).status_code,
+            "key pair": signed(*self.pair, "GET", "/api/v1/me/").status_code,
         }
         assert set(answers.values()) <= {200, 302, 401}
         return {kind for kind, status in answers.items() if status != 200}
@@ -124,7 +131,8 @@ async def make_world(here: Stage, stack: AsyncExitStack) -> World:
         cookies[f"app of {kind}"] = cookie = entered.headers["Set-Cookie"].split(";")[0]
         apps[f"app of {kind}"] = websocket = await here.websocket(cookie)
         assert await websocket.receive_str() == "welcome"
-    return World(here, other, token, await here.code(), sockets, apps, cookies)
+    pair = await sync_to_async(create_key_pair)(here.cast.alice, "signs")
+    return World(here, other, token, pair, await here.code(), sockets, apps, cookies)
 
 
 def login_of(client: Client) -> Standing:
@@ -192,6 +200,11 @@ def deactivate_and_activate(world: World) -> None:
     assert set_active(world.here.cast.dana.pk, world.here.cast.alice, True, now=timezone.now())
 
 
+def lose_factors(world: World) -> None:
+    Authenticator.objects.create(user=world.here.cast.alice, type="totp", data={"secret": "sealed"})
+    assert reset_factors(world.here.cast.dana.pk, world.here.cast.alice, now=timezone.now()) == 1
+
+
 def delete(world: World) -> None:
     world.here.session.delete()
     world.here.cast.alice.delete()
@@ -204,6 +217,7 @@ DEEDS: dict[str, Callable[[World], Any]] = {
     "password set by an administrator": set_password,
     "role changed": change_by_administrator(role="admin"),
     "domain changed": lambda world: change_by_administrator(domain=world.here.cast.charlie.domain_id)(world),
+    "second factors taken away": lose_factors,
     "token revoked": lambda world: AccessToken.objects.all().delete(),
     "deactivated": deactivate,
     "deactivated and activated again": deactivate_and_activate,

@@ -1,3 +1,6 @@
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
@@ -34,6 +37,11 @@ _LIMITS = ["policy", "share_weight"]
 _ENDING = {"is_active", "role", "is_superuser", "domain"}  # a change of these ends what lets somebody in
 # Roles say who may do what; beside resource groups these would only mislead.
 admin.site.unregister(Group)
+# Addresses are the user's own field here, and the provider of identities is a setting.
+for unused in (EmailAddress, SocialApp, SocialToken):
+    admin.site.unregister(unused)
+admin.site.unregister(Authenticator)
+admin.site.unregister(SocialAccount)
 
 
 @admin.register(ResourcePolicy)
@@ -210,6 +218,28 @@ class LoginAdmin(ReadOnly):
     list_display = ["user", "method", "address", "browser", "created_at"]
     search_fields = ["user__email", "address"]
     list_select_related = ["user"]
+
+
+@admin.register(Authenticator)
+class FactorAdmin(ReadOnly):
+    """Second factors, without their secrets. The page of users takes them away."""
+
+    list_display = ["user", "type", "created_at", "last_used_at"]
+    list_filter = ["type"]
+    search_fields = ["user__email"]
+    list_select_related = ["user"]
+    exclude = ["data"]
+
+
+@admin.register(SocialAccount)
+class IdentityAdmin(MadeElsewhere, Audited):
+    """Who is who at the provider of identities. Without its row somebody signs in as if for the first time."""
+
+    audit_name = "identity"
+    list_display = ["user", "uid", "provider", "date_joined", "last_login"]
+    search_fields = ["user__email", "uid"]
+    list_select_related = ["user"]
+    exclude = ["extra_data"]
 
 
 @admin.register(LoginCount)

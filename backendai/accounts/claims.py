@@ -10,21 +10,25 @@ from typing import Any
 from django.db import transaction
 
 from backendai.accounts.ends import end_credentials, refuse_to_lose_the_last_superadmin
-from backendai.accounts.models import Domain, KeyPair, Membership, Project, User
+from backendai.accounts.models import Domain, Membership, User
+from backendai.accounts.services.create_user import add_user
+from backendai.accounts.services.people import get_or_create_project
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
 
 EVERYBODY = "*"
 _ROLES = (User.Role.USER, User.Role.ADMIN, User.Role.SUPERADMIN)  # the weakest first
+_PROJECT_ADMIN = "project-admin"
 _KEYS = {"domain", "project", "role"}
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What somebody's groups make of them: the domain they belong to (empty: none), its projects, and the role."""
+    """What somebody's groups make of them: the domain they belong to (empty: none), the role in each of its projects,
+    and the role."""
 
     domain: str
-    projects: frozenset[str]
+    projects: Mapping[str, str]
     role: str
 
 
@@ -39,8 +43,10 @@ def wrong_mapping(mapping: Any) -> str:
             return f"What group {group!r} means has to be said in texts that are not empty."
         if "project" in grant and "domain" not in grant:
             return f"Group {group!r} names a project, but not its domain."
-        if grant.get("role", User.Role.USER) not in _ROLES:
-            return f"Group {group!r} gives the role {grant['role']!r}: there are user, admin and superadmin."
+        if grant.get("role", User.Role.USER) not in (*_ROLES, _PROJECT_ADMIN):
+            return f"Group {group!r} gives the role {grant['role']!r}: there is user, project-admin, admin, superadmin."
+        if grant.get("role") == _PROJECT_ADMIN and "project" not in grant:
+            return f"Group {group!r} makes project admins, but names no project."
         if grant.get("role") == User.Role.ADMIN and "domain" not in grant:
             return f"Group {group!r} makes domain admins, but names no domain."
     return ""
@@ -54,17 +60,19 @@ def place_of(groups: Collection[str], mapping: Mapping[str, Mapping[str, str]]) 
         return None
     domain = next((grant["domain"] for grant in grants if "domain" in grant), "")
     counting = [grant for grant in grants if grant.get("domain", domain) == domain]
-    projects = frozenset(grant["project"] for grant in counting if "project" in grant)
-    role = max((grant.get("role", User.Role.USER) for grant in counting), key=lambda one: _ROLES.index(User.Role(one)))
-    return Place(domain, projects, str(role))
+    projects: dict[str, str] = {}
+    for grant in (one for one in counting if "project" in one):
+        is_admin = grant.get("role") == _PROJECT_ADMIN or projects.get(grant["project"]) == Membership.Role.ADMIN
+        projects[grant["project"]] = str(Membership.Role.ADMIN if is_admin else Membership.Role.MEMBER)
+    roles = [grant["role"] for grant in counting if grant.get("role") in _ROLES]
+    return Place(domain, projects, str(max(roles, key=_rank, default=User.Role.USER)))
 
 
 def create_from_claims(email: str, full_name: str, place: Place, *, provider: str, now: datetime) -> User:
-    """Return a new user without a password, in the place that the groups give. Raises IntegrityError when somebody has
+    """Return a new user without a password, in the place that the groups give. Raises a Conflict when somebody has
     the address."""
     with transaction.atomic():
-        user = User.objects.create_user(email, None, full_name=full_name[:128])
-        KeyPair.objects.create(user=user)
+        user = add_user(email, None, role=User.Role.USER, full_name=full_name[:128])
         audit(None, "user.create", "user", [user.pk], email=user.email, provider=provider)
         follow_claims(user, place, {}, provider=provider, now=now)
     return user
@@ -90,6 +98,10 @@ def follow_claims(
             end_credentials(user, now=now)
 
 
+def _rank(role: str) -> int:
+    return _ROLES.index(User.Role(role))
+
+
 def _move(user: User, place: Place | None) -> dict[str, list[str | None]]:
     """Write role and domain; return those that changed, each with what it was and is."""
     role = place.role if place else str(User.Role.USER)
@@ -111,13 +123,16 @@ def _move(user: User, place: Place | None) -> dict[str, list[str | None]]:
 
 
 def _join_and_leave(user: User, place: Place | None, named: Collection[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    wanted = {(place.domain, project) for project in place.projects} if place else set()
+    """Return the projects that the user joined (or in which the role is another one now), and those left."""
+    wanted = {(place.domain, project): role for project, role in place.projects.items()} if place else {}
     rows = Membership.objects.filter(user=user).select_related("project__domain")
     held = {(row.project.domain.name, row.project.name): row for row in rows}
-    for domain_name, name in sorted(wanted - held.keys()):
-        domain = Domain.objects.get(name=domain_name)
-        project, _ = Project.objects.get_or_create(domain=domain, name=name)
-        Membership.objects.create(user=user, project=project)
-    lost = [place for place in held if place in named and place not in wanted]
-    Membership.objects.filter(pk__in=[held[place].pk for place in lost]).delete()
-    return ["/".join(place) for place in sorted(wanted - held.keys())], ["/".join(place) for place in sorted(lost)]
+    new = {where: role for where, role in wanted.items() if where not in held or held[where].role != role}
+    for (domain_name, name), role in new.items():
+        project = get_or_create_project(domain_name, name)
+        Membership.objects.update_or_create(user=user, project=project, defaults={"role": role})
+    lost = [where for where in held if where in named and where not in wanted]
+    Membership.objects.filter(pk__in=[held[where].pk for where in lost]).delete()
+    return sorted(f"{'/'.join(where)} as {role}" for where, role in new.items()), [
+        "/".join(one) for one in sorted(lost)
+    ]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 from datetime import datetime
 from uuid import UUID
 
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value, yield_hotp_counters_from_time
 from allauth.mfa.utils import decrypt
-from cryptography.fernet import Fernet
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.contrib.sessions.backends.base import SessionBase
 from django.db import transaction
@@ -19,6 +20,8 @@ from django.utils.crypto import constant_time_compare
 from backendai.accounts.ends import end_credentials
 from backendai.accounts.models import User
 from backendai.activity.services import audit
+
+logger = logging.getLogger(__name__)
 
 NOBODY, ADMINS, EVERYBODY = REQUIREMENTS = ("none", "admins", "all")
 _SEEN = "second_factor"  # in the session: whoever has lost the factor has lost the session
@@ -67,12 +70,11 @@ def spend_code(user: User, text: str) -> Authenticator | None:
     code = "".join(text.split())
     with transaction.atomic():
         for factor in Authenticator.objects.select_for_update().filter(user_id=user.pk).exclude(type="webauthn"):
-            if factor.type == Authenticator.Type.RECOVERY_CODES and factor.wrap().validate_code(code):
-                return Authenticator.objects.get(pk=factor.pk)
-            if factor.type == Authenticator.Type.TOTP and (counter := _counter_of(factor, code)):
-                factor.data["last_counter"] = counter
-                factor.save(update_fields=["data"])
-                return factor
+            try:
+                if _spend(factor, code):
+                    return Authenticator.objects.get(pk=factor.pk)
+            except InvalidToken:
+                logger.error("a second factor of %s was sealed with a key that is not known any more", user.pk)
     return None
 
 
@@ -86,6 +88,16 @@ def unseal(text: str) -> str:
     return _fernet().decrypt(text.encode()).decode()
 
 
+def _spend(factor: Authenticator, code: str) -> bool:
+    if factor.type == Authenticator.Type.RECOVERY_CODES:
+        return bool(factor.wrap().validate_code(code))
+    counter = _counter_of(factor, code)
+    if counter:
+        factor.data["last_counter"] = counter
+        factor.save(update_fields=["data"])
+    return bool(counter)
+
+
 def _counter_of(factor: Authenticator, code: str) -> int:
     secret, last = decrypt(factor.data["secret"]), factor.data.get("last_counter", 0)
     good = [
@@ -96,6 +108,7 @@ def _counter_of(factor: Authenticator, code: str) -> int:
     return max(good, default=0)
 
 
-def _fernet() -> Fernet:
-    key = hashlib.sha256(b"second factors\0" + settings.SECRET_KEY.encode()).digest()
-    return Fernet(base64.urlsafe_b64encode(key))
+def _fernet() -> MultiFernet:
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    keys = [hashlib.sha256(b"second factors\0" + secret.encode()).digest() for secret in secrets]
+    return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in keys])

@@ -14,14 +14,16 @@ from django.utils.decorators import sync_and_async_middleware
 
 from backendai.accounts.models import User
 from backendai.accounts.second_factors import NOBODY, is_missing
+from backendai.accounts.signatures import SCHEME
 
 _ALWAYS_OPEN = ("/account/security/", "/login/", "/logout/", "/static/", "/node/", "/healthz", "/readyz")
+_KEYS = ("bearer ", f"{SCHEME.lower()} ")  # no login beside them counts
 _TEXT = "You need a second factor here. Set one up; everything else opens then."
 
 
 @sync_and_async_middleware
 def gate(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Turn back the logins that lack a second factor. Bearer tokens pass: they were made by a complete login."""
+    """Turn back the logins that lack a second factor. Tokens and signatures pass: a complete login made them."""
     if not iscoroutinefunction(get_response):
         return lambda request: _refusal(request) or get_response(request)
 
@@ -34,8 +36,8 @@ def gate(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], 
 
 
 def _is_open(request: HttpRequest) -> bool:
-    bearer = request.META.get("HTTP_AUTHORIZATION", "").lower().startswith("bearer ")
-    return settings.REQUIRE_MFA == NOBODY or bearer or request.path.startswith(_ALWAYS_OPEN)
+    by_key = request.META.get("HTTP_AUTHORIZATION", "").lower().startswith(_KEYS)
+    return settings.REQUIRE_MFA == NOBODY or by_key or request.path.startswith(_ALWAYS_OPEN)
 
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:

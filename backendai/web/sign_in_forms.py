@@ -76,7 +76,7 @@ class CodeForm(_CountedCode, factor_forms.AuthenticateForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _dress_code(self.fields["code"], "Six digits of the app, or one of the recovery codes.")
+        _dress_code(self.fields["code"], "Six digits of an app, or one of the recovery codes.")
 
 
 class CodeAgainForm(_CountedCode, factor_forms.ReauthenticateForm):

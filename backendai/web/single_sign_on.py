@@ -15,7 +15,7 @@ from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAu
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.conf import settings
 from django.core.validators import validate_email
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.forms import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -26,6 +26,7 @@ from django.views.decorators.http import require_safe
 from backendai.accounts.claims import Place, create_from_claims, follow_claims, place_of
 from backendai.accounts.models import User
 from backendai.activity.services import audit
+from backendai.core.errors import Conflict
 
 _UNREADABLE = (OAuth2Error, requests.RequestException, LookupError, TypeError, ValueError, AttributeError)
 
@@ -133,7 +134,7 @@ def _found_or_made(request: HttpRequest, said: Mapping[str, Any], place: Place) 
 def _made(request: HttpRequest, email: str, name: str, place: Place) -> User:
     try:
         return create_from_claims(email, name, place, provider=settings.OIDC_NAME, now=timezone.now())
-    except IntegrityError:  # the same person in another tab, a moment earlier
+    except Conflict:  # the same person in another tab, a moment earlier
         raise _refusal(request, "Your account was made just now. Sign in again.") from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from asgiref.sync import sync_to_async
 from channels.layers import get_channel_layer
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -137,3 +138,14 @@ async def test_it_trusts_the_origins_that_the_installation_names(cast: Cast, set
 async def test_it_serves_no_other_address(cast: Cast) -> None:
     async with socket("/ws/nothing/", await sync_to_async(page)(cast.dana)) as nowhere:
         assert not nowhere.accepted
+
+
+async def test_a_login_without_a_required_second_factor_opens_no_socket(cast: Cast, settings: Any) -> None:
+    settings.REQUIRE_MFA = "all"
+    async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as held:
+        assert await held.closing() == (4003, "Sign in again.")
+    async with socket(EVENTS, await sync_to_async(script)(cast.alice)) as by_token:
+        assert await by_token.message() == {"type": "hello"}
+    await Authenticator.objects.acreate(user=cast.alice, type="totp", data={})
+    async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as complete:
+        assert await complete.message() == {"type": "hello"}

@@ -136,6 +136,13 @@ def test_one_ends_all_other_logins_and_sees_where_they_are(cast: Cast) -> None:
     page = here.get("/account/security/").content.decode()
     assert "Here" in page
     assert "&lt;b&gt;There" in page
+    agents = {
+        "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0": "Firefox on Linux",
+        "Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36 Edg/140.0": "Edge on Windows",
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Safari/604.1": "Safari on iPhone",
+        "": "unknown",
+    }
+    assert [Login(browser=text).device for text in agents] == list(agents.values())
     new = "a quite different password"
     here.post("/account/password/", {"old_password": PASSWORD, "new_password1": new, "new_password2": new})
     assert [browser.get("/account/").status_code for browser in (here, there)] == [200, 302]

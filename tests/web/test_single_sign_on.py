@@ -24,6 +24,7 @@ pytestmark = pytest.mark.django_db
 OUT = "/login/with/sso/"
 MAPPING = {
     "vision": {"domain": "default", "project": "vision"},
+    "vision-leads": {"domain": "default", "project": "vision", "role": "project-admin"},
     "audio": {"domain": "default", "project": "audio"},
     "leads": {"domain": "default", "role": "admin"},
     "roots": {"role": "superadmin"},
@@ -103,6 +104,14 @@ def test_role_and_projects_follow_the_groups_at_every_sign_in(cast: Cast, provid
     told = AuditEntry.objects.filter(action="user.follow-groups").order_by("id").values_list("details", flat=True)
     assert list(told)[2]["changes"] == {"role": ["user", "admin"]}
     assert (list(told)[2]["joined"], list(told)[2]["left"]) == ([], ["default/vision"])
+    assert list(told)[1]["joined"] == ["default/audio as member"]
+
+
+def test_a_group_can_make_admins_of_a_project_and_no_longer(cast: Cast, provider: Provider) -> None:
+    for groups, role in ((["vision"], "member"), (["vision", "vision-leads"], "admin"), (["vision"], "member")):
+        sign_in(provider, groups=groups)
+        erin = User.objects.get(email="erin@example.com")
+        assert (erin.role, erin.memberships.get().role) == ("user", role)
 
 
 def test_a_role_that_was_given_by_hand_does_not_outlast_the_next_sign_in(cast: Cast, provider: Provider) -> None:
@@ -234,8 +243,8 @@ def test_another_provider_cannot_speak_for_the_people_of_the_first(cast: Cast, p
     [
         ({}, "JSON"), ("{not json", "JSON"), ([], "JSON"), ({"a": "vision"}, "object"), ({"a": {}}, "object"),
         ({"a": {"projects": "x"}}, "object"), ({"a": {"domain": ""}}, "empty"), ({"a": {"domain": 1}}, "texts"),
-        ({"a": {"project": "x"}}, "not its domain"), ({"a": {"role": "root"}}, "user, admin and superadmin"),
-        ({"a": {"role": "admin"}}, "no domain"),
+        ({"a": {"project": "x"}}, "not its domain"), ({"a": {"role": "root"}}, "project-admin, admin, superadmin"),
+        ({"a": {"role": "admin"}}, "no domain"), ({"a": {"role": "project-admin"}}, "no project"),
     ],
     ids=str,
 )  # fmt: skip
@@ -247,7 +256,7 @@ def test_a_mapping_that_means_nothing_is_refused_with_the_reason(mapping: Any, p
 def test_everybody_can_be_given_something() -> None:
     place = place_of([], {"*": {"domain": "default", "project": "open"}})
     assert place is not None
-    assert (place.domain, place.projects, place.role) == ("default", {"open"}, "user")
+    assert (place.domain, place.projects, place.role) == ("default", {"open": "member"}, "user")
 
 
 def test_a_provider_that_is_half_set_up_is_refused_at_start(settings: Any) -> None:

@@ -17,6 +17,13 @@ from backendai.accounts.scopes import all_scopes
 
 USUAL_RATE = 10_000
 
+# What comes first is said by others as well: Edge calls itself Chrome, Chrome calls itself Safari, and so on.
+_PROGRAMS = (("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
+_SYSTEMS = (
+    ("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("Windows", "Windows"), ("Mac OS", "macOS"),
+    ("CrOS", "ChromeOS"), ("Linux", "Linux"),
+)  # fmt: skip
+
 
 def new_access_key() -> str:
     """Return a fresh public name of a key pair."""
@@ -110,6 +117,13 @@ class Login(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user_id} from {self.address}"
+
+    @property
+    def device(self) -> str:
+        """What the browser calls itself, as people would: ``Firefox on Linux``; else its own words."""
+        program = next((name for mark, name in _PROGRAMS if mark in self.browser), "")
+        system = next((name for mark, name in _SYSTEMS if mark in self.browser), "")
+        return " on ".join(part for part in (program, system) if part) or self.browser or "unknown"
 
 
 class LoginCount(models.Model):

@@ -54,7 +54,8 @@ class SecondStep(AuthenticateView):
         """Return what the page shows; passkeys only to those who have one."""
         found = {**super().get_context_data(**kwargs), **entrance(self.request)}
         kinds = set(self.stage.login.user.authenticator_set.values_list("type", flat=True))
-        return found | {"has_codes": bool(kinds - {"webauthn"}), "has_passkey": "webauthn" in kinds}
+        has = {"has_codes": bool(kinds - {"webauthn"}), "has_app": "totp" in kinds, "has_passkey": "webauthn" in kinds}
+        return found | has
 
 
 class PasswordAgain(ReauthenticateView):
