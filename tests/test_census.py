@@ -120,6 +120,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/": (P.SIGNED_IN, "GET POST"),
     "api/v1/sessions/<uuid:session_id>/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "POST"),
+    "api/v1/sessions/<uuid:session_id>/rename/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/logs/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/kernels/": (P.VISIBLE, "GET"),

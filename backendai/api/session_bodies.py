@@ -33,6 +33,9 @@ class LaunchRequest(StrictSerializer):
         child=serializers.CharField(max_length=8192, allow_blank=True, trim_whitespace=False), default=dict
     )
     startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
+    preopen_ports = serializers.ListField(
+        child=serializers.IntegerField(), default=list, help_text="1025 to 65534; opened as apps, 20 at most."
+    )
     starts_at = serializers.DateTimeField(default=None, allow_null=True)
     cluster_size = serializers.IntegerField(default=1)
     cluster_mode = serializers.CharField(
@@ -74,6 +77,12 @@ class LaunchRequest(StrictSerializer):
         """Return the validated request as the services take it."""
         values = dict(self.validated_data)
         return SessionSpec(session_type=values.pop("type"), **values)
+
+
+class RenameRequest(StrictSerializer):
+    """Another name."""
+
+    name = serializers.CharField(max_length=64)
 
 
 class TerminateRequest(StrictSerializer):
@@ -137,7 +146,7 @@ class SessionBody(Answer[ComputeSession]):
         fields = [
             "id", "name", "type", "status", "status_reason", "status_message", "status_data", "result", "owner",
             "launched_by", "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size",
-            "cluster_mode", "environ", "startup_command", "starts_at", "batch_timeout", "designated_agents",
+            "cluster_mode", "environ", "preopen_ports", "startup_command", "starts_at", "batch_timeout", "designated_agents",
             "placement", "launch_id", "priority", "retry_on_agent_loss", "queue_position", "attempts", "retries",
             "version", "created_at", "scheduled_at", "started_at", "ends_at", "terminating_at", "ended_at", "kernels",
         ]  # fmt: skip

@@ -76,6 +76,7 @@ class ComputeSession(models.Model):
         help_text="Number of its network between agents, once placed.",
     )
     environ = models.JSONField(default=dict, blank=True)
+    preopen_ports = models.JSONField(default=list, blank=True, help_text="Ports that are opened as apps.")
     startup_command = models.TextField(blank=True)
     starts_at = models.DateTimeField(null=True, blank=True)
     batch_timeout = models.DurationField(null=True, blank=True, help_text="A batch session that runs longer is ended.")

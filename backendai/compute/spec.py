@@ -32,6 +32,7 @@ class SessionSpec:
     shm: str = ""
     environ: Mapping[str, str] = field(default_factory=dict)
     startup_command: str = ""
+    preopen_ports: Sequence[int] = ()
     starts_at: datetime | None = None
     cluster_size: int = 1
     cluster_mode: str = "single-node"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backendai.core.errors import UserError
@@ -15,6 +15,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?\Z")
 _PROTOCOLS = frozenset({"http", "tcp", "preopen", "internal", "vnc", "rdp"})
 _ENTRIES = re.compile(r",(?![^\[]*\])")  # commas outside of brackets
 _LEAST, _MOST = 1025, 65534
+MOST_PREOPEN = 20
 _RESERVED = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
 
 
@@ -62,6 +63,33 @@ def read_service_ports(text: str) -> list[ServicePort]:
     if len(found) != len(entries):
         raise UserError("A name or a port appears twice.", field="services", code="invalid-services")
     return found
+
+
+def check_preopen_ports(ports: Sequence[int], services: Iterable[ServicePort]) -> None:
+    """Look at the ports that a session opens beside its image's services; a UserError names the first one that breaks a
+    rule."""
+    if len(ports) > MOST_PREOPEN:
+        raise UserError(
+            f"At most {MOST_PREOPEN} ports ({len(ports)} given).", field="preopen_ports", code="too-many-ports"
+        )
+    taken = {port: service.name for service in services for port in service.ports}
+    for place, port in enumerate(ports):
+        why = ""
+        if not _LEAST <= port <= _MOST:
+            why = f"is not between {_LEAST} and {_MOST}"
+        elif port in _RESERVED:
+            why = "belongs to the platform"
+        elif port in taken:
+            why = f"belongs to the image's {taken[port]}"
+        elif port in ports[:place]:
+            why = "is named twice"
+        if why:
+            raise UserError(f"Port {port} {why}.", field="preopen_ports", code="invalid-port", port=port)
+
+
+def preopen_service(port: int) -> ServicePort:
+    """Return a port that a session opens for whatever listens there, as a service."""
+    return ServicePort(f"port-{port}", "preopen", (port,))
 
 
 def _read(name: str, protocol: str, ports: str) -> ServicePort | None:

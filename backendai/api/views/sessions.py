@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.filters import OrderingFilter
@@ -20,11 +21,19 @@ from backendai.api.authentication import asker, signing_pair
 from backendai.api.filters import FiltersAskedFor, HistoryFilter, SessionFilter
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
-from backendai.api.session_bodies import KernelBody, LaunchRequest, RecordBody, SessionBody, TerminateRequest
+from backendai.api.session_bodies import (
+    KernelBody,
+    LaunchRequest,
+    RecordBody,
+    RenameRequest,
+    SessionBody,
+    TerminateRequest,
+)
 from backendai.api.shown_sessions import shown_at_launch, shown_kernels, shown_sessions
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.create import launch_session
 from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.renaming import rename_session
 from backendai.core.errors import UserError
 
 _LONGEST_KEY = 128
@@ -103,6 +112,24 @@ class SessionEnd(GenericAPIView[ComputeSession]):
         body = TerminateRequest(data=request.data)
         body.is_valid(raise_exception=True)
         terminate_session(session, asker(request), force=body.validated_data["force"])
+        return Response(self.get_serializer(get_object_or_404(shown_sessions(asker(request)), pk=session_id)).data)
+
+
+class SessionName(GenericAPIView[ComputeSession]):
+    """The name of a session."""
+
+    serializer_class = SessionBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=RenameRequest, responses=SessionBody)
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """Rename the session; 409 when it has ended, or another live session of its owner has the name."""
+        visible = ComputeSession.objects.visible_to(asker(request)).select_related("owner")
+        session = get_object_or_404(visible, pk=session_id)
+        body = RenameRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        rename_session(session, asker(request), body.validated_data["name"], now=timezone.now())
         return Response(self.get_serializer(get_object_or_404(shown_sessions(asker(request)), pk=session_id)).data)
 
 

@@ -24,7 +24,7 @@ from backendai.accounts.standing import Standing
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, NotFound
-from backendai.core.service_ports import ServicePort, service_ports_of
+from backendai.core.service_ports import ServicePort, preopen_service, service_ports_of
 from backendai.wire.tickets import sign_ticket
 
 CODE_SECONDS = 30
@@ -97,6 +97,7 @@ def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
     """Return the apps, given the main kernel (with its agent): what can be opened, and what cannot and why."""
     obstacle = _obstacle(session, kernel)
     found = [one for one in service_ports_of(session.image.effective_labels) if one.protocol in _SHOWN]
+    found += [preopen_service(port) for port in session.preopen_ports]
     return [_app(session, one, obstacle) for one in found]
 
 

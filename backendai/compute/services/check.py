@@ -28,6 +28,7 @@ from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode, SessionType
 from backendai.core.errors import UserError
 from backendai.core.names import check_session_name, check_variable_name
+from backendai.core.service_ports import check_preopen_ports, service_ports_of
 from backendai.core.slots import Slots
 
 LARGEST_CLUSTER = 16
@@ -78,6 +79,7 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     spec = _with_defaults(spec, usual)
     _check_type_in(group, spec)
     image = _image(user, spec, project)
+    check_preopen_ports(spec.preopen_ports, service_ports_of(image.effective_labels))
     preset = preset_of(user, spec, group)
     slots = slots_of(spec, preset, image)
     check_bounds(slots, image)

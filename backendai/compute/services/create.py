@@ -7,7 +7,7 @@ import json
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -21,10 +21,12 @@ from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.services.limits import check_pending
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import LIVE, ClusterMode, Outcome, Phase, Status
-from backendai.core.errors import Conflict
+from backendai.core.errors import Conflict, UserError
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.browser import SessionEvent, publish_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
+
+MOST_AT_ONCE = 16
 
 
 class Launched(NamedTuple):
@@ -63,6 +65,27 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     return launched
 
 
+def launch_many(user: User, spec: SessionSpec, count: int, *, idempotency_key: str | None = None) -> list[Launched]:
+    """Return ``count`` sessions that ask for the same, all of them or none; a name gets a number behind it. The same
+    errors as for one."""
+    if not 1 <= count <= MOST_AT_ONCE:
+        raise UserError(
+            f"Choose 1 to {MOST_AT_ONCE} sessions.", field="count", code="invalid-count", limit=MOST_AT_ONCE
+        )
+    if count == 1:
+        return [launch_session(user, spec, idempotency_key=idempotency_key)]
+    spec = replace(spec, launch_id=spec.launch_id or uuid.uuid4())
+    with transaction.atomic():
+        return [
+            launch_session(
+                user,
+                replace(spec, name=f"{spec.name}-{number}" if spec.name else ""),
+                idempotency_key=f"{idempotency_key[:120]}-{number}" if idempotency_key else None,
+            )
+            for number in range(1, count + 1)
+        ]
+
+
 def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
     found: ComputeSession | None = ComputeSession.objects.filter(owner=owner, idempotency_key=key[:128]).first()
     if found and found.request_digest != _digest(spec):
@@ -90,6 +113,7 @@ _LATER = frozenset(
         "launch_id",
         "owner",
         "cluster_mode",
+        "preopen_ports",
         "retry_on_agent_loss",
         "access_key",
     }
@@ -126,6 +150,7 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
         cluster_mode=spec.cluster_mode,
         environ=dict(spec.environ),
         startup_command=spec.startup_command,
+        preopen_ports=list(spec.preopen_ports),
         starts_at=spec.starts_at,
         batch_timeout=spec.batch_timeout,
         designated_agents=checked.agents,

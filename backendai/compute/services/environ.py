@@ -34,6 +34,8 @@ def environ_of(kernel: Kernel, hostnames: list[str]) -> dict[str, str]:
         "BACKENDAI_CLUSTER_LOCAL_RANK": str(kernel.rank),
         "BACKENDAI_SERVICE_PORTS": image.effective_labels.get(SERVICES_LABEL, ""),
     }
+    if session.preopen_ports:
+        platform["BACKENDAI_PREOPEN_PORTS"] = ",".join(map(str, session.preopen_ports))
     if session.startup_command:
         platform["_BACKEND_BATCH_MODE"] = "1"
     chosen: dict[str, str] = session.environ

@@ -41,6 +41,7 @@ _SPEC_COLUMNS = (
     "session__cluster_network",
     "session__environ",
     "session__startup_command",
+    "session__preopen_ports",
     "session__image__reference",
     "session__image__process_reference",
     "session__image__architecture",
