@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import AccessToken, Domain, Invitation, Membership, Project, ResourcePolicy, User
 from backendai.accounts.services import Invitee, create_token, get_or_create_project, invite
+from backendai.accounts.services.environments import add_ssh_key, save_dotfile
 from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.catalog.models import ResourcePreset
@@ -167,6 +168,15 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/me/": (P.SIGNED_IN, "GET"),
     "api/v1/tokens/": (P.SIGNED_IN, "GET POST"),
     "api/v1/tokens/<uuid:token_id>/": (P.OWN, "DELETE"),
+    "api/v1/me/ssh-keys/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/me/ssh-keys/<uuid:ssh_key_id>/": (P.OWN, "DELETE"),
+    "api/v1/me/dotfiles/": (P.SIGNED_IN, "GET PUT"),
+    "api/v1/me/dotfiles/<uuid:dotfile_id>/": (P.OWN, "DELETE"),
+    "api/v1/me/bootstrap-script/": (P.SIGNED_IN, "GET PUT"),
+    "api/v1/projects/<uuid:project_id>/dotfiles/": (P.SUPERADMIN, "GET PUT"),
+    "api/v1/projects/<uuid:project_id>/dotfiles/<uuid:project_file_id>/": (P.SUPERADMIN, "DELETE"),
+    "api/v1/domains/<int:domain_id>/dotfiles/": (P.SUPERADMIN, "GET PUT"),
+    "api/v1/domains/<int:domain_id>/dotfiles/<uuid:domain_file_id>/": (P.SUPERADMIN, "DELETE"),
     "api/v1/keypairs/": (P.SIGNED_IN, "GET POST"),
     "api/v1/keypairs/<str:access_key>/": (P.OWN, "PATCH DELETE"),
     "api/v1/keypairs/<str:access_key>/rotate/": (P.OWN, "POST"),
@@ -199,6 +209,7 @@ SOCKETS = {
 }
 # POST changes nothing there: whoever may look may ask.
 HARMLESS = {"api/v1/session-preview/", "api/v1/check-presets/", "api/^"}
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 PRIVATE_NAME, PRIVATE_OUTPUT = "alices-own-run", b"what alice printed"
 PEOPLE = ("alice", "bob", "charlie", "dana")
 UNSAFE = [(route, method) for route, (_, methods) in TABLE.items() for method in methods.split() if method != "GET"]
@@ -218,7 +229,7 @@ class World:
     invitation: Invitation
     empty_domain: Domain
     browsers: dict[str, Client]
-    access_key: str
+    more: dict[str, str]
 
     def path(self, route: str) -> str:
         ids = {"session": self.session, "kernel": self.kernel, "token": self.token, "agent": self.agent}
@@ -234,7 +245,7 @@ class World:
             if route.startswith(start):
                 route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
         samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
-        for part, value in (samples | {"<str:access_key>": self.access_key}).items():
+        for part, value in (samples | self.more).items():
             route = route.replace(part, value)
         return "/" + route.replace("^", "nothing/")
 
@@ -261,9 +272,24 @@ def world(cast: Cast) -> Iterator[World]:
         empty = Domain.objects.create(name="nobodys")
         invitation, _ = invite(cast.alice, project, Invitee("new@example.com"), now=timezone.now())
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
-        access_key = cast.alice.key_pairs.get().pk
-        agent = Agent.objects.get()
-        yield World(cast, session, kernel, token, agent, job, preset, invitation, empty, browsers, access_key)
+        agent, more = Agent.objects.get(), environments(cast, project, empty)
+        yield World(cast, session, kernel, token, agent, job, preset, invitation, empty, browsers, more)
+
+
+def environments(cast: Cast, project: Project, domain: Domain) -> dict[str, str]:
+    """Write what Alice, a project and a domain bring into sessions; return the parts of addresses."""
+    files = {
+        name: save_dotfile(cast.alice if owner is cast.alice else cast.dana, owner, ".bashrc", PRIVATE_NAME).pk
+        for name, owner in (
+            ("<uuid:dotfile_id>", cast.alice),
+            ("<uuid:project_file_id>", project),
+            ("<uuid:domain_file_id>", domain),
+        )
+    }
+    key = add_ssh_key(cast.alice, PUBLIC_KEY, name=PRIVATE_NAME)
+    parts = files | {"<uuid:ssh_key_id>": key.pk}
+    parts["<str:access_key>"] = cast.alice.key_pairs.get().pk
+    return {name: str(value) for name, value in parts.items()}
 
 
 def signed_in(user: User) -> Client:

@@ -14,7 +14,9 @@ from backendai.accounts.duration_field import short_duration
 from backendai.accounts.ends import end_credentials, refuse_to_lose_the_last_superadmin
 from backendai.accounts.models import (
     AccessToken,
+    BootstrapScript,
     Domain,
+    Dotfile,
     Invitation,
     KeyPair,
     Login,
@@ -24,6 +26,7 @@ from backendai.accounts.models import (
     Project,
     ResourcePolicy,
     SeenSignature,
+    SshKey,
     User,
 )
 from backendai.accounts.policies import held_text, holders_text
@@ -245,6 +248,30 @@ class IdentityAdmin(MadeElsewhere, Audited):
 @admin.register(LoginCount)
 class LoginCountAdmin(MadeElsewhere):
     list_display = ["key", "attempts", "last_at", "blocked_until"]
+
+
+@admin.register(SshKey)
+class SshKeyAdmin(MadeElsewhere):
+    list_display = ["name", "user", "fingerprint", "created_at"]
+    search_fields = ["user__email", "fingerprint"]
+    list_select_related = ["user"]
+
+
+@admin.register(Dotfile)
+class DotfileAdmin(MadeElsewhere):
+    list_display = ["path", "permission", "user", "project", "domain", "updated_at"]
+    list_filter = ["domain", "project"]
+    search_fields = ["path", "user__email"]
+    list_select_related = ["user", "project", "domain"]
+    exclude = ["content"]  # people keep secrets there
+
+
+@admin.register(BootstrapScript)
+class BootstrapScriptAdmin(MadeElsewhere):
+    list_display = ["user", "updated_at"]
+    search_fields = ["user__email"]
+    list_select_related = ["user"]
+    exclude = ["content"]
 
 
 @admin.register(SeenSignature)

@@ -107,6 +107,14 @@ class TokenQuerySet(models.QuerySet[Any]):
         return self.filter(user=user)
 
 
+class SshKeyQuerySet(models.QuerySet[Any]):
+    """SSH keys."""
+
+    def visible_to(self, user: User) -> SshKeyQuerySet:
+        """One's own only, whatever the role."""
+        return self.filter(user=user)
+
+
 class KeyPairQuerySet(models.QuerySet[Any]):
     """Key pairs."""
 

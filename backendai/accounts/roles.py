@@ -46,6 +46,7 @@ class Deed(StrEnum):
     CREATE_DOMAIN = "create domains"
     CHANGE_DOMAIN = "change this domain"
     DELETE_DOMAIN = "delete this domain"
+    SET_DOTFILES = "change the files that sessions find here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ RULES: dict[Deed, Rule] = {
     Deed.CREATE_DOMAIN: Rule(Rank.SUPERADMIN),
     Deed.CHANGE_DOMAIN: Rule(Rank.SUPERADMIN),
     Deed.DELETE_DOMAIN: Rule(Rank.SUPERADMIN),
+    Deed.SET_DOTFILES: Rule(Rank.DOMAIN_ADMIN),
 }
 _RANKS = {User.Role.SUPERADMIN: Rank.SUPERADMIN, User.Role.ADMIN: Rank.DOMAIN_ADMIN, User.Role.USER: Rank.NOBODY}
 

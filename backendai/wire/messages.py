@@ -14,6 +14,7 @@ from uuid import UUID
 
 from pydantic import Field, field_validator
 
+from backendai.core.home_paths import path_problem
 from backendai.core.image_names import pinned
 from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Sentence, Share, Word
@@ -40,11 +41,28 @@ class Peer(Message):
     address: str | None = None
 
 
+class HomeFile(Message):
+    """A file for the home folder of a new kernel; ``path`` is relative to it."""
+
+    path: str
+    mode: int = Field(default=0o644, ge=0, le=0o777)
+    content: str = Field(default="", repr=False)
+
+    @field_validator("path")
+    @classmethod
+    def _stay_inside(cls, path: str) -> str:
+        if problem := path_problem(path):
+            raise ValueError(problem)
+        return path
+
+
 class KernelSpec(Message):
     """Everything a node needs to start one kernel.
 
     ``generation`` is the fencing token: it grows with every placement; a container of an older one is stale.
     ``digest``: of the image exactly the one with this digest; empty: whatever its name stands for on the node.
+    ``files`` are what people keep for every home, and ``bootstrap`` a script that runs there first: both may hold
+    secrets, so they go into the home folder and nowhere else.
     """
 
     deployment: str
@@ -68,6 +86,8 @@ class KernelSpec(Message):
     pids: int = 4096
     environ: dict[str, str] = Field(default_factory=dict)
     command: str = ""
+    files: list[HomeFile] = Field(default_factory=list, repr=False)
+    bootstrap: str = Field(default="", repr=False)
     peers: list[Peer] = Field(default_factory=list)
     cluster_size: int = 1
     network: ClusterNetwork | None = None

@@ -14,7 +14,9 @@ from tests.factories import make_agent, make_image, make_session, place
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize(("kernels", "queries"), [(1, 1), (2, 2)])  # of a cluster also the names of the others
+@pytest.mark.parametrize(
+    ("kernels", "queries"), [(1, 2), (2, 3)]
+)  # what lies in the home, and of a cluster also the names of the others
 def test_a_spec_is_read_at_once_and_is_the_one_that_fleets_get(
     cast: Cast, kernels: int, queries: int, django_assert_num_queries: Any
 ) -> None:

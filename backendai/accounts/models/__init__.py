@@ -8,13 +8,16 @@ from backendai.accounts.models.credentials import (
     SeenSignature,
     new_access_key,
 )
+from backendai.accounts.models.environments import BootstrapScript, Dotfile, SshKey
 from backendai.accounts.models.invitations import Invitation
 from backendai.accounts.models.people import Domain, Membership, Project, User, UserManager
 from backendai.accounts.models.policies import PolicyDefault, ResourcePolicy
 
 __all__ = [
     "AccessToken",
+    "BootstrapScript",
     "Domain",
+    "Dotfile",
     "Invitation",
     "KeyPair",
     "Login",
@@ -24,6 +27,7 @@ __all__ = [
     "Project",
     "ResourcePolicy",
     "SeenSignature",
+    "SshKey",
     "User",
     "UserManager",
     "new_access_key",

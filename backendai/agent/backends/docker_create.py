@@ -10,6 +10,7 @@ from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.environ import NOTHING
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
+from backendai.agent.backends.home import after_bootstrap
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
@@ -36,7 +37,7 @@ def container_body(
         "WorkingDir": WORKDIR,
         "Env": [f"{name}={value}" for name, value in {**_ENVIRON, **spec.environ, **grant.environ}.items()],
         "Entrypoint": ["sh", "-c"],
-        "Cmd": main_process(spec),
+        "Cmd": after_bootstrap(spec, WORKDIR, ["sh", "-c", *main_process(spec)])[2:],
         "StopSignal": "SIGTERM",
         "Tty": False,
         "Labels": labels | kernel_labels(spec),

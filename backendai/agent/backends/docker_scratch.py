@@ -12,16 +12,21 @@ import socket
 import struct
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.docker_loop import mount_loop
+from backendai.agent.backends.home import fill_home
 from backendai.agent.backends.trees import bytes_under, remove_tree
 from backendai.core.slots import format_size
+from backendai.wire.messages import KernelSpec
 
 _OWNER = 1000
 _SMALLEST = 4 * 2**20  # below this no ext4 fits
 HOME, TEMPORARY = "home", "tmp"
+_DRAFT = ".home.new"
+Fill = Callable[[Path], None]
 _NEEDED = ("mkfs.ext4", "mount", "umount")
 
 
@@ -44,18 +49,18 @@ class Scratch:
             self._loops = _can_mount_loops() and _shares_mounts_with(self._engine_socket)
         return self._loops
 
-    def prepare(self, kernel_id: UUID, limit: int) -> Path:
-        """Return the kernel's folder, made if needed. ``limit`` is in bytes; 0: none."""
+    def prepare(self, kernel_id: UUID, limit: int, fill: Fill | None = None) -> Path:
+        """Return the kernel's folder, made if needed. ``limit`` is in bytes; 0: none. ``fill`` fills a new home."""
         folder, image = self._path(kernel_id), self._path(kernel_id, ".img")
         if folder.is_mount() or (folder.exists() and not image.exists()):
-            return furnish(folder)
+            return furnish(folder, fill)
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         if limit and self.is_limited and self._mount(folder, image, max(limit, _SMALLEST)):
-            return furnish(folder)
+            return furnish(folder, fill)
         folder.mkdir(exist_ok=True)
         if limit:
             self._path(kernel_id, ".limit").write_text(str(limit))
-        return furnish(folder)
+        return furnish(folder, fill)
 
     def remove(self, kernel_id: UUID) -> None:
         """Unmount and remove everything of a kernel; gone already is success."""
@@ -136,15 +141,26 @@ class Scratch:
         return blank
 
 
-def furnish(folder: Path) -> Path:
-    """Return the folder with what kernels mount from it; what is there already stays."""
+def fill_for(spec: KernelSpec) -> Fill:
+    """Return what writes the spec's files into a new home, as the kernel's user where that can be."""
+    root = os.geteuid() == 0
+    return lambda home: fill_home(home, spec, owner=_OWNER if root else None, open_to_all=not root)
+
+
+def furnish(folder: Path, fill: Fill | None = None) -> Path:
+    """Return the folder with what kernels mount from it; what is there already stays, and a home is whole."""
     home, temporary = folder / HOME, folder / TEMPORARY
     if not home.exists():
-        home.mkdir()
+        draft = folder / _DRAFT
+        remove_tree(draft)  # of a start that was cut short
+        draft.mkdir()
+        if fill is not None:
+            fill(draft)
         if os.geteuid() == 0:
-            os.chown(home, _OWNER, _OWNER)
+            os.chown(draft, _OWNER, _OWNER)
         else:
-            home.chmod(0o777)  # under a folder that only the agent's user can enter
+            draft.chmod(0o777)  # under a folder that only the agent's user can enter
+        draft.rename(home)
     if not temporary.exists():
         temporary.mkdir()
         temporary.chmod(0o1777)

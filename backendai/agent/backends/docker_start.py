@@ -26,7 +26,7 @@ from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import PREFIX, Engine, container_name, said
 from backendai.agent.backends.docker_holder import HOSTNAME, Holder, Holders, holder_of, joining
 from backendai.agent.backends.docker_network import Networks
-from backendai.agent.backends.docker_scratch import Scratch
+from backendai.agent.backends.docker_scratch import Scratch, fill_for
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.wire.messages import KernelSpec
 
@@ -99,7 +99,7 @@ class Starter:
         if grant is None:
             return None
         try:
-            scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes)
+            scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill_for(spec))
         except OSError as error:
             raise StartFailed(f"The scratch folder cannot be made: {error}.", code="scratch-failed") from error
         if spec.cluster_size > 1:

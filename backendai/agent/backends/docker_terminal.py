@@ -18,6 +18,7 @@ from backendai.agent.backends.base import BackendError, KernelGone, Terminal
 from backendai.agent.backends.docker_create import USER, WORKDIR
 from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_stream import Stream, open_stream
+from backendai.agent.backends.home import WAIT
 
 _MARK = "BACKENDAI_TERMINAL"
 _RESIZE_TRIES = 20
@@ -25,8 +26,10 @@ _RESIZE_TRIES = 20
 _OPEN = r"""
 echo $$ >"/tmp/.term-$BACKENDAI_TERMINAL"
 if command -v tmux >/dev/null 2>&1; then
-  exec tmux -u -f /dev/null start-server \; set -g history-limit 50000 \; set -g mouse on \; set -g status off \; \
-    set -g default-terminal screen-256color \; new-session -A -s "$1"
+  conf=/tmp/.backendai-tmux.conf
+  printf '%s\n' 'set -g history-limit 50000' 'set -g mouse on' 'set -g status off' \
+    'set -g default-terminal screen-256color' "source-file -q $2/.tmux.conf" >"$conf"
+  exec tmux -u -f "$conf" new-session -A -s "$1"
 fi
 command -v bash >/dev/null 2>&1 && exec bash -l
 exec sh
@@ -91,7 +94,7 @@ class Terminals:
             try:
                 made = client.exec_create(
                     container_name(kernel_id),
-                    ["sh", "-c", _OPEN, "terminal", _tmux_name(name)],
+                    ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", _OPEN, "terminal", _tmux_name(name), WORKDIR],
                     stdin=True,
                     tty=True,
                     user=USER,

@@ -148,7 +148,7 @@ def open_shell(request: dict[str, Any], order: dict[str, Any]) -> int:
     master, slave = pty.openpty()
     try:
         fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", request["rows"], request["cols"], 0, 0))
-        spawn(shell(request["name"], order["tmux"]), order, slave)
+        spawn([*order["wait"], *shell(request["name"], order["tmux"])], order, slave)
     except BaseException:
         os.close(master)
         raise
@@ -157,11 +157,10 @@ def open_shell(request: dict[str, Any], order: dict[str, Any]) -> int:
     return master
 
 
-def shell(name: str, tmux_socket: str) -> list[str]:
-    """Return the command of an interactive shell: kept by tmux where there is tmux."""
+def shell(name: str, tmux: list[str]) -> list[str]:
+    """Return the command of an interactive shell: kept by tmux, with these options, where there is tmux."""
     if shutil.which("tmux"):
-        attach = ["tmux", "-u", "-S", tmux_socket, "new-session", "-A", "-s", name]
-        return [*attach, ";", "set-option", "status", "off"]
+        return ["tmux", "-u", *tmux, "new-session", "-A", "-s", name]
     return ["bash", "-l"] if shutil.which("bash") else ["sh", "-l"]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.accelerators.base import Grant
+from backendai.agent.backends.home import WAIT, after_bootstrap, fill_home
 from backendai.agent.backends.process_sandbox import (
     BIN_INSIDE,
     DOOR,
@@ -26,6 +27,7 @@ from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
 _COUNTS_PER_NAMESPACE = (5, 14)  # since this Linux a user namespace has a count of processes of its own
+TMUX_CONF = "tmux.conf"
 _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
@@ -47,6 +49,10 @@ def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
         (place.tables / name).chmod(0o644)
     for folder in (place.programs, place.tables):
         folder.chmod(0o755)
+    conf = f'set -g status off\nsource-file -q "{home_of(place, isolation)}/.tmux.conf"\n'
+    (place.programs / TMUX_CONF).write_text(conf)
+    (place.programs / TMUX_CONF).chmod(0o644)
+    fill_home(place.home, spec, owner=place.uid)
     for folder in filter(None, (place.home, place.tmp, place.runtime)):
         folder.chmod(0o700)
         if place.uid is not None:
@@ -57,22 +63,29 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
     """Return the command with which the runner starts the kernel (``argv``), the environment of the kernel's programs
     (``environ``) and that of what runs before rights are given up (``environ_outside``), with nothing from people."""
     inside = isolation.bwrap is not None
-    home = HOME if inside else str(place.home)
+    home = home_of(place, isolation)
+    programs = BIN_INSIDE if inside else str(place.programs)
     temporary = "/tmp" if inside else str(place.runtime or place.tmp)  # noqa: S108 - private to the kernel
     door = {
-        "main": _main(spec),
+        "main": after_bootstrap(spec, home, _main(spec)),
+        "wait": ["sh", "-c", WAIT, "wait", home] if spec.bootstrap else [],
         "workdir": home,
         "uid": place.uid,
         "pids": spec.pids if _can_count_processes(place, isolation) else None,
-        "tmux": f"{temporary}/.tmux.sock",
+        "tmux": ["-f", f"{programs}/{TMUX_CONF}", "-S", f"{temporary}/.tmux.sock"],
     }
     interpreter = str(Path(sys.executable).resolve())
     script = DOOR_INSIDE if inside else str(DOOR)
     return {
         "argv": [*sandbox(spec, place, isolation, grant.paths), interpreter, "-I", "-S", script, json.dumps(door)],
-        "environ": _environ(spec, home, temporary, BIN_INSIDE if inside else str(place.programs)) | dict(grant.environ),
+        "environ": _environ(spec, home, temporary, programs) | dict(grant.environ),
         "environ_outside": {"PATH": os.defpath, "LANG": "C.UTF-8", **_mark(spec)},
     }
+
+
+def home_of(place: Place, isolation: Isolation) -> str:
+    """Return the home folder as the kernel's programs name it."""
+    return HOME if isolation.bwrap is not None else str(place.home)
 
 
 def _interpreter(place: Place, isolation: Isolation) -> Path:

@@ -60,7 +60,7 @@ class Starter:
         if must_be_open(self.isolation) and not open_to_all(folder.path):
             raise StartFailed(f"The users of kernels cannot reach {self._root}: choose another data folder.")
         folder.path.mkdir(mode=0o711 if must_be_open(self.isolation) else 0o700)
-        folder.write("spec", spec.model_dump(mode="json"))
+        folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap"}))
         with self._lock:  # until the choice of a user is written down
             place = self._place(folder)
             furnish(place, spec, self.isolation)

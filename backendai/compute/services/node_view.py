@@ -12,10 +12,11 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import Q
 
-from backendai.accounts.models import User
+from backendai.accounts.homes import Home, Residents, homes_of
+from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import Kernel
+from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.cluster_networks import PROCESS, Sibling, network_for, peers_of, siblings_of
 from backendai.compute.services.environ import environ_of
@@ -50,6 +51,7 @@ _SPEC_COLUMNS = (
     "session__image__is_built_here",
     "session__image_digest",
     "session__owner__email",
+    "session__project__domain",
     "session__owner__full_name",
     "session__resource_group__pull_timeout",
     "session__resource_group__create_timeout",
@@ -124,12 +126,13 @@ def has_work(agent_id: UUID) -> bool:
 def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     """Return the spec of one kernel that this node should run; NotFound when it should not (any more)."""
     wanted = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING | {Status.RUNNING})
-    related = wanted.select_related("session__image", "session__owner", "session__resource_group")
+    related = wanted.select_related("session__image", "session__owner", "session__resource_group", "session__project")
     kernel = related.only(*_SPEC_COLUMNS).first()
     if kernel is None:
         raise NotFound("This kernel is not wanted on this agent.")
     siblings = siblings_of([kernel.session_id] if kernel.session.cluster_size > 1 else [])
-    return _spec(agent, kernel, siblings.get(kernel.session_id, ()))
+    residents = _residents(kernel.session, kernel.session.project.domain_id)
+    return _spec(agent, kernel, siblings.get(kernel.session_id, ()), homes_of([residents])[residents])
 
 
 def _live(which: Q) -> list[_Live]:
@@ -175,11 +178,24 @@ def _specs(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
     images = Image.objects.in_bulk({session.image_id for session in sessions})
     owners = User.objects.in_bulk({session.owner_id for session in sessions})
     groups = ResourceGroup.objects.in_bulk({session.resource_group_id for session in sessions})
+    domains = dict(
+        Project.objects.filter(pk__in={session.project_id for session in sessions}).values_list("pk", "domain")
+    )
+    residents = {session.pk: _residents(session, domains[session.project_id]) for session in sessions}
+    homes = homes_of(set(residents.values()))
     for session in sessions:
         session.image, session.owner = images[session.image_id], owners[session.owner_id]
         session.resource_group = groups[session.resource_group_id]
     siblings = siblings_of({session.pk for session in sessions if session.cluster_size > 1})
-    return {kernel.pk: _spec(agents[kernel.pk], kernel, siblings.get(kernel.session_id, ())) for kernel in kernels}
+    return {
+        kernel.pk: _spec(
+            agents[kernel.pk],
+            kernel,
+            siblings.get(kernel.session_id, ()),
+            homes[residents[kernel.session_id]],
+        )
+        for kernel in kernels
+    }
 
 
 def _unwanted(live: Iterable[_Live], seen: Sequence[KernelSighting]) -> list[KernelSighting]:
@@ -187,7 +203,11 @@ def _unwanted(live: Iterable[_Live], seen: Sequence[KernelSighting]) -> list[Ker
     return [sighting for sighting in seen if (sighting.kernel_id, sighting.generation) not in wanted]
 
 
-def _spec(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> KernelSpec:
+def _residents(session: ComputeSession, domain_id: int) -> Residents:
+    return Residents(session.owner_id, session.project_id, domain_id)
+
+
+def _spec(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling], home: Home) -> KernelSpec:
     session, group = kernel.session, kernel.session.resource_group
     network = network_for(agent, kernel, siblings)
     peers = peers_of(agent, kernel, siblings, network)
@@ -212,6 +232,8 @@ def _spec(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling]) -> KernelSp
         scratch_bytes=settings.SCRATCH_BYTES,
         environ=environ_of(kernel, [peer.hostname for peer in peers]),
         command=session.startup_command,
+        files=list(home.files),
+        bootstrap=home.bootstrap,
         peers=peers,
         cluster_size=session.cluster_size,
         network=network,

@@ -1,0 +1,160 @@
+"""Changing what people bring into their sessions. Contents stay out of the audit trail: people keep secrets there."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from backendai.accounts.models import BootstrapScript, Domain, Dotfile, Project, SshKey, User
+from backendai.accounts.roles import Deed, check_domain, check_project
+from backendai.accounts.ssh_keys import read_public_key
+from backendai.activity.services import audit
+from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
+from backendai.core.home_paths import clash, is_reserved, path_problem
+from backendai.core.slots import format_size
+
+MOST_SSH_KEYS = 20
+MOST_DOTFILES = 30
+MOST_BYTES = 64 * 2**10
+_PERMISSION = re.compile(r"[4-7][0-7]{2}\Z")
+
+Owner = User | Project | Domain
+
+
+def add_ssh_key(user: User, public_key: str, *, name: str = "") -> SshKey:
+    """Return the user's new key; its name is the key's comment when none is given."""
+    plain, fingerprint, comment = read_public_key(public_key)
+    name = (name.strip() or comment.strip() or plain.partition(" ")[0])[:64]
+    if not name.isprintable():
+        raise UserError("A name has printable characters only.", field="name", code="invalid-name")
+    with transaction.atomic():
+        own = SshKey.objects.visible_to(_held(user))
+        if own.filter(fingerprint=fingerprint).exists():
+            raise Conflict("You have this key already.", field="public_key", code="ssh-key-exists")
+        if own.count() >= MOST_SSH_KEYS:
+            raise Conflict(f"You have {MOST_SSH_KEYS} SSH keys already; delete one.", code="too-many-ssh-keys")
+        key = SshKey.objects.create(user=user, name=name, public_key=plain, fingerprint=fingerprint)
+        audit(user.pk, "ssh-key.create", "ssh-key", [key.pk], name=name, fingerprint=fingerprint)
+    return key
+
+
+def remove_ssh_key(user: User, key_id: object) -> None:
+    """Delete one of the user's keys. Sessions that run have it still."""
+    with transaction.atomic():
+        key = SshKey.objects.visible_to(user).filter(pk=key_id).first()
+        if key is None:
+            raise NotFound("There is no such SSH key.")
+        audit(user.pk, "ssh-key.delete", "ssh-key", [key.pk], name=key.name, fingerprint=key.fingerprint)
+        key.delete()
+
+
+def dotfiles_of(owner: Owner) -> Any:
+    """Return the owner's dotfiles by path."""
+    return Dotfile.objects.filter(**_as_field(owner)).order_by("path")
+
+
+def save_dotfile(actor: User, owner: Owner, path: str, content: str, *, permission: str = "644") -> Dotfile:
+    """Return the file, made or written anew. Raises UserError (path, permission, size), Conflict (another file is
+    in the way, too many), NotAllowed."""
+    _check_actor(actor, owner)
+    _check_file(path, content, permission)
+    with transaction.atomic():
+        _held(owner)
+        others = [one for one in dotfiles_of(owner) if one.path != path]
+        _check_room(others, path, content)
+        values = {"permission": permission, "content": content, "updated_at": timezone.now()}
+        file, made = Dotfile.objects.update_or_create(path=path, **_as_field(owner), defaults=values)
+        _audit(actor, owner, "create" if made else "change", file)
+    return file
+
+
+def remove_dotfile(actor: User, owner: Owner, file_id: object) -> None:
+    """Delete one of the owner's files. Sessions that run have it still."""
+    _check_actor(actor, owner)
+    with transaction.atomic():
+        file = dotfiles_of(owner).filter(pk=file_id).first()
+        if file is None:
+            raise NotFound("There is no such dotfile.")
+        _audit(actor, owner, "delete", file)
+        file.delete()
+
+
+def set_bootstrap_script(user: User, content: str) -> None:
+    """Write the user's script; an empty one is none."""
+    content = _unix(content)
+    size = len(content.encode())
+    if size > MOST_BYTES or "\0" in content:
+        text = f"A bootstrap script has at most {format_size(MOST_BYTES)} of text ({format_size(size)} given)."
+        raise UserError(text, field="content", code="too-long")
+    with transaction.atomic():
+        if content.strip():
+            values = {"content": content, "updated_at": timezone.now()}
+            BootstrapScript.objects.update_or_create(user=user, defaults=values)
+        else:
+            BootstrapScript.objects.filter(user=user).delete()
+        audit(user.pk, "bootstrap-script.change", "user", [user.pk], bytes=size)
+
+
+def size_of(path: str, content: str) -> int:
+    """Return what a file counts for, in bytes."""
+    return len(path.encode()) + len(content.encode())
+
+
+def _unix(text: str) -> str:
+    """Browsers send lines that end as on Windows; shells stumble over that."""
+    return text.replace("\r\n", "\n")
+
+
+def _check_actor(actor: User, owner: Owner) -> None:
+    """Files of projects and domains run as programs in the sessions of many, so their admins do not suffice."""
+    if isinstance(owner, Project):
+        check_project(actor, Deed.SET_DOTFILES, owner)
+    elif isinstance(owner, Domain):
+        check_domain(actor, Deed.SET_DOTFILES, owner)
+    elif owner.pk != actor.pk:
+        raise NotAllowed("Dotfiles of people are their own.", code="not-allowed")
+
+
+def _check_file(path: str, content: str, permission: str) -> None:
+    if problem := path_problem(path):
+        raise UserError(problem, field="path", code="invalid-path")
+    if is_reserved(path):
+        raise UserError(f"{path} is written by the platform itself.", field="path", code="reserved-path")
+    if not _PERMISSION.match(permission):
+        text = "Write the permission as three octal digits, the owner's with reading: 644, 600, 755."
+        raise UserError(text, field="permission", code="invalid-permission")
+    if "\0" in content:
+        raise UserError("A dotfile is text, without NUL.", field="content", code="invalid-content")
+
+
+def _check_room(others: list[Dotfile], path: str, content: str) -> None:
+    if len(others) >= MOST_DOTFILES:
+        raise Conflict(f"There are {MOST_DOTFILES} dotfiles already; delete one.", code="too-many-dotfiles")
+    if other := next((one for one in others if clash(one.path, path)), None):
+        raise Conflict(f"{other.path} is a file: it cannot be a folder too.", field="path", code="path-conflict")
+    size = size_of(path, content) + sum(size_of(one.path, one.content) for one in others)
+    if size > MOST_BYTES:
+        text = f"All dotfiles together may have {format_size(MOST_BYTES)}; with this one they have {format_size(size)}."
+        raise UserError(text, field="content", code="too-long", bytes=size, limit=MOST_BYTES)
+
+
+def _held(owner: Any) -> Any:
+    """Return the owner, whose row is held until the end of the transaction: limits are counted one after the other."""
+    owner._meta.model.objects.select_for_update().filter(pk=owner.pk).first()
+    return owner
+
+
+def _as_field(owner: Owner) -> dict[str, Any]:
+    return {_kind(owner): owner}
+
+
+def _audit(actor: User, owner: Owner, deed: str, file: Dotfile) -> None:
+    audit(actor.pk, f"dotfile.{deed}", "dotfile", [file.pk], path=file.path, owner=f"{_kind(owner)} {owner}")
+
+
+def _kind(owner: Owner) -> str:
+    # Not the type's name: whoever has signed in is wrapped.
+    return str(owner._meta.model_name)

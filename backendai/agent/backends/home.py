@@ -1,0 +1,113 @@
+"""What a kernel finds in its new home: the files that people keep for every session, and their bootstrap script.
+
+Files are written before anything of the kernel runs, folder by folder below open descriptors and following no link. The
+script runs as the kernel's user before their program: its output is the kernel's, its failure ends nothing, and after
+``BOOTSTRAP_SECONDS`` it is stopped. Terminals wait for it. Nothing of either is an argument or a variable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from backendai.core.home_paths import BOOTSTRAP, BOOTSTRAP_PENDING
+from backendai.wire.messages import HomeFile, KernelSpec
+
+BOOTSTRAP_SECONDS = 300
+_PRIVATE = ".ssh"
+
+# Arguments: the home folder, the seconds, and the command that comes after it.
+_RUN = r"""
+home=$1 seconds=$2; shift 2
+if [ -f "$home/.bootstrap.pending" ]; then
+  apart=; command -v setsid >/dev/null 2>&1 && apart=setsid
+  $apart "$home/.bootstrap.sh" </dev/null &
+  job=$!
+  (
+    left=$seconds
+    while [ "$left" -gt 0 ]; do sleep 1 >/dev/null 2>&1; left=$((left - 1)); done
+    echo "The bootstrap script is stopped: it has run for $seconds seconds."
+    kill -TERM "-$job" 2>/dev/null || kill -TERM "$job"
+    sleep 2 >/dev/null 2>&1
+    kill -KILL "-$job" 2>/dev/null || kill -KILL "$job"
+  ) &
+  clock=$!
+  wait "$job"; code=$?
+  kill "$clock" 2>/dev/null
+  wait "$clock" 2>/dev/null
+  rm -f "$home/.bootstrap.pending"
+  [ "$code" = 0 ] || echo "The bootstrap script failed with exit code $code; the session goes on."
+fi
+exec "$@"
+""".strip()
+
+# Arguments: the home folder, and the command of the terminal.
+WAIT = r"""
+home=$1; shift
+if [ -f "$home/.bootstrap.pending" ]; then
+  echo "Your bootstrap script runs; the terminal opens when it has ended. Ctrl-C opens it now."
+  trap 'impatient=1' INT
+  while [ -z "$impatient" ] && [ -f "$home/.bootstrap.pending" ]; do sleep 1; done
+  trap - INT
+fi
+exec "$@"
+""".strip()
+
+
+def fill_home(home: Path, spec: KernelSpec, *, owner: int | None, open_to_all: bool = False) -> None:
+    """Write the spec's files into a new home folder. ``owner``: the user (and group) who gets them, None: who writes
+    them; ``open_to_all``: everybody may do what the owner may, where the owner cannot be set. Raises OSError."""
+    root = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for file in _files(spec):
+            _write(root, file, owner, open_to_all)
+    finally:
+        os.close(root)
+
+
+def after_bootstrap(spec: KernelSpec, home: str, command: list[str]) -> list[str]:
+    """Return the command that runs the spec's script, if it has one, and then becomes this one."""
+    if not spec.bootstrap:
+        return command
+    return ["sh", "-c", _RUN, "bootstrap", home, str(BOOTSTRAP_SECONDS), *command]
+
+
+def _files(spec: KernelSpec) -> Iterable[HomeFile]:
+    yield from spec.files
+    if spec.bootstrap:
+        yield HomeFile(path=BOOTSTRAP, mode=0o700, content=spec.bootstrap)
+        yield HomeFile(path=BOOTSTRAP_PENDING, mode=0o600)
+
+
+def _write(root: int, file: HomeFile, owner: int | None, open_to_all: bool) -> None:
+    *folders, name = file.path.split("/")
+    with contextlib.ExitStack() as leaving:
+        folder = root
+        for part in folders:
+            folder = _folder(folder, part, owner, open_to_all)
+            leaving.callback(os.close, folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as stream:
+            stream.write(file.content.encode())
+            stream.flush()
+            _give(stream.fileno(), file.mode, owner, open_to_all)
+
+
+def _folder(parent: int, name: str, owner: int | None, open_to_all: bool) -> int:
+    made = False
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+        made = True
+    found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    if made:
+        _give(found, 0o700 if name == _PRIVATE else 0o755, owner, open_to_all)
+    return found
+
+
+def _give(file: int, mode: int, owner: int | None, open_to_all: bool) -> None:
+    if owner is not None:
+        os.fchown(file, owner, owner)
+    rights = mode >> 6
+    os.fchmod(file, mode | rights << 3 | rights if open_to_all else mode)

@@ -1,0 +1,57 @@
+"""What SSH keys, dotfiles and the bootstrap script look like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from backendai.accounts.models import Dotfile, SshKey
+from backendai.api.answers import Answer
+from backendai.api.parsing import StrictSerializer
+
+
+class SshKeyBody(Answer[SshKey]):
+    """A public key."""
+
+    class Meta:
+        model = SshKey
+        fields = ["id", "name", "fingerprint", "public_key", "created_at"]
+        read_only_fields = fields
+
+
+class SshKeyRequest(StrictSerializer):
+    """A new public key, on one line."""
+
+    public_key = serializers.CharField(max_length=8192)
+    name = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Usually the key's comment.")
+
+
+class DotfileBody(Answer[Dotfile]):
+    """A file for the home folder of sessions."""
+
+    class Meta:
+        model = Dotfile
+        fields = ["id", "path", "permission", "content", "updated_at"]
+        read_only_fields = fields
+
+
+class DotfileRequest(StrictSerializer):
+    """A file to make or to write anew."""
+
+    path = serializers.CharField(max_length=255, trim_whitespace=False, help_text="Relative to the home folder.")
+    permission = serializers.CharField(max_length=3, default="644", help_text="Three octal digits.")
+    content = serializers.CharField(default="", allow_blank=True, trim_whitespace=False)
+
+
+class BootstrapBody(serializers.Serializer[Any]):
+    """The bootstrap script; empty: there is none."""
+
+    content = serializers.CharField(allow_blank=True)
+    updated_at = serializers.DateTimeField(allow_null=True)
+
+
+class BootstrapRequest(StrictSerializer):
+    """The script to keep from now on."""
+
+    content = serializers.CharField(allow_blank=True, trim_whitespace=False)

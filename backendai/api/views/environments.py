@@ -1,0 +1,185 @@
+"""What sessions find in their home: one's own SSH keys, dotfiles and script; dotfiles of projects and domains."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import BootstrapScript, Domain, Dotfile, Project, SshKey
+from backendai.accounts.roles import Deed, may_domain, may_project
+from backendai.accounts.scopes import Scope
+from backendai.accounts.services.environments import (
+    Owner,
+    add_ssh_key,
+    dotfiles_of,
+    remove_dotfile,
+    remove_ssh_key,
+    save_dotfile,
+    set_bootstrap_script,
+)
+from backendai.api.authentication import asker
+from backendai.api.environment_bodies import (
+    BootstrapBody,
+    BootstrapRequest,
+    DotfileBody,
+    DotfileRequest,
+    SshKeyBody,
+    SshKeyRequest,
+)
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.core.errors import NotFound
+
+
+class SshKeyList(ListAPIView[SshKey]):
+    """One's own SSH keys."""
+
+    queryset = SshKey.objects.none()
+    serializer_class = SshKeyBody
+    pagination_class = NewestFirst
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ACCOUNT,)
+
+    def get_queryset(self) -> QuerySet[SshKey]:
+        """Return one's own keys."""
+        return SshKey.objects.visible_to(asker(self.request))
+
+    @extend_schema(request=SshKeyRequest, responses={201: SshKeyBody})
+    def post(self, request: Request) -> Response:
+        """Register a key; sessions that start from now on let it in."""
+        body = SshKeyRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        key = add_ssh_key(asker(request), body.validated_data["public_key"], name=body.validated_data["name"])
+        return Response(SshKeyBody(key).data, status=status.HTTP_201_CREATED)
+
+
+class SshKeyDetail(GenericAPIView[Any]):
+    """One SSH key."""
+
+    serializer_class = SshKeyBody
+    token_scopes = (Scope.ACCOUNT,)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, ssh_key_id: UUID) -> Response:
+        """Delete the key; sessions that run have it still."""
+        remove_ssh_key(asker(request), ssh_key_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class Dotfiles(GenericAPIView[Dotfile]):
+    """Dotfiles of one owner: there are 30 at most, so they come at once."""
+
+    queryset = Dotfile.objects.none()
+    serializer_class = DotfileBody
+    filter_backends: list[Any] = []
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ACCOUNT,)
+
+    def owner(self) -> Owner:
+        """Return whose files they are; 404 when that is not visible."""
+        return asker(self.request)
+
+    @extend_schema(responses=DotfileBody(many=True))
+    def get(self, request: Request, **_: Any) -> Response:
+        """Return the files by path."""
+        return Response(DotfileBody(dotfiles_of(self.owner()), many=True).data)
+
+    @extend_schema(request=DotfileRequest, responses={200: DotfileBody})
+    def put(self, request: Request, **_: Any) -> Response:
+        """Make the file at this path, or write it anew. 409 when another file is in the way."""
+        owner = self.owner()
+        body = DotfileRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(DotfileBody(save_dotfile(asker(request), owner, **body.validated_data)).data)
+
+
+class DotfileDetail(GenericAPIView[Any]):
+    """One dotfile."""
+
+    lookup_url_kwarg = "dotfile_id"
+    serializer_class = DotfileBody
+    token_scopes = (Scope.ACCOUNT,)
+
+    def owner(self) -> Owner:
+        """Return whose file it is; 404 when that is not visible."""
+        return asker(self.request)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, **ids: Any) -> Response:
+        """Delete the file; sessions that run have it still."""
+        remove_dotfile(asker(request), self.owner(), ids[self.lookup_url_kwarg])
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class _OfProject:
+    token_scopes = (Scope.ADMIN,)
+
+    def owner(self) -> Owner:
+        """Return the project; 404 unless one may change its files."""
+        view: Any = self
+        actor = asker(view.request)
+        project = Project.objects.visible_to(actor).filter(pk=view.kwargs["project_id"]).first()
+        if project is None or not may_project(actor, Deed.SET_DOTFILES, project):
+            raise NotFound("There is no such project.")
+        return project
+
+
+class _OfDomain:
+    token_scopes = (Scope.ADMIN,)
+
+    def owner(self) -> Owner:
+        """Return the domain; 404 unless one may change its files."""
+        view: Any = self
+        actor = asker(view.request)
+        domain = Domain.objects.visible_to(actor).filter(pk=view.kwargs["domain_id"]).first()
+        if domain is None or not may_domain(actor, Deed.SET_DOTFILES, domain):
+            raise NotFound("There is no such domain.")
+        return domain
+
+
+class ProjectDotfiles(_OfProject, Dotfiles):
+    """Dotfiles of a project: its sessions find them, where the user has no file of that path."""
+
+
+class ProjectDotfileDetail(_OfProject, DotfileDetail):
+    """One dotfile of a project."""
+
+    lookup_url_kwarg = "project_file_id"
+
+
+class DomainDotfiles(_OfDomain, Dotfiles):
+    """Dotfiles of a domain: its sessions find them, where neither user nor project has a file of that path."""
+
+
+class DomainDotfileDetail(_OfDomain, DotfileDetail):
+    """One dotfile of a domain."""
+
+    lookup_url_kwarg = "domain_file_id"
+
+
+class Bootstrap(GenericAPIView[Any]):
+    """One's own bootstrap script."""
+
+    serializer_class = BootstrapBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ACCOUNT,)
+
+    def get(self, request: Request) -> Response:
+        """Return the script."""
+        script = BootstrapScript.objects.filter(user=asker(request)).first()
+        return Response(BootstrapBody(script or {"content": "", "updated_at": None}).data)
+
+    @extend_schema(request=BootstrapRequest, responses=BootstrapBody)
+    def put(self, request: Request) -> Response:
+        """Keep this script from now on; an empty one is none."""
+        body = BootstrapRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        set_bootstrap_script(asker(request), body.validated_data["content"])
+        return self.get(request)

@@ -1,0 +1,33 @@
+"""Where a file may be put in the home folder of a session: one rule for the portal, which takes files from people, and
+for the node, which writes them."""
+
+from __future__ import annotations
+
+LONGEST_PATH = 255
+BOOTSTRAP = ".bootstrap.sh"
+BOOTSTRAP_PENDING = ".bootstrap.pending"
+AUTHORIZED_KEYS = ".ssh/authorized_keys"
+_OURS = frozenset({BOOTSTRAP, BOOTSTRAP_PENDING, AUTHORIZED_KEYS, ".ssh"})
+
+
+def path_problem(path: str) -> str:
+    """Return why no file can be put there, as one sentence; empty when it can. It is relative to the home."""
+    if not path or len(path.encode()) > LONGEST_PATH:
+        return f"A path has 1 to {LONGEST_PATH} bytes."
+    if not path.isprintable():
+        return "A path has printable characters only."
+    if path.startswith(("/", "~")):
+        return "Write the path relative to the home folder: .bashrc, .config/app/settings."
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        return "A path has no empty parts and no '.' or '..'."
+    return ""
+
+
+def is_reserved(path: str) -> bool:
+    """Return whether the platform itself writes there, so that nobody else may."""
+    return any(clash(path, ours) for ours in _OURS if ours != ".ssh") or path == ".ssh"
+
+
+def clash(one: str, other: str) -> bool:
+    """Return whether both cannot be there as files: they are the same, or one would be a folder of the other."""
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
