@@ -34,7 +34,7 @@ FILES = [
         path=".tmux.conf", content="set -g status on\nset -g status-left 'my own line '\nset -g status-left-length 20\n"
     ),
 ]
-SCRIPT = "#!/bin/sh\necho bootstrapped as $(id -u) >&2\necho $(cat ~/.netrc | wc -w) words\necho done >ready\nexit 3\n"
+SCRIPT = "#!/bin/sh\necho bootstrapped as $(id -u)\necho $(cat ~/.netrc | wc -w) words\necho done >ready\nexit 3\n"
 
 
 def furnished(**over: Any) -> KernelSpec:
