@@ -142,10 +142,14 @@ def browser_of(user: User) -> Client:
 def check_agents(ledger: Ledger, dana: Caller, browser: Client) -> None:
     shown = {each["name"]: each["occupied"] for each in dana.get("/api/v1/agents/").json()["results"]}
     assert shown == {name: texts(ledger.agents[name]) for name in shown}
-    page = browser.get(reverse("web:agents"))
-    for row in page.context["rows"]:
-        for bar in row.bars:
-            assert bar.used == ledger.agents[row.agent.name][bar.slot]
+    rows = browser.get(reverse("manage:agents")).content.decode()
+    for agent in Agent.objects.all():
+        page = browser.get(reverse("manage:agent", args=[agent.pk]))
+        assert {bar.slot: bar.used for bar in page.context["bars"]} == {
+            slot: ledger.agents[agent.name][slot] for slot in agent.slots
+        }
+        for bar in page.context["bars"]:
+            assert f"{bar.used_text} of {bar.total_text}" in rows
     cluster = browser.get(reverse("web:dashboard")).context["cluster"]
     assert cluster["active"] == ComputeSession.objects.live().count()
     assert cluster["waiting"] == ComputeSession.objects.pending().count()
@@ -176,7 +180,7 @@ def check_groups(ledger: Ledger, caller: Caller, browser: Client) -> None:
 
 def check_limits(ledger: Ledger, user: User, caller: Caller, browser: Client) -> None:
     rest = caller.get("/api/v1/me/limits/").json()
-    presets = caller.post("/api/v1/check-presets/", {}).json()
+    presets = caller.post("/api/v1/check-presets/", {"resource_group": "east"}).json()
     assert [one["scope"] for one in rest["limits"]] == ["key-pair", "user", "project", "domain"]
     limited = {(one["scope"], one["name"]): one for one in presets["limits"]}
     page = browser.get(reverse("web:dashboard"))

@@ -20,6 +20,7 @@ from backendai.api.views import (
     policies,
     presets,
     sessions,
+    statistics,
 )
 
 app_name = "api"
@@ -62,6 +63,7 @@ urlpatterns = [
     path("v1/jobs/", jobs.JobList.as_view(), name="jobs"),
     path("v1/jobs/<uuid:job_id>/", jobs.JobDetail.as_view(), name="job"),
     path("v1/jobs/<uuid:job_id>/cancel/", jobs.JobCancel.as_view(), name="job-cancel"),
+    path("v1/statistics/", statistics.StatisticsView.as_view(), name="statistics"),
     path("v1/me/limits/", limits.OwnLimits.as_view(), name="own-limits"),
     path("v1/me/", account.Me.as_view(), name="me"),
     path("v1/tokens/", account.TokenList.as_view(), name="tokens"),

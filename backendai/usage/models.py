@@ -8,6 +8,7 @@ from django.db import models
 from backendai.accounts.models import Domain, Project
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import Kernel
+from backendai.usage.querysets import UsageQuerySet
 
 
 class UsageBucket(models.Model):
@@ -24,8 +25,11 @@ class UsageBucket(models.Model):
 
     outlives_people = True  # who is purged is taken out of their own row, and the sums stay
 
+    objects = UsageQuerySet.as_manager()
+
     class Meta:
         ordering = ["-day", "slot"]
+        indexes = [models.Index(fields=["day"])]
         constraints = [
             models.UniqueConstraint(
                 fields=["resource_group", "day", "user", "project", "domain", "slot"], name="usage_bucket_once"

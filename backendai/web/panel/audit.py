@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+import django_filters
 import django_tables2 as tables
 from django.db.models import QuerySet
 from django.utils.html import format_html
@@ -33,6 +34,14 @@ class AuditTable(PanelTable):
         """Return the exact moment."""
         return exact(value)
 
+    def value_at(self, value: Any) -> str:
+        """Return the moment for files."""
+        return str(value.isoformat())
+
+    def value_details(self, value: Any) -> str:
+        """Return all details for files."""
+        return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
     def render_details(self, value: Any) -> str:
         """Return the details, folded when they are long."""
         text = json.dumps(value, ensure_ascii=False, sort_keys=True)
@@ -47,6 +56,9 @@ class AuditFilter(PanelFilter):
     search_fields = ("action", "target_id", "actor__email")
     search_hint = "Who, what, or an id"
 
+    action = django_filters.CharFilter("action", "startswith", label="Deed", max_length=64)
+    actor = django_filters.CharFilter("actor__email", "iexact", label="By", max_length=254)
+    target_id = django_filters.CharFilter("target_id", label="Target id", max_length=64)
     since = DayFilter("at", "date__gte", label="From")
     until = DayFilter("at", "date__lte", label="To")
 

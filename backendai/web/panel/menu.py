@@ -12,6 +12,10 @@ def _superadmin(user: User) -> bool:
     return user.is_superadmin
 
 
+def _administrator(user: User) -> bool:
+    return user.role != User.Role.USER
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One page: ``section`` is also the end of its address's name, ``manage:<section>``."""
@@ -28,7 +32,7 @@ class Entry:
 
 
 MENU: tuple[tuple[str, tuple[Entry, ...]], ...] = (
-    ("People", (Entry("domains", "Domains", "building"),)),
+    ("People", (Entry("domains", "Domains", "building"), Entry("policies", "Resource policies", "adjustments"))),
     (
         "Resources",
         (
@@ -37,7 +41,10 @@ MENU: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("join-tokens", "Join tokens", "key"),
         ),
     ),
-    ("Platform", (Entry("audit", "Audit log", "list-details"),)),
+    (
+        "Platform",
+        (Entry("statistics", "Statistics", "chart-bar", _administrator), Entry("audit", "Audit log", "list-details")),
+    ),
 )
 
 

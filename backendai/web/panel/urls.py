@@ -2,7 +2,17 @@
 
 from django.urls import path
 
-from backendai.web.panel import agent_deeds, agents, audit, domains, groups, join_tokens, start
+from backendai.web.panel import (
+    agent_deeds,
+    agents,
+    audit,
+    domains,
+    groups,
+    join_tokens,
+    policies,
+    start,
+    statistics,
+)
 
 app_name = "manage"
 urlpatterns = [
@@ -26,5 +36,10 @@ urlpatterns = [
     path("join-tokens/", join_tokens.JoinTokenList.as_view(), name="join-tokens"),
     path("join-tokens/new/", join_tokens.JoinTokenPage.as_view(), name="join-token-new"),
     path("join-tokens/<int:pk>/revoke/", join_tokens.JoinTokenRevoke.as_view(), name="join-token-revoke"),
+    path("policies/", policies.PolicyList.as_view(), name="policies"),
+    path("policies/new/", policies.PolicyPage.as_view(), name="policy-new"),
+    path("policies/<int:pk>/", policies.PolicyPage.as_view(), name="policy"),
+    path("policies/<int:pk>/delete/", policies.PolicyDelete.as_view(), name="policy-delete"),
+    path("statistics/", statistics.StatisticsPage.as_view(), name="statistics"),
     path("audit/", audit.AuditList.as_view(), name="audit"),
 ]

@@ -1,0 +1,82 @@
+"""What was held over some days, as JSON or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.api.authentication import asker
+from backendai.core.csv_cells import csv_lines
+from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics
+
+USUAL = timedelta(days=29)
+
+
+class StatisticsQuery(serializers.Serializer[Any]):
+    """Which days, added up how."""
+
+    first = serializers.DateField(required=False, help_text="UTC; left out: 30 days with the last.")
+    last = serializers.DateField(required=False, help_text="UTC; left out: today.")
+    by = serializers.ChoiceField(choices=list(GROUPINGS), default="user")
+    as_file = serializers.ChoiceField(choices=["json", "csv"], default="json", help_text="csv: as a file.")
+
+
+class LineBody(serializers.Serializer[Any]):
+    """What one of them held."""
+
+    name = serializers.CharField()
+    hours = serializers.DictField(child=serializers.FloatField(), help_text="By slot; of sizes GiB-hours.")
+
+
+class StatisticsBody(serializers.Serializer[Any]):
+    """What was held, as far as one may see it."""
+
+    first = serializers.DateField()
+    last = serializers.DateField()
+    by = serializers.CharField()
+    slots = serializers.ListField(child=serializers.CharField())
+    lines = LineBody(many=True)
+    total = LineBody()
+
+
+class StatisticsView(GenericAPIView[Any]):
+    """Slots held over time: everybody's for superadmins, the domain's for its admins, else one's own."""
+
+    serializer_class = StatisticsBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(parameters=[StatisticsQuery], responses=StatisticsBody)
+    def get(self, request: Request) -> HttpResponseBase:
+        """Return hours by slot for each user, project, domain, resource group or day."""
+        query = StatisticsQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        asked = query.validated_data
+        last = asked.get("last") or timezone.now().date()
+        found = statistics(asker(request), first=asked.get("first") or last - USUAL, last=last, by=asked["by"])
+        if asked["as_file"] == "csv":
+            answer = StreamingHttpResponse(csv_lines(rows_of(found)), content_type="text/csv; charset=utf-8")
+            answer["Content-Disposition"] = 'attachment; filename="statistics.csv"'
+            return answer
+        return Response(self.get_serializer(found).data)
+
+
+def rows_of(found: Statistics) -> Iterator[list[Any]]:
+    """Yield the rows of a file: a heading, then one for each line."""
+    yield [found.by, *found.slots]
+    for line in found.lines:
+        yield [line.name, *cells_of(found, line)]
+
+
+def cells_of(found: Statistics, line: Line) -> list[str]:
+    """Return the hours of a line in the order of the slots."""
+    return [f"{line.hours.get(slot, 0.0):.3f}" for slot in found.slots]

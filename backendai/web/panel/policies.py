@@ -1,0 +1,168 @@
+"""Resource policies: limits, and who has them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_filters
+import django_tables2 as tables
+from django.db.models import Q, QuerySet
+
+from backendai.accounts.duration_field import short_duration
+from backendai.accounts.models import Domain, KeyPair, PolicyDefault, Project, ResourcePolicy, User
+from backendai.accounts.policies import held_text, holders_text
+from backendai.accounts.policy_form import PolicyForm
+from backendai.accounts.services.policies import delete_policy
+from backendai.core.slots import INFINITY
+from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+
+_MOST_NAMED = 20
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("Users", User, "email"),
+    ("Projects", Project, "name"),
+    ("Domains", Domain, "name"),
+    ("Key pairs", KeyPair, "access_key"),
+)
+
+
+class PolicyTable(PanelTable):
+    """One row per policy; ∞ stands where there is no limit."""
+
+    name = tables.LinkColumn("manage:policy", args=[tables.A("pk")])
+    slots = tables.Column("Held at once", orderable=False, empty_values=())
+    max_sessions = tables.Column("Sessions", default=INFINITY, attrs={"td": {"class": "number"}})
+    max_pending_sessions = tables.Column("Waiting", default=INFINITY, attrs={"td": {"class": "number"}})
+    max_priority = tables.Column("Priority", default=INFINITY, attrs={"td": {"class": "number"}})
+    max_session_lifetime = tables.Column("Longest run", default=INFINITY)
+    holders = tables.Column("Holds for", orderable=False, empty_values=())
+
+    class Meta(PanelTable.Meta):
+        model = ResourcePolicy
+        fields = (
+            "name", "slots", "max_sessions", "max_pending_sessions", "max_priority", "max_session_lifetime", "holders",
+        )  # fmt: skip
+        order_by = "name"
+
+    def render_slots(self, record: ResourcePolicy) -> str:
+        """Return the amounts in words."""
+        return held_text(record)
+
+    def render_max_session_lifetime(self, value: Any) -> str:
+        """Return the time as people write it."""
+        return short_duration(value)
+
+    def render_holders(self, record: Any) -> str:
+        """Return who has it, and which new ones get it."""
+        new = [str(default.get_holder_display()) for default in record.default_for.all()]
+        return holders_text(record) + (f"; new {', '.join(new)}" if new else "")
+
+
+class PolicyFilter(PanelFilter):
+    """By name, and whether somebody has it."""
+
+    search_fields = ("name",)
+    search_hint = "Name"
+
+    in_use = django_filters.BooleanFilter(method="filter_use", label="In use")
+
+    class Meta:
+        model = ResourcePolicy
+        fields: ClassVar[list[str]] = []
+
+    def filter_use(self, rows: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
+        """Return the policies that somebody has, or those that nobody has."""
+        kinds = ("users", "projects", "domains", "key_pairs")
+        used = Q()
+        for kind in kinds:
+            used |= Q(**{f"number_of_{kind}__gt": 0})
+        return rows.filter(used if value else ~used)
+
+
+class PolicyEditForm(EditForm, PolicyForm):
+    """A policy; nobody overwrites unseen what somebody else has changed."""
+
+    groups = (
+        ("Held at once", ("slots", "unnamed_slots", "max_sessions")),
+        ("Waiting at once", ("max_pending_sessions", "max_pending_slots")),
+        ("One session", ("max_priority", "max_kernels_per_session", "max_session_lifetime")),
+        ("One user", ("max_concurrent_logins", "max_customized_images")),
+        ("New ones", ("default_for",)),
+    )
+
+    class Meta(PolicyForm.Meta):
+        pass
+
+
+class PolicyList(ListPage):
+    """Every policy, for superadmins."""
+
+    section = "policies"
+    title = "Resource policies"
+    lead = "what somebody may hold at once; where several hold, the tightest counts"
+    table_class = PolicyTable
+    filterset_class = PolicyFilter
+    create_address = "manage:policy-new"
+    create_label = "New policy"
+    empty_title = "Nobody is limited yet"
+    empty_text = "Make a policy, and give it to users, projects, domains or key pairs on their own pages."
+
+    def get_queryset(self) -> QuerySet[ResourcePolicy]:
+        """Return the policies with how many have each."""
+        return ResourcePolicy.objects.with_holders().prefetch_related("default_for")
+
+
+class PolicyPage(FormPage):
+    """One policy with those who have it, or a new one."""
+
+    template_name = "web/panel/policy.html"
+    section = "policies"
+    title = "New policy"
+    lead = "A changed limit holds from the next pass; nothing that runs is ended."
+    model = ResourcePolicy
+    form_class = PolicyEditForm
+    audit_name = "resource-policy"
+    list_address = "manage:policies"
+    delete_address = "manage:policy-delete"
+
+    def success_text(self, saved: Any) -> str:
+        """Return what is said after saving."""
+        return f"Policy {saved} is saved."
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the form, and who has the policy: the first of each kind by name."""
+        holders = []
+        for title, model, name in _KINDS if self.object else ():
+            rows = model.objects.filter(policy=self.object).order_by(name)
+            names = list(rows.values_list(name, flat=True)[: _MOST_NAMED + 1])
+            if names:
+                holders.append((title, names[:_MOST_NAMED], rows.count() - len(names[:_MOST_NAMED])))
+        return super().get_context_data(**({"holders": holders} | kwargs))
+
+
+class PolicyDelete(DeletePage):
+    """Asks before a policy is deleted; one that somebody has stays."""
+
+    section = "policies"
+    title = "Delete a policy"
+    model = ResourcePolicy
+    audit_name = "resource-policy"
+    list_address = "manage:policies"
+
+    def question(self) -> str:
+        """Return what is asked."""
+        return f"Delete policy {self.object}?"
+
+    def consequences(self) -> list[str]:
+        """Return who has it, if anybody."""
+        counted = ResourcePolicy.objects.with_holders().get(pk=self.object.pk)
+        who = holders_text(counted)
+        kinds = [PolicyDefault.Holder(default.holder).label for default in counted.default_for.all()]
+        said = [f"It holds for {who}: until they have another one it cannot be deleted."] if who != "nobody" else []
+        return said + ([f"New {', '.join(kinds)} get it: until that is changed it cannot be deleted."] if kinds else [])
+
+    def act(self) -> str:
+        """Delete it; raises a Conflict that counts who has it."""
+        delete_policy(self.actor.pk, self.object)
+        return f"Policy {self.object} is deleted."

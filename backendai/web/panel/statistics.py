@@ -1,0 +1,129 @@
+"""Statistics: what was held by whom, over a choice of days, as a chart, a table and a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest, StreamingHttpResponse
+from django.utils import timezone
+from django.views.generic import TemplateView
+
+from backendai.accounts.models import User
+from backendai.core.csv_cells import csv_lines
+from backendai.core.errors import UserError
+from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics, unit_of
+from backendai.web.panel.access import PanelPage
+from backendai.web.panel.editing import show_error
+from backendai.web.resources import name_of_slot
+
+_USUAL = timedelta(days=29)
+_HEIGHT, _STEP = 120, 10
+
+
+def administrator(user: User) -> bool:
+    """Whoever administrates the platform, or a domain: they see its part."""
+    return user.role != User.Role.USER
+
+
+class StatisticsForm(forms.Form):
+    """Which days, added up how, and which slot the chart shows."""
+
+    first = forms.DateField(required=False, label="From", widget=forms.DateInput(attrs={"type": "date"}))
+    last = forms.DateField(required=False, label="To", widget=forms.DateInput(attrs={"type": "date"}))
+    by = forms.ChoiceField(
+        required=False, label="By", choices=[(key, key.replace("-", " ").capitalize()) for key in GROUPINGS]
+    )
+    slot = forms.CharField(required=False, label="Chart of", max_length=64)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One day of the chart, in the units of the drawing."""
+
+    day: str
+    hours: float
+    x: int
+    y: float
+    height: float
+
+
+class StatisticsPage(PanelPage, TemplateView):
+    """What was held, for superadmins; for domain admins the part of their domain."""
+
+    section = "statistics"
+    title = "Statistics"
+    template_name = "web/panel/statistics.html"
+    rule = staticmethod(administrator)
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Show the page, or send the table as a file."""
+        last = timezone.now().date()
+        form = StatisticsForm(request.GET, initial={"first": last - _USUAL, "last": last})
+        found = self._found(form)
+        if found and request.GET.get("export") == "csv":
+            answer = StreamingHttpResponse(csv_lines(_rows(found)), content_type="text/csv; charset=utf-8")
+            answer["Content-Disposition"] = 'attachment; filename="statistics.csv"'
+            return answer
+        status = 200 if found else 422
+        return self.render_to_response(self.get_context_data(form=form, found=found), status=status)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the table, and the chart of the slot that was chosen: of GPUs where there are any."""
+        found: Statistics | None = kwargs["found"]
+        if found is None:
+            return super().get_context_data(**kwargs)
+        wanted = kwargs["form"].cleaned_data["slot"]
+        slot = wanted if wanted in found.slots else next((one for one in found.slots if "cuda" in one), "cpu")
+        query = self.request.GET.copy()
+        query["export"] = "csv"
+        shown = {
+            "columns": _columns(found.days, slot),
+            "width": _STEP * len(found.days),
+            "height": _HEIGHT,
+            "slot": slot,
+            "chart_title": f"{name_of_slot(slot)} {unit_of(slot)}",
+            "headings": [f"{name_of_slot(one)} {unit_of(one)}" for one in found.slots],
+            "choices": [(one, name_of_slot(one)) for one in found.slots],
+            "rows": [(line.name, _hours(found, line)) for line in found.lines],
+            "total": _hours(found, found.total),
+            "export_query": query.urlencode(),
+        }
+        return super().get_context_data(**(shown | kwargs))
+
+    def _found(self, form: StatisticsForm) -> Statistics | None:
+        if not form.is_valid():
+            return None
+        asked = form.cleaned_data
+        last = asked["last"] or timezone.now().date()
+        assert isinstance(self.request.user, User)
+        try:
+            return statistics(
+                self.request.user, first=asked["first"] or last - _USUAL, last=last, by=asked["by"] or "user"
+            )
+        except UserError as error:
+            show_error(form, error)
+            return None
+
+
+def _rows(found: Statistics) -> Iterator[list[Any]]:
+    yield [found.by, *found.slots]
+    for line in found.lines:
+        yield [line.name, *_hours(found, line)]
+
+
+def _hours(found: Statistics, line: Line) -> list[str]:
+    return [f"{line.hours.get(slot, 0.0):.2f}" for slot in found.slots]
+
+
+def _columns(days: Sequence[Line], slot: str) -> list[Column]:
+    most = max((day.hours.get(slot, 0.0) for day in days), default=0.0) or 1.0
+    columns = []
+    for number, day in enumerate(days):
+        hours = day.hours.get(slot, 0.0)
+        height = round(_HEIGHT * hours / most, 1)
+        columns.append(Column(day.name, round(hours, 2), number * _STEP, _HEIGHT - height, height))
+    return columns
