@@ -146,9 +146,10 @@ class SessionBody(Answer[ComputeSession]):
         fields = [
             "id", "name", "type", "status", "status_reason", "status_message", "status_data", "result", "owner",
             "launched_by", "project", "resource_group", "image", "resources", "shm_bytes", "cluster_size",
-            "cluster_mode", "environ", "preopen_ports", "startup_command", "starts_at", "batch_timeout", "designated_agents",
-            "placement", "launch_id", "priority", "retry_on_agent_loss", "queue_position", "attempts", "retries",
-            "version", "created_at", "scheduled_at", "started_at", "ends_at", "terminating_at", "ended_at", "kernels",
+            "cluster_mode", "environ", "preopen_ports", "startup_command", "starts_at", "batch_timeout",
+            "designated_agents", "placement", "launch_id", "priority", "retry_on_agent_loss", "queue_position",
+            "attempts", "retries", "version", "created_at", "scheduled_at", "started_at", "ends_at", "terminating_at",
+            "ended_at", "kernels",
         ]  # fmt: skip
         read_only_fields = fields
 

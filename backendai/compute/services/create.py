@@ -69,12 +69,12 @@ def launch_many(user: User, spec: SessionSpec, count: int, *, idempotency_key: s
     """Return ``count`` sessions that ask for the same, all of them or none; a name gets a number behind it. The same
     errors as for one."""
     if not 1 <= count <= MOST_AT_ONCE:
-        raise UserError(
-            f"Choose 1 to {MOST_AT_ONCE} sessions.", field="count", code="invalid-count", limit=MOST_AT_ONCE
-        )
+        raise UserError(f"Choose 1 to {MOST_AT_ONCE} sessions.", field="count", code="invalid-count")
     if count == 1:
         return [launch_session(user, spec, idempotency_key=idempotency_key)]
-    spec = replace(spec, launch_id=spec.launch_id or uuid.uuid4())
+    # The same for the same key: it is a part of what makes two requests the same.
+    launch_id = uuid.uuid5(user.pk, idempotency_key) if idempotency_key else uuid.uuid4()
+    spec = replace(spec, launch_id=spec.launch_id or launch_id)
     with transaction.atomic():
         return [
             launch_session(
