@@ -45,6 +45,7 @@ class PortalAdapter(DefaultAccountAdapter):
     def login(self, request: HttpRequest, user: Any) -> None:
         """Begin the login, and keep how it was proved."""
         super().login(request, user)
+        request.session.set_expiry(None)  # what it may have been before was for strangers
         note_login(request, user, methods_of(request, user), now=timezone.now())
 
     def reauthenticate(self, user: Any, password: str) -> bool:

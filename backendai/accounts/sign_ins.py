@@ -13,12 +13,14 @@ from backendai.accounts.models import Domain, Login, User
 from backendai.activity.services import audit
 
 _LONGEST_BROWSER = 200
+_STRANGERS_SECONDS = 900
 
 
 def note_login(request: HttpRequest, user: User, methods: list[str], *, now: datetime) -> Login:
     """Keep a login that has just begun, with what it was proved by, and end the oldest ones of this person that are
     more than their policies let them have. Returns its row."""
     meta = request.META
+    Session.objects.filter(expire_date__lt=now).delete()
     with transaction.atomic():
         User.objects.select_for_update().get(pk=user.pk)  # two logins at once count each other
         login = Login.objects.create(
@@ -32,6 +34,12 @@ def note_login(request: HttpRequest, user: User, methods: list[str], *, now: dat
         ended = _end_oldest(user, now)
         audit(user.pk, "user.sign-in", "user", [user.pk], method=login.method, address=login.address, ended=ended)
     return login
+
+
+def expire_soon(request: HttpRequest) -> None:
+    """Keep what is asked of somebody who is not signed in yet for a quarter of an hour, not for weeks."""
+    if not request.user.is_authenticated:
+        request.session.set_expiry(_STRANGERS_SECONDS)
 
 
 def note_logout(request: HttpRequest, user: User) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
 from django.utils.decorators import sync_and_async_middleware
@@ -48,5 +47,6 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
         return JsonResponse(
             body | {"code": "second-factor-required"}, status=403, content_type="application/problem+json"
         )
-    messages.warning(request, _TEXT)
+    if request.headers.get("HX-Request"):  # a part of a page: the whole other page does not belong into it
+        return HttpResponse(_TEXT, status=403, content_type="text/plain")
     return HttpResponseRedirect(reverse("mfa_index"))

@@ -1,6 +1,5 @@
 """Addresses of signing in, under the names by which django-allauth knows them. What is not here of it is not there."""
 
-from allauth.mfa.webauthn.views import login_webauthn
 from allauth.socialaccount.views import login_cancelled
 from django.contrib.auth.views import LogoutView
 from django.urls import path
@@ -11,7 +10,7 @@ from backendai.web.views import security, sign_in
 urlpatterns = [
     path("login/", sign_in.Login.as_view(), name="account_login"),
     path("login/code/", sign_in.SecondStep.as_view(), name="mfa_authenticate"),
-    path("login/passkey/", login_webauthn, name="mfa_login_webauthn"),
+    path("login/passkey/", sign_in.PasskeyLogin.as_view(), name="mfa_login_webauthn"),
     path("login/cancelled/", login_cancelled, name="socialaccount_login_cancelled"),
     path("login/with/<slug:provider_id>/", single_sign_on.leave, name="openid_connect_login"),
     path("login/with/<slug:provider_id>/callback/", single_sign_on.come_back, name="openid_connect_callback"),

@@ -25,6 +25,7 @@ from django.views.decorators.http import require_safe
 
 from backendai.accounts.claims import Place, create_from_claims, follow_claims, place_of
 from backendai.accounts.models import User
+from backendai.accounts.sign_ins import expire_soon
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
 
@@ -83,6 +84,7 @@ class CheckingClient(OpenIDConnectOAuth2Adapter):
 @never_cache
 def leave(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Send the browser to the provider."""
+    expire_soon(request)
     return _serve(OAuth2LoginView, request, provider_id)
 
 

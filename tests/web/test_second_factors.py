@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
+from django.contrib.sessions.models import Session
 from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
@@ -185,6 +186,18 @@ def test_an_answer_of_a_passkey_is_good_once(cast: Cast) -> None:
     assert not is_in(again)
 
 
+def test_what_strangers_are_asked_is_kept_for_minutes_and_a_login_for_as_long_as_any(cast: Cast, settings: Any) -> None:
+    key, client = SoftKey(ORIGIN), browser()
+    add_passkey(sign_in(), key)
+    options = client.get(PASSKEY, HTTP_ACCEPT="application/json").json()["request_options"]
+    assert client.session.get_expiry_age() <= 900
+    stale = Session.objects.create(session_key="stale", session_data="", expire_date=timezone.now())
+    client.post(PASSKEY, {"credential": key.get(options)})
+    assert is_in(client)
+    assert client.session.get_expiry_age() == settings.SESSION_COOKIE_AGE
+    assert not Session.objects.filter(pk=stale.pk).exists(), "a sign-in clears up"
+
+
 def test_passkeys_are_offered_where_browsers_give_them_only(cast: Cast) -> None:
     for host, offered in ((HOST, True), ("localhost", True), ("127.0.0.1:8080", False), ("portal.example", False)):
         page = Client(HTTP_HOST=host).get("/login/").content.decode()
@@ -242,6 +255,7 @@ def test_a_required_factor_is_all_that_one_can_set_up_first(
         assert client.get("/api/v1/me/").status_code == (403 if held else 200)
         if held:
             assert client.get("/api/v1/me/").json()["code"] == "second-factor-required"
+            assert client.get("/notifications/bell/", HTTP_HX_REQUEST="true").status_code == 403
             assert b"You need a second factor here" in client.get(SECURITY).content
             set_up_app(client)
             assert is_in(client)

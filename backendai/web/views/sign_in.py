@@ -8,7 +8,7 @@ from typing import Any
 from allauth.account.views import LoginView, ReauthenticateView
 from allauth.mfa.base.views import AuthenticateView
 from allauth.mfa.base.views import ReauthenticateView as CodeAgainView
-from allauth.mfa.webauthn.views import ReauthenticateWebAuthnView
+from allauth.mfa.webauthn.views import LoginWebAuthnView, ReauthenticateWebAuthnView
 from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -20,6 +20,7 @@ from django.views.decorators.http import require_http_methods
 
 from backendai.accounts.logins import begin_login
 from backendai.accounts.services.sign_up import sign_up as ask_for_account
+from backendai.accounts.sign_ins import expire_soon
 from backendai.web.sign_in_forms import SignUpForm
 from backendai.web.single_sign_on import is_set_up
 
@@ -56,6 +57,16 @@ class SecondStep(AuthenticateView):
         kinds = set(self.stage.login.user.authenticator_set.values_list("type", flat=True))
         has = {"has_codes": bool(kinds - {"webauthn"}), "has_app": "totp" in kinds, "has_passkey": "webauthn" in kinds}
         return found | has
+
+
+class PasskeyLogin(LoginWebAuthnView):
+    """Ask a passkey, and sign in by what it says."""
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Return the question."""
+        expire_soon(request)
+        answer: HttpResponse = super().get(request, *args, **kwargs)
+        return answer
 
 
 class PasswordAgain(ReauthenticateView):
