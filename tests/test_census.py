@@ -73,7 +73,26 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "resources/panel/": (P.SIGNED_IN, "GET"),
     "dashboard/": (P.SIGNED_IN, "GET"),
     "agents/": (P.SUPERADMIN, "GET"),
-    "manage/": (P.SUPERADMIN, "GET"),
+    "manage/": (P.VISIBLE, "GET"),
+    "manage/users/": (P.SUPERADMIN, "GET"),
+    "manage/users/new/": (P.SUPERADMIN, "GET POST"),
+    "manage/users/<uuid:pk>/": (P.SUPERADMIN, "GET"),
+    "manage/users/<uuid:pk>/change/": (P.SUPERADMIN, "GET POST"),
+    "manage/users/<uuid:pk>/activate/": (P.SUPERADMIN, "GET POST"),
+    "manage/users/<uuid:pk>/deactivate/": (P.SUPERADMIN, "GET POST"),
+    "manage/users/<uuid:pk>/password/": (P.SUPERADMIN, "GET POST"),
+    "manage/users/<uuid:pk>/purge/": (P.SUPERADMIN, "GET POST"),
+    "manage/projects/": (P.VISIBLE, "GET"),
+    "manage/projects/new/": (P.SUPERADMIN, "GET POST"),
+    "manage/projects/<uuid:pk>/": (P.VISIBLE, "GET POST"),
+    "manage/projects/<uuid:pk>/change/": (P.SUPERADMIN, "GET POST"),
+    "manage/projects/<uuid:pk>/delete/": (P.SUPERADMIN, "GET POST"),
+    "manage/invitations/": (P.VISIBLE, "GET"),
+    "manage/invitations/new/": (P.VISIBLE, "GET POST"),
+    "manage/invitations/<uuid:pk>/revoke/": (P.VISIBLE, "GET POST"),
+    "manage/import/": (P.VISIBLE, "GET POST"),
+    "invitations/accept/": (P.PUBLIC, "GET POST"),
+    "invitations/<str:text>/": (P.PUBLIC, "GET"),
     "manage/domains/": (P.SUPERADMIN, "GET"),
     "manage/domains/new/": (P.SUPERADMIN, "GET POST"),
     "manage/domains/<int:pk>/": (P.SUPERADMIN, "GET POST"),
@@ -82,6 +101,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/policies/<int:pk>/": (P.SUPERADMIN, "GET POST"),
     "manage/policies/<int:pk>/delete/": (P.SUPERADMIN, "GET POST"),
     "manage/statistics/": (P.SUPERADMIN, "GET"),
+    "manage/domains/<int:pk>/delete/": (P.SUPERADMIN, "GET POST"),
     "manage/audit/": (P.SUPERADMIN, "GET"),
     "manage/agents/": (P.SUPERADMIN, "GET"),
     "manage/agents/<uuid:pk>/": (P.SUPERADMIN, "GET"),
@@ -202,6 +222,9 @@ PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/domains/": lambda world: world.cast.alice.domain,
     "api/v1/policies/": lambda _: ResourcePolicy.objects.get_or_create(name="spare")[0],
     "manage/policies/": lambda _: ResourcePolicy.objects.get_or_create(name="spare")[0],
+    "manage/users/": lambda world: world.cast.alice,
+    "manage/projects/": lambda world: world.invitation.project,
+    "manage/invitations/": lambda world: world.invitation,
     "manage/agents/": lambda world: world.agent,
     "manage/groups/": lambda world: world.session.resource_group,
     "manage/join-tokens/": lambda world: JoinToken.objects.get(),
@@ -252,7 +275,7 @@ class World:
             if route.startswith(start):
                 route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
         samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
-        for part, value in (samples | self.more).items():
+        for part, value in (samples | self.more | {"<str:text>": "nothing"}).items():
             route = route.replace(part, value)
         return "/" + route.replace("^", "nothing/")
 
@@ -423,7 +446,7 @@ def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
     status = answer.status_code
     text = "" if answer.streaming else answer.content.decode()
     if policy is P.PUBLIC:
-        assert status in (200, 302, 503), "503: not ready, which anybody may know"
+        assert status in (200, 302, 410, 503), "410: no invitation; 503: not ready, which anybody may know"
     elif policy is P.SHUT:
         assert status == 404
     elif policy is P.NODE:

@@ -126,6 +126,22 @@ def may_domain(actor: User, deed: Deed, domain: Domain | None) -> bool:
     return _passes(lambda: check_domain(actor, deed, domain))
 
 
+def rules_people(user: User) -> bool:
+    """Return whether there are people that the user rules: superadmins, and domain admins in their domain."""
+    return user.is_superadmin or (user.role == User.Role.ADMIN and user.domain_id is not None)
+
+
+def chooses_members(user: User) -> bool:
+    """Return whether there are projects whose members the user chooses; asked once for each request."""
+    if rules_people(user):
+        return True
+    known: bool | None = user.__dict__.get("_chooses_members")
+    if known is None:
+        known = user.memberships.filter(role=Membership.Role.ADMIN).exists()
+        user.__dict__["_chooses_members"] = known
+    return known
+
+
 def rank_of(user: User) -> Rank:
     """Return how high a user stands at most, anywhere but in single projects."""
     return _RANKS[User.Role(user.role)]

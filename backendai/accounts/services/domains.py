@@ -16,11 +16,12 @@ from backendai.activity.services import audit
 from backendai.core.errors import Conflict
 
 
-def create_domain(actor: User, name: str, *, policy: ResourcePolicy | None = None) -> Domain:
+def create_domain(actor: User, name: str, *, policy: ResourcePolicy | None = None, share_weight: float = 1.0) -> Domain:
     """Return a new domain."""
     check_domain(actor, Deed.CREATE_DOMAIN, None)
+    check_weight(share_weight)
     with transaction.atomic():
-        domain = Domain(name=clean_name(name), policy=policy)
+        domain = Domain(name=clean_name(name), policy=policy, share_weight=share_weight)
         _save(domain)
         audit(actor.pk, "domain.create", "domain", [domain.pk], name=domain.name)
     return domain

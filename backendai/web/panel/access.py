@@ -42,6 +42,12 @@ class PanelPage(AccessMixin):
         add_never_cache_headers(answer)
         return answer
 
+    @property
+    def viewer(self) -> User:
+        """Whoever looks at it."""
+        assert isinstance(self.request.user, User)
+        return self.request.user
+
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return what every page of the panel shows."""
         context: dict[str, Any] = super().get_context_data(**kwargs)  # type: ignore[misc]

@@ -8,7 +8,8 @@ import django_tables2 as tables
 from django.db.models import Count, QuerySet
 
 from backendai.accounts.models import Domain
-from backendai.web.panel.editing import FormPage
+from backendai.accounts.services import change_domain, create_domain, delete_domain
+from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 
@@ -76,7 +77,32 @@ class DomainPage(FormPage):
     form_class = DomainForm
     audit_name = "domain"
     list_address = "manage:domains"
+    delete_address = "manage:domain-delete"
+
+    def save(self, form: EditForm) -> Any:
+        """Write it, as the verbs do it."""
+        said = form.cleaned_data
+        if self.object is None:
+            wishes = {name: said[name] for name in ("policy", "share_weight")}
+            return create_domain(self.actor, said["name"], **wishes)
+        wishes = {name: said[name] for name in DomainForm.Meta.fields}
+        return change_domain(self.actor, Domain.objects.get(pk=self.object.pk), wishes)
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
         return f"Domain {saved} is saved."
+
+
+class DomainDelete(DeletePage):
+    """Delete a domain that nothing belongs to."""
+
+    section = "domains"
+    model = Domain
+    list_address = "manage:domains"
+    audit_name = "domain"
+
+    def act(self) -> str:
+        """Delete it, as the verb does it."""
+        name = str(self.object)
+        delete_domain(self.actor, self.object)
+        return f"{name} is deleted."

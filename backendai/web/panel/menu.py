@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from backendai.accounts.models import User
+from backendai.accounts.roles import chooses_members, rules_people
 
 
 def _superadmin(user: User) -> bool:
@@ -32,7 +33,17 @@ class Entry:
 
 
 MENU: tuple[tuple[str, tuple[Entry, ...]], ...] = (
-    ("People", (Entry("domains", "Domains", "building"), Entry("policies", "Resource policies", "adjustments"))),
+    (
+        "People",
+        (
+            Entry("users", "Users", "users", rules_people),
+            Entry("projects", "Projects", "folder", chooses_members),
+            Entry("domains", "Domains", "building"),
+            Entry("invitations", "Invitations", "mail", chooses_members),
+            Entry("policies", "Resource policies", "adjustments"),
+            Entry("import", "Import people", "file-import", chooses_members),
+        ),
+    ),
     (
         "Resources",
         (

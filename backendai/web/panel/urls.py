@@ -1,6 +1,6 @@
 """Addresses of the administration pages, each named as its entry of the menu."""
 
-from django.urls import path
+from django.urls import include, path
 
 from backendai.web.panel import (
     agent_deeds,
@@ -20,6 +20,8 @@ urlpatterns = [
     path("domains/", domains.DomainList.as_view(), name="domains"),
     path("domains/new/", domains.DomainPage.as_view(), name="domain-new"),
     path("domains/<int:pk>/", domains.DomainPage.as_view(), name="domain"),
+    path("domains/<int:pk>/delete/", domains.DomainDelete.as_view(), name="domain-delete"),
+    path("", include("backendai.web.panel.people_urls")),
     path("agents/", agents.AgentList.as_view(), name="agents"),
     path("agents/<uuid:pk>/", agents.AgentPage.as_view(), name="agent"),
     path("agents/<uuid:pk>/switches/", agent_deeds.SwitchPage.as_view(), name="agent-switches"),

@@ -14,6 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from backendai.accounts.models import AccessToken, KeyPair
+from backendai.accounts.roles import chooses_members
 from backendai.accounts.services import create_token, revoke_token
 from backendai.accounts.sign_ins import login_moved
 from backendai.activity.services import audit
@@ -93,6 +94,7 @@ def _page(
         "new_token": new_token,
         "tokens": AccessToken.objects.visible_to(request.user),
         "key_pairs": KeyPair.objects.filter(user=request.user),
+        "chooses_members": chooses_members(request.user),
         "projects": request.user.projects.select_related("domain"),
     }
     return render(request, "web/account.html", context, status=status)

@@ -1,0 +1,18 @@
+"""What a user or a project may hold and holds, as bars."""
+
+from __future__ import annotations
+
+from backendai.accounts.models import Project, ResourcePolicy, User
+from backendai.accounts.policies import PROJECT, USER, Limited, key_of
+from backendai.compute.services.limits import limit_views
+from backendai.planning.allowances import holder_limits, in_order
+from backendai.web.views.dashboard import Gauge
+
+
+def gauges_of(holder: User | Project) -> list[Gauge]:
+    """Return one bar for the sessions and one for each slot that is limited or held; two queries."""
+    scope = USER if isinstance(holder, User) else PROJECT
+    limited = Limited(key_of(scope, holder.pk), scope, str(holder), holder.policy or ResourcePolicy(name="none"))
+    [view] = limit_views([limited]).values()
+    found = holder_limits(view, in_order({*view.slots, *view.used}))
+    return [Gauge("", found.sessions), *(Gauge(slot, one) for slot, one in found.slots.items())]

@@ -1,0 +1,213 @@
+"""Invitations: who was asked in, asking somebody, and taking it back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import django_filters
+import django_tables2 as tables
+from django import forms
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from backendai.accounts.invitation_links import link_of, mail_link
+from backendai.accounts.models import Invitation, Project, User
+from backendai.accounts.roles import chooses_members, rules_people
+from backendai.accounts.services import Invitee, invite, revoke_invitation
+from backendai.core.errors import UserError
+from backendai.web.panel.editing import DeletePage, FormPage, show_error
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.panel.texts import name_text
+from backendai.web.templatetags.portal import ago, exact
+
+
+class InvitationTable(PanelTable):
+    """One row per invitation."""
+
+    email = tables.Column("For")
+    project = tables.Column("Project")
+    role = tables.Column("Role in the project")
+    state = tables.Column("State", empty_values=(), orderable=False)
+    invited_by = tables.Column("By", default="–")
+    created_at = tables.Column("Sent")
+    expires_at = tables.Column("Valid until")
+    revoke = tables.Column("Revoke", accessor="pk", orderable=False, exclude_from_export=True)
+
+    class Meta(PanelTable.Meta):
+        model = Invitation
+        fields = ("email", "project", "role", "state", "invited_by", "created_at", "expires_at", "revoke")
+        order_by = "-created_at"
+
+    def render_project(self, value: Project) -> str:
+        """Return its name, in whatever direction it runs."""
+        return name_text(value.name)
+
+    def value_project(self, value: Project) -> str:
+        """Return its name."""
+        return value.name
+
+    def render_state(self, record: Invitation) -> str:
+        """Return what has become of it."""
+        return str(record.state(timezone.now()).label)
+
+    def render_revoke(self, record: Invitation) -> str:
+        """Return the way to take it back, while that would change anything."""
+        if record.state(timezone.now()) != Invitation.State.OPEN:
+            return ""
+        return format_html('<a href="{}">Revoke</a>', reverse("manage:invitation-revoke", args=[record.pk]))
+
+    def render_created_at(self, value: Any) -> str:
+        """Return it relative to now."""
+        return ago(value)
+
+    def value_created_at(self, value: Any) -> str:
+        """Return the exact moment."""
+        return str(value.isoformat())
+
+    def render_expires_at(self, value: Any) -> str:
+        """Return the exact moment."""
+        return exact(value)
+
+    def value_expires_at(self, value: Any) -> str:
+        """Return the exact moment."""
+        return str(value.isoformat())
+
+
+class InvitationFilter(PanelFilter):
+    """By address, project and state."""
+
+    search_fields = ("email", "full_name", "project__name")
+    search_hint = "Address, name or project"
+
+    state = django_filters.ChoiceFilter(
+        choices=Invitation.State.choices, method="in_state", label="State", empty_label="any"
+    )
+
+    class Meta:
+        model = Invitation
+        fields: ClassVar[list[str]] = []
+
+    def in_state(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        """Return those of which this has become."""
+        return rows & Invitation.objects.in_state(value, timezone.now())
+
+
+class InvitationList(ListPage):
+    """Invitations into projects whose members one chooses."""
+
+    section = "invitations"
+    title = "Invitations"
+    lead = "links by which people join a project"
+    rule = staticmethod(chooses_members)
+    table_class = InvitationTable
+    filterset_class = InvitationFilter
+    create_address = "manage:invitation-new"
+    create_label = "Invite somebody"
+    empty_title = "Nobody has been invited yet"
+    empty_text = "An invitation is a link with which somebody makes their own account."
+
+    def get_queryset(self) -> QuerySet[Invitation]:
+        """Return the visible invitations."""
+        rows: QuerySet[Invitation] = Invitation.objects.visible_to(self.viewer)
+        return rows.select_related("project", "invited_by")
+
+
+class InvitationForm(EditForm):
+    """Whom to invite where."""
+
+    days = forms.IntegerField(label="Valid for days", initial=7, min_value=1, max_value=90)
+
+    class Meta:
+        model = Invitation
+        fields: ClassVar[list[str]] = ["email", "full_name", "project", "role", "policy"]
+        labels: ClassVar[dict[str, str]] = {
+            "email": "E-mail address",
+            "full_name": "Name",
+            "role": "Role in the project",
+        }
+        help_texts: ClassVar[dict[str, str]] = {
+            "full_name": "They may change it when they come.",
+            "role": "A project admin chooses who else belongs to the project.",
+            "policy": "For a new account. Empty: what new users get.",
+        }
+
+    def __init__(self, *args: Any, actor: User, project: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        projects = Project.objects.managed_by(actor).filter(is_active=True, domain__is_active=True)
+        field: Any = self.fields["project"]
+        field.queryset = projects.select_related("domain").order_by("domain__name", "name")
+        field.label_from_instance = lambda one: f"{one.domain} / {one}"
+        if project:
+            self.initial["project"] = project
+        if not rules_people(actor):
+            del self.fields["policy"]
+
+
+class InvitationPage(FormPage):
+    """Invites somebody and shows the link, this once."""
+
+    section = "invitations"
+    title = "Invite somebody"
+    lead = "They make their own account with the link, or join with the account they have."
+    rule = staticmethod(chooses_members)
+    model = Invitation
+    form_class = InvitationForm
+    audit_name = "invitation"
+    list_address = "manage:invitations"
+    submit_label = "Invite"
+
+    def make_form(self, data: Any = None) -> EditForm:
+        """Return the form as far as the one who asks may fill it in."""
+        return InvitationForm(data, actor=self.actor, project=self.request.GET.get("project", "")[:36])
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Invite them; the link is not stored, so the page is not a redirect."""
+        form = self.make_form(request.POST)
+        if form.is_valid():
+            said = form.cleaned_data
+            invitee = Invitee(said["email"], said["full_name"], said["role"], said.get("policy"))
+            valid_for = timedelta(days=said["days"])
+            try:
+                row, text = invite(self.actor, said["project"], invitee, now=timezone.now(), valid_for=valid_for)
+            except UserError as error:
+                show_error(form, error)
+            else:
+                shown = {"invitation": row, "link": link_of(text), "mailed": mail_link(row, text)}
+                context = self.get_context_data(form=form, back_url=reverse(self.list_address), **shown)
+                return self.response_class(request, ["web/panel/invitation.html"], context)
+        return self.render_to_response(self.get_context_data(form=form), status=422)
+
+
+class InvitationRevoke(DeletePage):
+    """Takes an invitation back."""
+
+    section = "invitations"
+    title = "Revoke"
+    submit_label = "Revoke"
+    rule = staticmethod(chooses_members)
+    model = Invitation
+    audit_name = "invitation"
+    list_address = "manage:invitations"
+
+    def get_queryset(self) -> QuerySet[Invitation]:
+        """Return the visible invitations."""
+        rows: QuerySet[Invitation] = Invitation.objects.visible_to(self.viewer)
+        return rows.select_related("project")
+
+    def question(self) -> str:
+        """Return what is asked."""
+        return f"Take back the invitation of {self.object.email} to {self.object.project}?"
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return ["The link is of no use from now on. Who has accepted it already stays."]
+
+    def act(self) -> str:
+        """Take it back."""
+        revoke_invitation(self.actor, self.object, now=timezone.now())
+        return f"The invitation of {self.object.email} is taken back."

@@ -1,0 +1,25 @@
+"""Addresses of the pages about people, projects and invitations."""
+
+from django.urls import path
+
+from backendai.web.panel import import_people, invitations, project_forms, projects, user_deeds, user_forms, users
+
+urlpatterns = [
+    path("users/", users.UserList.as_view(), name="users"),
+    path("users/new/", user_forms.NewUserPage.as_view(), name="user-new"),
+    path("users/<uuid:pk>/", users.UserPage.as_view(), name="user"),
+    path("users/<uuid:pk>/change/", user_forms.EditUserPage.as_view(), name="user-change"),
+    path("users/<uuid:pk>/activate/", user_deeds.ActivatePage.as_view(), name="user-activate"),
+    path("users/<uuid:pk>/deactivate/", user_deeds.DeactivatePage.as_view(), name="user-deactivate"),
+    path("users/<uuid:pk>/password/", user_deeds.PasswordPage.as_view(), name="user-password"),
+    path("users/<uuid:pk>/purge/", user_deeds.PurgePage.as_view(), name="user-purge"),
+    path("projects/", projects.ProjectList.as_view(), name="projects"),
+    path("projects/new/", project_forms.ProjectFormPage.as_view(), name="project-new"),
+    path("projects/<uuid:pk>/", projects.ProjectPage.as_view(), name="project"),
+    path("projects/<uuid:pk>/change/", project_forms.ProjectFormPage.as_view(), name="project-change"),
+    path("projects/<uuid:pk>/delete/", project_forms.ProjectDelete.as_view(), name="project-delete"),
+    path("invitations/", invitations.InvitationList.as_view(), name="invitations"),
+    path("invitations/new/", invitations.InvitationPage.as_view(), name="invitation-new"),
+    path("invitations/<uuid:pk>/revoke/", invitations.InvitationRevoke.as_view(), name="invitation-revoke"),
+    path("import/", import_people.ImportPage.as_view(), name="import"),
+]

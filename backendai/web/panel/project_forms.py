@@ -1,0 +1,109 @@
+"""Making, changing and deleting a project."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
+
+from backendai.accounts.models import Project, User
+from backendai.accounts.roles import Deed, Rank, may_project, rank_of, rules_people
+from backendai.accounts.services import change_project, create_project, delete_project
+from backendai.core.errors import UserError
+from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.forms import EditForm
+
+
+class ProjectForm(EditForm):
+    """A project; the fields that one may not set are left out."""
+
+    groups = (("Limits", ("policy", "share_weight")),)
+
+    class Meta:
+        model = Project
+        fields: ClassVar[list[str]] = ["name", "domain", "is_active", "policy", "share_weight"]
+        help_texts: ClassVar[dict[str, str]] = {
+            "is_active": "Unticked, nobody starts anything in it; what runs goes on.",
+            "policy": "Empty: no limits of its own; those of the domain hold all the same.",
+        }
+
+    def __init__(self, *args: Any, actor: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        rules_all = rank_of(actor) == Rank.SUPERADMIN
+        left_out = {"domain"} if self.instance.pk and not self.instance._state.adding else {"is_active", "share_weight"}
+        left_out |= set() if rules_all else {"domain", "share_weight"}
+        for name in left_out:
+            self.fields.pop(name, None)
+        if "domain" in self.fields:
+            self.initial.setdefault("domain", actor.domain_id)
+
+
+class ProjectFormPage(FormPage):
+    """A project, or a new one."""
+
+    section = "projects"
+    title = "New project"
+    rule = staticmethod(rules_people)
+    model = Project
+    form_class = ProjectForm
+    audit_name = "project"
+    list_address = "manage:projects"
+    delete_address = "manage:project-delete"
+
+    def get_queryset(self) -> QuerySet[Project]:
+        """Return the projects of those that one rules."""
+        managed: QuerySet[Project] = Project.objects.managed_by(self.actor)
+        return Project.objects.filter(pk__in=managed.order_by().values("pk"))
+
+    def find(self, *, for_update: bool = False) -> Any:
+        """Return the project, if one may change it."""
+        found = super().find(for_update=for_update)
+        if found is not None and not may_project(self.actor, Deed.CHANGE_PROJECT, found):
+            raise Http404
+        return found
+
+    def make_form(self, data: Any = None) -> EditForm:
+        """Return the form as far as the one who asks may fill it in."""
+        return ProjectForm(data, instance=self.object, actor=self.actor)
+
+    def save(self, form: EditForm) -> Any:
+        """Write it, as the verbs do it."""
+        said = form.cleaned_data
+        if self.object is None:
+            domain = said.get("domain") or self.actor.domain
+            if domain is None:
+                raise UserError("A project belongs to a domain.", code="no-domain")
+            return create_project(self.actor, domain, said["name"], policy=said["policy"])
+        wishes = {name: said[name] for name in form.fields if name != "version"}
+        return change_project(self.actor, Project.objects.get(pk=self.object.pk), wishes)
+
+    def success_url(self, saved: Any) -> str:
+        """Return to the project."""
+        return reverse("manage:project", args=[saved.pk])
+
+
+class ProjectDelete(DeletePage):
+    """Delete a project in which nothing was ever run."""
+
+    section = "projects"
+    rule = staticmethod(rules_people)
+    model = Project
+    list_address = "manage:projects"
+    audit_name = "project"
+
+    def get_queryset(self) -> QuerySet[Project]:
+        """Return the projects that one manages."""
+        managed: QuerySet[Project] = Project.objects.managed_by(self.viewer)
+        return managed
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return ["Its memberships and open invitations go with it; the people stay."]
+
+    def act(self) -> str:
+        """Delete it, as the verb does it."""
+        name = str(self.object)
+        delete_project(self.actor, self.object)
+        return f"{name} is deleted."

@@ -1,0 +1,164 @@
+"""Projects with their members."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_filters
+import django_tables2 as tables
+from django import forms
+from django.contrib import messages
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.views.generic import TemplateView
+
+from backendai.accounts.models import Domain, Membership, Project, User
+from backendai.accounts.roles import Deed, chooses_members, may_project, rules_people
+from backendai.accounts.services import add_member, remove_member, set_member_role
+from backendai.core.errors import UserError
+from backendai.web.panel.access import PanelPage
+from backendai.web.panel.editing import show_error
+from backendai.web.panel.holdings import gauges_of
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.panel.texts import name_text
+
+_MOST_MEMBERS = 500
+
+
+class ProjectTable(PanelTable):
+    """One row per project."""
+
+    name = tables.LinkColumn("manage:project", args=[tables.A("pk")])
+    domain = tables.Column("Domain")
+    is_active = tables.BooleanColumn(verbose_name="Active", yesno="yes,no")
+    member_count = tables.Column("Members", attrs={"td": {"class": "number"}})
+    policy = tables.Column("Policy", default="∞")
+
+    class Meta(PanelTable.Meta):
+        model = Project
+        fields = ("name", "domain", "is_active", "member_count", "policy")
+        order_by = "name"
+
+    def render_domain(self, value: Any) -> str:
+        """Return its name, in whatever direction it runs."""
+        return name_text(str(value))
+
+    def value_domain(self, value: Any) -> str:
+        """Return its name."""
+        return str(value)
+
+
+class ProjectFilter(PanelFilter):
+    """By name, domain and state."""
+
+    search_fields = ("name", "domain__name")
+    search_hint = "Name"
+
+    domain = django_filters.ModelChoiceFilter(
+        queryset=lambda request: Domain.objects.visible_to(request.user), empty_label="any"
+    )
+
+    class Meta:
+        model = Project
+        fields: ClassVar[list[str]] = ["domain", "is_active"]
+
+
+class ProjectList(ListPage):
+    """The projects whose members one chooses."""
+
+    section = "projects"
+    title = "Projects"
+    lead = "people who share limits"
+    rule = staticmethod(chooses_members)
+    table_class = ProjectTable
+    filterset_class = ProjectFilter
+    create_label = "New project"
+
+    def get_queryset(self) -> QuerySet[Project]:
+        """Return the projects with the number of their members."""
+        rows = Membership.objects.filter(project=OuterRef("pk")).order_by().values("project")
+        number = Coalesce(Subquery(rows.annotate(number=Count("pk")).values("number")), 0)
+        managed: QuerySet[Project] = Project.objects.managed_by(self.viewer).select_related("domain", "policy")
+        return managed.annotate(member_count=number)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the list; who only chooses members makes no projects."""
+        assert isinstance(self.request.user, User)
+        self.create_address = "manage:project-new" if rules_people(self.request.user) else ""
+        return super().get_context_data(**kwargs)
+
+
+class MemberForm(forms.Form):
+    """Somebody of the domain, by address."""
+
+    email = forms.CharField(label="E-mail address", max_length=254, widget=forms.EmailInput())
+    role = forms.ChoiceField(choices=Membership.Role.choices, label="Role in the project")
+
+
+class ProjectPage(PanelPage, TemplateView):
+    """One project: its members, limits and use, for those who choose its members."""
+
+    section = "projects"
+    rule = staticmethod(chooses_members)
+    template_name = "web/panel/project.html"
+    form: MemberForm | None = None
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Bring somebody in, take somebody out, or give somebody another role in it."""
+        project = self._project()
+        try:
+            done = self._act(project, request.POST.get("deed", ""))
+        except UserError as error:
+            if self.form is None:
+                messages.error(request, error.message)
+                return redirect("manage:project", project.pk)
+            if not self.form.errors:
+                show_error(self.form, error)
+            return self.render_to_response(self.get_context_data(), status=422)
+        messages.success(request, done)
+        return redirect("manage:project", project.pk)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the project with its members."""
+        project, viewer = self._project(), self.request.user
+        assert isinstance(viewer, User)
+        members = project.memberships.select_related("user").order_by("user__email")[:_MOST_MEMBERS]
+        shown = {
+            "title": project.name,
+            "project": project,
+            "members": members,
+            "number": project.memberships.count(),
+            "most": _MOST_MEMBERS,
+            "roles": Membership.Role.choices,
+            "form": self.form or MemberForm(),
+            "gauges": gauges_of(project),
+            "may_change": may_project(viewer, Deed.CHANGE_PROJECT, project),
+            "sees_people": rules_people(viewer),
+        }
+        return super().get_context_data(**(shown | kwargs))
+
+    def _act(self, project: Project, deed: str) -> str:
+        actor = self.request.user
+        assert isinstance(actor, User)
+        if deed == "add":
+            self.form = MemberForm(self.request.POST)
+            if not self.form.is_valid():
+                raise UserError("Look at the marked fields.")
+            added = add_member(actor, project, self.form.cleaned_data["email"], role=self.form.cleaned_data["role"])
+            return f"{added.user} belongs to the project now."
+        members = User.objects.filter(memberships__project=project)
+        user = members.filter(email=self.request.POST.get("member", "")[:254]).first()
+        if user is None:
+            raise UserError("They do not belong to this project any more.")
+        if deed == "remove":
+            remove_member(actor, project, user)
+            return f"{user} does not belong to the project any more. What they run goes on."
+        role = set_member_role(actor, project, user, self.request.POST.get("role", "")).get_role_display()
+        return f"{user} is a {role} now."
+
+    def _project(self) -> Project:
+        rows = Project.objects.managed_by(self.viewer).select_related("domain", "policy")
+        found: Project = get_object_or_404(rows, pk=self.kwargs["pk"])
+        return found

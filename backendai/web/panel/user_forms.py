@@ -1,0 +1,141 @@
+"""Making and changing a person."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django import forms
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import Domain, Project, User
+from backendai.accounts.roles import Deed, Rank, may_user, rank_of, rules_people
+from backendai.accounts.services import NewUser, change_user, create_user
+from backendai.accounts.services.grants import default_policy
+from backendai.web.panel.editing import FormPage
+from backendai.web.panel.forms import EditForm
+
+_NEEDS = {
+    "role": Deed.SET_ROLE,
+    "domain": Deed.MOVE_USER,
+    "policy": Deed.SET_USER_POLICY,
+    "share_weight": Deed.SET_USER_WEIGHT,
+}
+
+
+class UserForm(EditForm):
+    """A person; the fields that one may not set are left out."""
+
+    groups: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = (
+        ("Access", ("role", "domain")),
+        ("Limits", ("policy", "share_weight")),
+    )
+
+    class Meta:
+        model = User
+        fields: ClassVar[list[str]] = ["email", "full_name", "role", "domain", "policy", "share_weight"]
+        labels: ClassVar[dict[str, str]] = {"email": "E-mail address", "full_name": "Name"}
+        help_texts: ClassVar[dict[str, str]] = {
+            "role": "Another role ends every login and token of theirs.",
+            "policy": "Empty: no limits of their own; those of key pair, project and domain hold all the same.",
+        }
+
+    def __init__(self, *args: Any, actor: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance._state.adding:
+            self._leave_out(["domain"] if rank_of(actor) < Rank.SUPERADMIN else [], "share_weight")
+        else:
+            self._leave_out([name for name, deed in _NEEDS.items() if not may_user(actor, deed, self.instance)])
+        if role := self.fields.get("role"):
+            above = {} if rank_of(actor) == Rank.SUPERADMIN else {User.Role.SUPERADMIN}
+            role.choices = [one for one in User.Role.choices if one[0] not in above]  # type: ignore[attr-defined]
+
+    def _leave_out(self, names: list[str], *more: str) -> None:
+        for name in (*names, *more):
+            self.fields.pop(name, None)
+
+
+class NewUserForm(UserForm):
+    """A new person."""
+
+    groups = (
+        ("Access", ("password", "role", "domain", "projects")),
+        ("Limits", ("policy",)),
+    )
+    password = forms.CharField(
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="At least 10 characters. Tell it to them, or leave it empty and invite them instead.",
+    )
+    projects = forms.ModelMultipleChoiceField(
+        Project.objects.none(), required=False, help_text="Sessions belong to a project: without one nothing starts."
+    )
+
+    def __init__(self, *args: Any, actor: User, **kwargs: Any) -> None:
+        super().__init__(*args, actor=actor, **kwargs)
+        projects = Project.objects.managed_by(actor).filter(is_active=True).select_related("domain")
+        self.fields["projects"].queryset = projects.order_by("domain__name", "name")  # type: ignore[attr-defined]
+        if rank_of(actor) == Rank.SUPERADMIN:
+            self.fields["projects"].label_from_instance = lambda one: f"{one.domain} / {one}"  # type: ignore[attr-defined]
+        self.initial.setdefault("domain", actor.domain_id)
+        self.initial.setdefault("policy", default_policy("user"))
+
+
+class UserFormPage(FormPage):
+    """Base: a form of one person."""
+
+    section = "users"
+    rule = staticmethod(rules_people)
+    model = User
+    audit_name = "user"
+    list_address = "manage:users"
+
+    def make_form(self, data: Any = None) -> EditForm:
+        """Return the form as far as the one who asks may fill it in."""
+        return self.form_class(data, instance=self.object, actor=self.actor)
+
+    def success_url(self, saved: Any) -> str:
+        """Return to the person."""
+        return reverse("manage:user", args=[saved.pk])
+
+
+class NewUserPage(UserFormPage):
+    """A new person."""
+
+    title = "New user"
+    lead = "They can sign in at once with the password. To let them choose it themselves, invite them."
+    form_class = NewUserForm
+    submit_label = "Create"
+
+    def save(self, form: EditForm) -> Any:
+        """Make them, as the verb does it."""
+        said = form.cleaned_data
+        names = ("email", "full_name", "role", "policy", "password", "projects")
+        domain: Domain | None = said.get("domain", self.actor.domain)
+        return create_user(self.actor, NewUser(**{name: said[name] for name in names}, domain=domain))
+
+
+class EditUserPage(UserFormPage):
+    """A person that is here."""
+
+    title = "User"
+    form_class = UserForm
+
+    def get_queryset(self) -> QuerySet[User]:
+        """Return the people that one sees."""
+        people: QuerySet[User] = User.objects.visible_to(self.actor)
+        return people
+
+    def find(self, *, for_update: bool = False) -> Any:
+        """Return the person; who stands above the one who asks is not to be changed."""
+        found = super().find(for_update=for_update)
+        if not may_user(self.actor, Deed.CHANGE_USER, found):
+            raise Http404
+        return found
+
+    def save(self, form: EditForm) -> Any:
+        """Write it, as the verb does it."""
+        wishes = {name: form.cleaned_data[name] for name in form.fields if name != "version"}
+        return change_user(self.actor, User.objects.get(pk=self.object.pk), wishes, now=timezone.now())

@@ -1,0 +1,130 @@
+"""People: who is here, one of them, making and changing them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_filters
+import django_tables2 as tables
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from django.views.generic import TemplateView
+
+from backendai.accounts.models import AccessToken, Domain, KeyPair, Login, Membership, User
+from backendai.accounts.roles import Deed, may_user, rules_people
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.purging import live_sessions_of
+from backendai.web.panel.access import PanelPage
+from backendai.web.panel.holdings import gauges_of
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.panel.texts import name_text
+from backendai.web.templatetags.portal import ago
+
+_DEEDS = {
+    "change": Deed.CHANGE_USER,
+    "activate": Deed.SET_ACTIVE,
+    "password": Deed.SET_PASSWORD,
+    "purge": Deed.PURGE_USER,
+}
+
+
+class UserTable(PanelTable):
+    """One row per person."""
+
+    email = tables.LinkColumn("manage:user", args=[tables.A("pk")], verbose_name="Address")
+    full_name = tables.Column("Name", default="–")
+    role = tables.Column("Role")
+    domain = tables.Column("Domain", default="–")
+    is_active = tables.BooleanColumn(verbose_name="Active", yesno="yes,no")
+    project_count = tables.Column("Projects", attrs={"td": {"class": "number"}})
+    policy = tables.Column("Policy", default="∞")
+    last_login = tables.Column("Last signed in", default="never")
+
+    class Meta(PanelTable.Meta):
+        model = User
+        fields = ("email", "full_name", "role", "domain", "is_active", "project_count", "policy", "last_login")
+        order_by = "email"
+
+    def render_full_name(self, value: str) -> str:
+        """Return it apart from what stands beside it, in whatever direction it runs."""
+        return name_text(value)
+
+    def value_full_name(self, value: str) -> str:
+        """Return it as it is."""
+        return value
+
+    def render_last_login(self, value: Any) -> str:
+        """Return it relative to now."""
+        return ago(value)
+
+    def value_last_login(self, value: Any) -> str:
+        """Return the exact moment."""
+        return value.isoformat() if value else ""
+
+
+class UserFilter(PanelFilter):
+    """By words, role, domain and state."""
+
+    search_fields = ("email", "full_name")
+    search_hint = "Address or name"
+
+    domain = django_filters.ModelChoiceFilter(
+        queryset=lambda request: Domain.objects.visible_to(request.user), empty_label="any"
+    )
+    role = django_filters.ChoiceFilter(choices=User.Role.choices, empty_label="any")
+
+    class Meta:
+        model = User
+        fields: ClassVar[list[str]] = ["role", "domain", "is_active"]
+
+
+class UserList(ListPage):
+    """The people that one rules."""
+
+    section = "users"
+    title = "Users"
+    lead = "who may sign in"
+    rule = staticmethod(rules_people)
+    table_class = UserTable
+    filterset_class = UserFilter
+    create_address = "manage:user-new"
+    create_label = "New user"
+
+    def get_queryset(self) -> QuerySet[User]:
+        """Return the visible people with the number of their projects."""
+        rows = Membership.objects.filter(user=OuterRef("pk")).order_by().values("user")
+        number = Coalesce(Subquery(rows.annotate(number=Count("pk")).values("number")), 0)
+        people: QuerySet[User] = User.objects.visible_to(self.viewer).select_related("domain", "policy")
+        return people.annotate(project_count=number)
+
+
+class UserPage(PanelPage, TemplateView):
+    """One person: projects, sessions, limits and use, and what lets them in."""
+
+    section = "users"
+    rule = staticmethod(rules_people)
+    template_name = "web/panel/user.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the person with what belongs to them."""
+        rows = User.objects.visible_to(self.viewer).select_related("domain", "policy")
+        user = get_object_or_404(rows, pk=self.kwargs["pk"])
+        viewer, now = self.request.user, timezone.now()
+        assert isinstance(viewer, User)
+        tokens = [token for token in AccessToken.objects.filter(user=user).select_related("user")]
+        shown = {
+            "title": user.email,
+            "person": user,
+            "may": {name: may_user(viewer, deed, user) for name, deed in _DEEDS.items()},
+            "memberships": user.memberships.select_related("project__domain").order_by("project__name"),
+            "live": live_sessions_of(user),
+            "ended": ComputeSession.objects.finished().filter(owner=user).count(),
+            "gauges": gauges_of(user),
+            "tokens": len(tokens),
+            "valid_tokens": sum(token.is_valid(now) for token in tokens),
+            "key_pairs": KeyPair.objects.filter(user=user).count(),
+            "logins": Login.objects.filter(user=user).count(),
+        }
+        return super().get_context_data(**(shown | kwargs))
