@@ -23,9 +23,9 @@ If you do not know what this is about, ignore it: nothing happens then.
 """
 
 
-def link_of(text: str) -> str:
-    """Return the address that whoever is invited opens."""
-    return f"{settings.PORTAL_URL.rstrip('/')}/invitations/{text}/"
+def link_of(text: str, portal: str = "") -> str:
+    """Return the address that whoever is invited opens; ``portal``: where the one who invites has found it."""
+    return f"{(portal or settings.PORTAL_URL).rstrip('/')}/invitations/{text}/"
 
 
 def mail_link(invitation: Invitation, text: str) -> bool:

@@ -87,7 +87,7 @@ class ImportPage(PanelPage, TemplateView):
         plan, links = import_people(self._actor, content, now=timezone.now())
         if plan.problems:
             return self._show(plan, content, 422)
-        file = base64.b64encode(_links_file(links).encode()).decode()
+        file = base64.b64encode(_links_file(links, self.request.build_absolute_uri("/")).encode()).decode()
         return self.render_to_response(self.get_context_data(plan=plan, done=True, links=links, links_file=file))
 
     @property
@@ -103,11 +103,11 @@ def _content(text: str) -> bytes:
         raise UserError("Choose the file again.", field="file", code="no-file") from error
 
 
-def _links_file(links: list[Link]) -> str:
+def _links_file(links: list[Link], portal: str) -> str:
     """Return the links as a CSV file, which exists nowhere but in this answer."""
     head = ("email", "full_name", "project", "link", "valid_until")
     rows = [
-        (row.email, row.full_name, row.project.name, link_of(link.text), row.expires_at.isoformat())
+        (row.email, row.full_name, row.project.name, link_of(link.text, portal), row.expires_at.isoformat())
         for link in links
         for row in [link.invitation]
     ]

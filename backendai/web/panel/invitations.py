@@ -177,7 +177,11 @@ class InvitationPage(FormPage):
             except UserError as error:
                 show_error(form, error)
             else:
-                shown = {"invitation": row, "link": link_of(text), "mailed": mail_link(row, text)}
+                shown = {
+                    "invitation": row,
+                    "link": link_of(text, request.build_absolute_uri("/")),
+                    "mailed": mail_link(row, text),
+                }
                 context = self.get_context_data(form=form, back_url=reverse(self.list_address), **shown)
                 return self.response_class(request, ["web/panel/invitation.html"], context)
         return self.render_to_response(self.get_context_data(form=form), status=422)

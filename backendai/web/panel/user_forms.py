@@ -79,6 +79,7 @@ class NewUserForm(UserForm):
         self.fields["projects"].queryset = projects.order_by("domain__name", "name")  # type: ignore[attr-defined]
         if rank_of(actor) == Rank.SUPERADMIN:
             self.fields["projects"].label_from_instance = lambda one: f"{one.domain} / {one}"  # type: ignore[attr-defined]
+        self.fields["role"].help_text = ""
         self.initial.setdefault("domain", actor.domain_id)
         self.initial.setdefault("policy", default_policy("user"))
 
