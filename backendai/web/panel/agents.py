@@ -19,6 +19,7 @@ from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.status import PLACED
 from backendai.core.slots import Slots
 from backendai.web.panel.access import PanelPage
+from backendai.web.panel.agent_devices import device_rows
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.resources import Bar, bars_of
 from backendai.web.templatetags.portal import ago, status
@@ -128,14 +129,15 @@ class AgentPage(PanelPage, TemplateView):
         rows = Agent.objects.select_related("resource_group").annotate(kernel_count=_KERNELS)
         agent: Any = get_object_or_404(rows, pk=self.kwargs["pk"])
         kernels = Kernel.objects.filter(agent=agent, status__in=PLACED).select_related("session__owner")
+        shown_kernels = list(kernels.order_by("session__name", "rank")[:_MOST_KERNELS])
         taken = occupied_by_agent([agent.pk]).get(agent.pk, Slots())
         shown = {
             "title": agent.name,
             "agent": agent,
             "bars": bars_of(taken, agent.slots),
             "load": load_text(agent),
-            "devices": device_rows(agent),
-            "kernels": list(kernels.order_by("session__name", "rank")[:_MOST_KERNELS]),
+            "devices": device_rows(agent, shown_kernels),
+            "kernels": shown_kernels,
             "most_kernels": _MOST_KERNELS,
             "drained": max(0, agent.drain_kernels - agent.kernel_count),
         }
@@ -156,25 +158,3 @@ def load_text(agent: Agent) -> str:
     if live.get("mem_used") is not None and live.get("mem_total"):
         parts.append(f"memory {100 * live['mem_used'] / live['mem_total']:.0f} %")
     return " · ".join(parts)
-
-
-def device_rows(agent: Agent) -> list[dict[str, Any]]:
-    """Return its accelerators, each with what the node last said about it."""
-    known: dict[str, Any] = agent.live.get("devices") or {}
-    rows = []
-    for slot, devices in sorted(agent.devices.items()):
-        for device in devices:
-            said = known.get(device) or {}
-            total, used = said.get("mem_total"), said.get("mem_used")
-            rows.append(
-                {
-                    "id": device,
-                    "slot": slot,
-                    "model": said.get("model") or "",
-                    "util": said.get("util_pct"),
-                    "mem": 100 * used / total if total and used is not None else None,
-                    "healthy": said.get("healthy", True),
-                    "note": said.get("note") or "",
-                }
-            )
-    return rows

@@ -78,6 +78,35 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     assert "alice@example.com" in text_of(one)
 
 
+def test_devices_are_shown_with_their_sessions_and_those_that_fail_as_well(cast: Cast, dana: Client) -> None:
+    agent = make_agent("gpus", devices={"cuda.shares": ["GPU-a", "GPU-b", "GPU-new"]})
+    session = make_running_session(cast.alice, agent, name="training")
+    session.kernels.update(devices={"cuda.shares": {"GPU-a": "0.25"}})
+    kernel, stranger = str(session.kernels.get().pk), "00000000-0000-0000-0000-000000000000"
+    base = {"slot": "cuda.shares", "model": "H200", "mem_used": 1, "mem_total": 4, "healthy": True, "numa": 1}
+    users = {kernel: {"util_pct": 37.4}, stranger: {"util_pct": 50.0}}
+    agent.live = {
+        "devices": {
+            "GPU-a": base | {"util_pct": 88.0, "kernels": users},
+            "GPU-b": base | {"mock": True},
+            "GPU-gone": base | {"healthy": False, "note": "it has <gone>"},
+        }
+    }
+    agent.save()
+    rows = [re.sub(r"<[^>]+>", " ", row) for row in dana.get(page(agent)).content.decode().split("<tr>")]
+    told = {
+        name: " ".join(row.split()) for name in ("GPU-a", "GPU-b", "GPU-new", "GPU-gone") for row in rows if name in row
+    }
+    assert told["GPU-a"].startswith(
+        "H200 GPU-a · memory node 1 cuda.shares training 0.25 keeps it 37 % busy 88 % 25 % well"
+    )
+    assert told["GPU-b"].startswith("H200 GPU-b · memory node 1 cuda.shares – – 25 % on paper")
+    assert told["GPU-new"].startswith("– GPU-new cuda.shares – – – well")
+    assert told["GPU-gone"].startswith("H200 GPU-gone · memory node 1 cuda.shares – – 25 % faulty it has &lt;gone&gt;")
+    Agent.objects.update(status=Agent.Status.LOST)
+    assert "88 %" not in text_of(dana.get(page(agent))), "what a silent machine said once is not how it is"
+
+
 def test_a_machine_is_emptied_with_progress_and_used_again(cast: Cast, dana: Client) -> None:
     agent = make_agent()
     session = make_running_session(cast.alice, agent)
