@@ -90,9 +90,9 @@ class Accelerators:
             kinds |= {device.id: one for device in of_kind}
             uses |= self._samples(one, [device for device in seen.devices if not device.fault])
         self._known |= {
-            device.id: (kinds[device.id].kind, replace(device, fault=""))
+            device.id: (kinds[device.id].kind, device)
             for device in devices.values()
-            if not device.mock and ".mig-" not in device.slot  # pieces come and go as administrators cut
+            if not (device.fault or device.mock or ".mig-" in device.slot)  # pieces come and go as they are cut
         }
         pids = {pid for use in uses.values() for pid in use.processes}
         owners = kernels_of(pids, dict(self._containers))

@@ -73,6 +73,18 @@ def test_it_follows_load_and_faults_while_it_runs(two_gpus: FakeMachine) -> None
         assert agent.look()["devices"] == {"cuda.device": [second]}, "a critical error is not forgotten"
 
 
+def test_a_gpu_that_is_lost_when_the_agent_starts_is_said_to_be_until_it_answers(two_gpus: FakeMachine) -> None:
+    first, second = (gpu.uuid for gpu in two_gpus.gpus)
+    two_gpus.say(errors={1: 15})
+    with two_gpus.observed() as agent:
+        told = agent.look()
+        assert told["devices"] == {"cuda.device": [first]}
+        assert {name: one["healthy"] for name, one in told["samples"].items()} == {first: True, "GPU-1": False}
+        two_gpus.say()
+        told = agent.look()
+        assert (list(told["samples"]), told["notes"]) == ([first, second], {})
+
+
 def test_a_mistake_of_a_program_takes_no_gpu_away(two_gpus: FakeMachine) -> None:
     with two_gpus.observed() as agent:
         agent.look()
