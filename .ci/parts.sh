@@ -1,0 +1,78 @@
+# Sourced by bin/test: parts of the check that run as processes of their own, in lanes beside each other.
+# A part has its own log, temporary folder and Redis database. Its log is shown when it fails.
+
+declare -A COMMANDS=() LANES=() RUNNING=() BEGUN=() # COMMANDS by name; the others by process id
+FAILED=()
+PARTS=0
+PATIENCE=60 # seconds in which an interrupted part must have cleaned up
+
+part() { # name, command...
+    local name=$1
+    shift
+    COMMANDS[$name]=$(printf '%q ' "$@")
+}
+
+# Runs the parts of each lane one after the other. A failure stops nothing: one run shows all there is to mend.
+run_lanes() { # names of parts, one word per lane...
+    local lane pid result
+    for lane in "$@"; do
+        start_next "$lane"
+    done
+    while [ ${#RUNNING[@]} -gt 0 ]; do
+        result=0
+        wait -n -p pid "${!RUNNING[@]}" || result=$?
+        lane=${LANES[$pid]}
+        report_part "$pid" "$result"
+        unset "RUNNING[$pid]" "LANES[$pid]" "BEGUN[$pid]"
+        start_next "$lane"
+    done
+    if [ ${#FAILED[@]} -gt 0 ]; then
+        echo "FAILED: ${FAILED[*]}   ($SECONDS s)"
+        exit 1
+    fi
+    echo "All is well.   ($SECONDS s)"
+}
+
+start_next() { # names of the parts that are left of a lane
+    local name=${1%% *} folder
+    [ -n "$name" ] || return 0
+    folder=$SCRATCH/t/$name
+    mkdir -p "$folder" # what it leaves goes with it
+    # A process group of its own: it is interrupted once, by stop_parts or by the death of this shell, and cleans up.
+    TMPDIR=$folder BACKENDAI_TEST_REDIS_URL=${BACKENDAI_TEST_REDIS_URL%/*}/$((++PARTS % 16)) \
+        setpriv --pdeathsig INT -- setsid -- env --default-signal=INT bash -c "exec ${COMMANDS[$name]}" \
+        >"$LOGS/$name.log" 2>&1 </dev/null &
+    RUNNING[$!]=$name
+    LANES[$!]=$(rest_of "$1")
+    BEGUN[$!]=$SECONDS
+}
+
+rest_of() {
+    case $1 in *" "*) echo "${1#* }" ;; esac
+}
+
+report_part() { # process id, exit status
+    local name=${RUNNING[$1]} took=$((SECONDS - BEGUN[$1]))
+    if [ "$2" = 0 ]; then
+        printf 'ok      %-12s %4d s   %s\n' "$name" "$took" "$(tail -n 1 "$LOGS/$name.log")"
+        return
+    fi
+    FAILED+=("$name")
+    printf '\nFAILED  %-12s %4d s   (exit status %s)\n' "$name" "$took" "$2"
+    cat "$LOGS/$name.log"
+    echo
+}
+
+# Interrupts the parts that still run, as Ctrl-C would, and ends what has not cleaned up in time.
+stop_parts() {
+    local pid tries=$((PATIENCE * 10))
+    for pid in "${!RUNNING[@]}"; do
+        kill -INT "$pid" 2>/dev/null || true
+    done
+    for pid in "${!RUNNING[@]}"; do
+        while kill -0 "$pid" 2>/dev/null && [ $((tries -= 1)) -gt 0 ]; do
+            sleep 0.1
+        done
+        kill -KILL -- "-$pid" 2>/dev/null || true
+    done
+}
