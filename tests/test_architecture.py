@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -43,6 +44,11 @@ FRAME = {"settings", "celery", "asgi", "wsgi", "urls", "ops", "__init__"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "migrations" not in path.parts)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -63,14 +69,14 @@ def test_it_imports_only_from_rooms_below(path: Path) -> None:
     if room in FRAME:
         return
     assert room in MAY_IMPORT, f"{room} is not in the table of rooms"
-    for line, module in first_party_imports(ast.parse(path.read_text())):
+    for line, module in first_party_imports(parsed(path)):
         target = module.split(".")[1] if "." in module else ""
         assert target in MAY_IMPORT[room] | {room}, f"{path}:{line} imports {module}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_it_hides_no_first_party_import_in_a_function(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             assert not first_party_imports(node), f"{path}:{node.lineno} {node.name} hides an import"
 
@@ -79,7 +85,7 @@ def test_it_hides_no_first_party_import_in_a_function(path: Path) -> None:
 def test_it_keeps_files_and_functions_small(path: Path) -> None:
     text = path.read_text()
     assert text.count("\n") <= 300, f"{path} has more than 300 lines"
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             size = (node.end_lineno or node.lineno) - node.lineno + 1
             assert size <= 40, f"{path}:{node.lineno} {node.name} has {size} lines"
@@ -89,7 +95,7 @@ def test_it_has_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {}
     for path in FILES:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        runtime = _without_type_checking(ast.parse(path.read_text()))
+        runtime = _without_type_checking(parsed(path))
         graph[module] = {target for _, target in first_party_imports(runtime)} - {module}
     try:
         TopologicalSorter(graph).prepare()
@@ -106,9 +112,9 @@ def test_the_scheduler_pulls_in_neither_django_nor_celery(tmp_path: Path) -> Non
 
 
 def _without_type_checking(tree: ast.Module) -> ast.Module:
-    tree.body = [
+    body = [
         node
         for node in tree.body
         if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING")
     ]
-    return tree
+    return ast.Module(body=body, type_ignores=[])

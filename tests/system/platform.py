@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -41,6 +42,7 @@ class Platform:
     the containers are looked for there."""
 
     running: list[Platform] = []
+    _assets: Path | None = None
 
     def __init__(
         self,
@@ -223,10 +225,19 @@ class Platform:
         return "\n".join(self.logs().splitlines()[-_TAIL_LINES:])
 
     def _prepare(self) -> None:
+        self._take_assets()
         told = [f"{name}={reference}" for name, reference in self._images.items()]
         done = self._python("-m", "tests.system.prepare_data", *told)
         assert done.returncode == 0, done.stdout + done.stderr
         self.client = Client(self.url, done.stdout.strip().splitlines()[-1])
+
+    def _take_assets(self) -> None:
+        """Take over the assets that a platform before this one has collected: they are the same for all. Each is a
+        file of its own name, replaced and never written in place."""
+        static = self.data / "static"
+        if self._assets is not None and self._assets.is_dir():
+            shutil.copytree(self._assets, static, copy_function=os.link)
+        type(self)._assets = static
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"REDIS_URL": f"unix://{self.data}/valkey.sock", "PYTHONPATH": str(ROOT)} | self.environment
