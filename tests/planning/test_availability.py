@@ -10,7 +10,8 @@ import pytest
 from backendai.accounts.models import Project, ResourcePolicy
 from backendai.catalog.models import ResourcePreset
 from backendai.core.slots import Slots
-from backendai.planning.availability import Allowance, Availability, availability
+from backendai.planning.allowances import Allowance
+from backendai.planning.availability import Availability, availability
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session
 
