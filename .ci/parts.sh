@@ -40,8 +40,8 @@ start_next() { # names of the parts that are left of a lane
     mkdir -p "$folder" # what it leaves goes with it
     # A process group of its own: it is interrupted once, by stop_parts or by the death of this shell, and cleans up.
     TMPDIR=$folder BACKENDAI_TEST_REDIS_URL=${BACKENDAI_TEST_REDIS_URL%/*}/$((++PARTS % 16)) \
-        setpriv --pdeathsig INT -- setsid -- env --default-signal=INT bash -c "exec ${COMMANDS[$name]}" \
-        >"$LOGS/$name.log" 2>&1 </dev/null &
+        setpriv --pdeathsig INT -- setsid -- env --default-signal=INT,QUIT bash -c "exec ${COMMANDS[$name]}" \
+        >"$LOGS/part-$name.log" 2>&1 </dev/null &
     RUNNING[$!]=$name
     LANES[$!]=$(rest_of "$1")
     BEGUN[$!]=$SECONDS
@@ -54,12 +54,12 @@ rest_of() {
 report_part() { # process id, exit status
     local name=${RUNNING[$1]} took=$((SECONDS - BEGUN[$1]))
     if [ "$2" = 0 ]; then
-        printf 'ok      %-12s %4d s   %s\n' "$name" "$took" "$(tail -n 1 "$LOGS/$name.log")"
+        printf 'ok      %-12s %4d s   %s\n' "$name" "$took" "$(tail -n 1 "$LOGS/part-$name.log")"
         return
     fi
     FAILED+=("$name")
     printf '\nFAILED  %-12s %4d s   (exit status %s)\n' "$name" "$took" "$2"
-    cat "$LOGS/$name.log"
+    cat "$LOGS/part-$name.log"
     echo
 }
 
