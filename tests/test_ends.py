@@ -46,6 +46,7 @@ TABLE: dict[str, set[str]] = {
     "nothing": set(),
     "sign-out": NOW_HERE,
     "password changed here": OPENED_HERE | ELSEWHERE,
+    "signed out everywhere else": OPENED_HERE | ELSEWHERE,
     "password set by an administrator": NOW_HERE | ELSEWHERE,
     "role changed": EVERYTHING,
     "domain changed": EVERYTHING,
@@ -166,6 +167,10 @@ def change_password(world: World) -> None:
     assert world.here.browser.post("/account/password/", form).status_code == 302
 
 
+def sign_out_elsewhere(world: World) -> None:
+    assert world.here.browser.post("/account/security/sign-out/").status_code == 302
+
+
 def set_password(world: World) -> None:
     form = {"password1": "given by the administrator", "password2": "given by the administrator"}
     form["usable_password"] = "true"
@@ -214,6 +219,7 @@ DEEDS: dict[str, Callable[[World], Any]] = {
     "nothing": lambda world: None,
     "sign-out": sign_out,
     "password changed here": change_password,
+    "signed out everywhere else": sign_out_elsewhere,
     "password set by an administrator": set_password,
     "role changed": change_by_administrator(role="admin"),
     "domain changed": lambda world: change_by_administrator(domain=world.here.cast.charlie.domain_id)(world),

@@ -33,18 +33,20 @@ def set_active(actor_id: UUID | None, user: User, active: bool, *, now: datetime
     return True
 
 
-def end_credentials(user: User, *, now: datetime, tokens: bool = True) -> None:
+def end_credentials(user: User, *, now: datetime, tokens: bool = True, but: str = "") -> int:
     """End every login of this person; and every access token and the secrets of key pairs, unless ``tokens`` is False.
-    They stay ended when the account is let in again. Key pairs themselves stay: sessions run under their names."""
+    They stay ended when the account is let in again. Key pairs themselves stay: sessions run under their names. The
+    login of the session with the key ``but`` is left to the caller to renew. Returns how many logins were known."""
     with transaction.atomic():
         # Logins of older releases are in no table: their cookies do not fit the new version.
         User.objects.filter(pk=user.pk).update(credentials_version=F("credentials_version") + 1)
-        end_logins(user)
+        ended = end_logins(user, but=but)
         if tokens:
             lasting = Q(expires_at=None) | Q(expires_at__gt=now)
             AccessToken.objects.filter(lasting, user=user).update(expires_at=now)
             KeyPair.objects.filter(user=user).update(secret="")
     user.refresh_from_db(fields=["credentials_version"])
+    return ended
 
 
 def end_logins(user: User, *, but: str = "") -> int:

@@ -10,20 +10,23 @@ from allauth.mfa.totp.views import ActivateTOTPView, DeactivateTOTPView
 from allauth.mfa.webauthn.views import AddWebAuthnView, EditWebAuthnView, RemoveWebAuthnView
 from allauth.socialaccount.models import SocialAccount
 from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.forms import Form, ValidationError
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
+from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from backendai.accounts.adapters import PortalFactors
-from backendai.accounts.ends import end_logins
+from backendai.accounts.ends import end_credentials
 from backendai.accounts.models import Login
 from backendai.accounts.second_factors import is_required_of
+from backendai.accounts.sign_ins import login_moved
 from backendai.activity.services import audit
 from backendai.web.requests import PageRequest
 from backendai.web.views.sign_in import entrance
@@ -57,9 +60,12 @@ def security(request: PageRequest) -> HttpResponse:
 @login_required
 def sign_out_elsewhere(request: PageRequest) -> HttpResponse:
     """End every login of one's own but this one."""
+    key = request.session.session_key
     with transaction.atomic():
-        ended = end_logins(request.user, but=request.session.session_key or "")
+        ended = end_credentials(request.user, now=timezone.now(), tokens=False, but=key or "")
         audit(request.user.pk, "user.sign-out-elsewhere", "user", [request.user.pk], ended=ended)
+    update_session_auth_hash(request, request.user)
+    login_moved(key, request)
     messages.success(request, f"Signed out in {ended} other browser{'' if ended == 1 else 's'}.")
     return redirect("mfa_index")
 
