@@ -226,6 +226,7 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
+FILTERS_EMPTY_CHOICE_LABEL = "any"
 SPECTACULAR_SETTINGS = {
     "TITLE": "Backend.AI portal",
     "DESCRIPTION": "Compute sessions, and what they run on.",

@@ -153,7 +153,9 @@ def filter_field(bound: BoundField) -> SafeString:
 
 def _look_of(bound: BoundField) -> str:
     widget = bound.field.widget
-    if isinstance(widget, CheckboxInput | CheckboxSelectMultiple | RadioSelect):
+    if isinstance(widget, CheckboxSelectMultiple | RadioSelect):
+        return "choice-list"
+    if isinstance(widget, CheckboxInput):
         return "form-check-input"
     return "form-select" if isinstance(widget, Select) else "form-control"
 
