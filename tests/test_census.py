@@ -23,7 +23,7 @@ from backendai.accounts.services.environments import add_ssh_key, save_dotfile
 from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.catalog.models import ResourcePreset
-from backendai.cluster.models import Agent, JoinToken
+from backendai.cluster.models import Agent, Announcement, JoinToken, SlotType
 from backendai.cluster.services import create_join_token
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.realtime.routing import websocket_urlpatterns
@@ -116,6 +116,16 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/groups/new/": (P.SUPERADMIN, "GET POST"),
     "manage/groups/<int:pk>/": (P.SUPERADMIN, "GET POST"),
     "manage/groups/<int:pk>/delete/": (P.SUPERADMIN, "GET POST"),
+    "manage/slot-types/": (P.SUPERADMIN, "GET"),
+    "manage/slot-types/<int:pk>/": (P.SUPERADMIN, "GET POST"),
+    "manage/settings/": (P.SUPERADMIN, "GET POST"),
+    "manage/announcements/": (P.SUPERADMIN, "GET"),
+    "manage/announcements/new/": (P.SUPERADMIN, "GET POST"),
+    "manage/announcements/<int:pk>/": (P.SUPERADMIN, "GET POST"),
+    "manage/announcements/<int:pk>/delete/": (P.SUPERADMIN, "GET POST"),
+    "manage/maintenance/": (P.SUPERADMIN, "GET POST"),
+    "manage/information/": (P.SUPERADMIN, "GET"),
+    "announcements/": (P.SIGNED_IN, "GET"),
     "manage/join-tokens/": (P.SUPERADMIN, "GET"),
     "manage/join-tokens/new/": (P.SUPERADMIN, "GET POST"),
     "manage/join-tokens/<int:pk>/revoke/": (P.SUPERADMIN, "GET POST"),
@@ -170,6 +180,10 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/agents/<uuid:agent_id>/drain/": (P.SUPERADMIN, "POST DELETE"),
     "api/v1/agents/<uuid:agent_id>/terminate/": (P.SUPERADMIN, "POST"),
     "api/v1/agents/<uuid:agent_id>/credential/": (P.SUPERADMIN, "POST DELETE"),
+    "api/v1/slot-types/": (P.SIGNED_IN, "GET"),
+    "api/v1/slot-types/<str:slot>/": (P.SIGNED_IN, "GET PATCH"),
+    "api/v1/site-settings/": (P.SUPERADMIN, "GET PATCH"),
+    "api/v1/announcements/": (P.SIGNED_IN, "GET"),
     "api/v1/join-tokens/": (P.SUPERADMIN, "GET POST"),
     "api/v1/join-tokens/<int:join_token_id>/": (P.SUPERADMIN, "DELETE"),
     "api/v1/jobs/": (P.SIGNED_IN, "GET"),
@@ -216,7 +230,11 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "node/v1/kernels/<uuid:kernel_id>/log": (P.NODE, "PUT"),
 }
 # Methods for superadmins alone, at addresses that others may read.
-STEERED = {("api/v1/resource-groups/", "POST"), ("api/v1/resource-groups/<slug:group>/", "DELETE")}
+STEERED = {
+    ("api/v1/resource-groups/", "POST"),
+    ("api/v1/resource-groups/<slug:group>/", "DELETE"),
+    ("api/v1/slot-types/<str:slot>/", "PATCH"),
+}
 # Whose row stands for ``pk`` in the addresses of the administration pages that begin so.
 PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/domains/": lambda world: world.cast.alice.domain,
@@ -227,6 +245,8 @@ PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/invitations/": lambda world: world.invitation,
     "manage/agents/": lambda world: world.agent,
     "manage/groups/": lambda world: world.session.resource_group,
+    "manage/slot-types/": lambda _: SlotType.objects.get(name="cpu"),
+    "manage/announcements/": lambda _: Announcement.objects.get_or_create(text="Hello")[0],
     "manage/join-tokens/": lambda world: JoinToken.objects.get(),
 }
 PREFIXES = {"admin/": P.SUPERADMIN}
@@ -275,7 +295,8 @@ class World:
             if route.startswith(start):
                 route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
         samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
-        for part, value in (samples | self.more | {"<str:text>": "nothing"}).items():
+        samples |= {"<str:text>": "nothing", "<str:slot>": "cpu"}
+        for part, value in (samples | self.more).items():
             route = route.replace(part, value)
         return "/" + route.replace("^", "nothing/")
 

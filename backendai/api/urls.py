@@ -20,6 +20,7 @@ from backendai.api.views import (
     policies,
     presets,
     sessions,
+    site,
     statistics,
 )
 
@@ -58,6 +59,10 @@ urlpatterns = [
     path("v1/agents/<uuid:agent_id>/drain/", agents.AgentDrain.as_view(), name="agent-drain"),
     path("v1/agents/<uuid:agent_id>/terminate/", agents.AgentEnd.as_view(), name="agent-terminate"),
     path("v1/agents/<uuid:agent_id>/credential/", agents.AgentCredential.as_view(), name="agent-credential"),
+    path("v1/slot-types/", site.SlotTypeList.as_view(), name="slot-types"),
+    path("v1/slot-types/<str:slot>/", site.SlotTypeDetail.as_view(), name="slot-type"),
+    path("v1/site-settings/", site.SiteSettingsView.as_view(), name="site-settings"),
+    path("v1/announcements/", site.AnnouncementList.as_view(), name="announcements"),
     path("v1/join-tokens/", agents.JoinTokenList.as_view(), name="join-tokens"),
     path("v1/join-tokens/<int:join_token_id>/", agents.JoinTokenDetail.as_view(), name="join-token"),
     path("v1/jobs/", jobs.JobList.as_view(), name="jobs"),

@@ -7,7 +7,16 @@ from backendai.accounts.duration_field import TimeSpanField, short_duration
 from backendai.activity.read_only import MadeElsewhere, ReadOnly
 from backendai.activity.services import audit
 from backendai.cluster.group_form import GroupForm
-from backendai.cluster.models import Agent, Hearing, JoinToken, PassLease, ResourceGroup
+from backendai.cluster.models import (
+    Agent,
+    Announcement,
+    Hearing,
+    JoinToken,
+    PassLease,
+    ResourceGroup,
+    SiteSetting,
+    SlotType,
+)
 
 
 @admin.register(ResourceGroup)
@@ -157,3 +166,26 @@ class PassLeaseAdmin(MadeElsewhere):
 @admin.register(Hearing)
 class HearingAdmin(ReadOnly):
     list_display = ["since", "noted_at"]
+
+
+@admin.register(SlotType)
+class SlotTypeAdmin(Audited):
+    audit_name = "slot-type"
+    list_display = ["name", "display_name", "kind", "unit", "step", "rank", "is_enabled"]
+    list_filter = ["kind", "is_enabled"]
+    search_fields = ["name", "display_name"]
+    readonly_fields = ["created_at"]
+
+
+@admin.register(SiteSetting)
+class SiteSettingAdmin(MadeElsewhere):
+    list_display = ["name", "value", "changed_at", "changed_by"]
+    list_select_related = ["changed_by"]
+
+
+@admin.register(Announcement)
+class AnnouncementAdmin(Audited):
+    audit_name = "announcement"
+    list_display = ["text", "tone", "starts_at", "ends_at"]
+    list_filter = ["tone"]
+    readonly_fields = ["created_at"]

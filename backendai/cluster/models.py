@@ -15,7 +15,19 @@ from django.utils import timezone
 from backendai.accounts.models import Domain, KeyPair, Project
 from backendai.cluster.querysets import AgentQuerySet, JoinTokenQuerySet, ResourceGroupQuerySet
 from backendai.cluster.rules import SESSION_TYPES, wrong_rules
+from backendai.cluster.site_models import Announcement, SiteSetting, SlotType
 from backendai.core.slots import Slots
+
+__all__ = [
+    "Agent",
+    "Announcement",
+    "Hearing",
+    "JoinToken",
+    "PassLease",
+    "ResourceGroup",
+    "SiteSetting",
+    "SlotType",
+]
 
 name_rule = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower case letters, digits and dashes.")
 

@@ -19,6 +19,7 @@ from django.utils import timezone
 from backendai.activity.services import audit
 from backendai.cluster.broker_access import end_broker_access
 from backendai.cluster.models import Agent, Hearing, JoinToken, PassLease, ResourceGroup
+from backendai.cluster.slot_types import ensure_slot_types
 from backendai.core.errors import NotFound, UserError
 from backendai.core.names import architecture_name
 from backendai.core.slots import Slots
@@ -96,6 +97,8 @@ def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
     Raises UserError for a capacity that is none."""
     columns = _said(message, agent, now)
     news = _is_news(agent, columns)
+    if columns.get("capacity", {}).keys() - agent.capacity.keys():
+        ensure_slot_types(columns["capacity"])
     Agent.objects.registered().filter(pk=agent.pk).update(**_heard(now), **_never_undrained(columns))
     agent.backend, agent.status = columns["backend"], columns["status"]
     return news
@@ -107,7 +110,7 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
 
     Nodes that say what they said before cost one statement together, the others one for each different thing said.
     """
-    news, refused = set(), {}
+    news, refused, slots = set(), {}, set[str]()
     same: defaultdict[str, list[UUID]] = defaultdict(list)
     other: defaultdict[str, list[UUID]] = defaultdict(list)
     for agent, message in syncs:
@@ -121,8 +124,11 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
             continue
         if _is_news(agent, columns):
             news.add(agent.pk)
+            slots |= columns.get("capacity", {}).keys() - agent.capacity.keys()
         other[json.dumps(columns)].append(agent.pk)
         agent.backend, agent.status = columns["backend"], columns["status"]
+    if slots:
+        ensure_slot_types(slots)
     for status, ids in same.items():
         # Found LOST meanwhile, a node is not the same any more: its next sync says so.
         Agent.objects.filter(pk__in=ids, status=status).update(lost_at=None, last_seen_at=now)

@@ -78,6 +78,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "backendai.ops.null_bytes.refuse_null_bytes",
     "backendai.ops.app_hosts.refuse_app_hosts",
+    "backendai.cluster.per_request.keep_for_request",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",

@@ -17,12 +17,15 @@ from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.session_defaults import HIGHEST_PRIORITY
+from backendai.cluster.site import site_settings
+from backendai.cluster.slot_types import in_order, look_of
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check import LARGEST_CLUSTER
 from backendai.compute.services.check_wishes import USUAL_PRIORITY
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode, SessionType
 from backendai.core.errors import UserError
+from backendai.web.launch_choices import ImageField, offer_agents, offer_groups
 from backendai.web.presets import preset_choices, typed_amounts
 from backendai.web.resources import name_of_slot
 from backendai.web.variables import VariablesField, rows_of
@@ -34,30 +37,18 @@ _PLAIN_SLOTS = {"cpu", "mem", "shm"}
 _IN_ADDRESS = frozenset(
     {"image", "name", "session_type", "project", "resource_group", "preset", "cpu", "mem", "cluster_size"}
 )
-_ADVANCED = ("environ", "cluster_size", "cluster_mode", "priority", "starts_at", "batch_timeout", "depends_on")
+_ADVANCED = (
+    "environ",
+    "cluster_size",
+    "cluster_mode",
+    "priority",
+    "agents",
+    "starts_at",
+    "batch_timeout",
+    "retry_on_agent_loss",
+    "depends_on",
+)
 _USUAL = {"cluster_size": "1", "cluster_mode": ClusterMode.SINGLE_NODE}
-
-
-class ImageField(forms.ModelChoiceField):
-    """An image by its name or another name of it."""
-
-    def to_python(self, value: Any) -> Any:
-        """Return the image; a ValidationError when there is none."""
-        try:
-            return super().to_python(value)
-        except forms.ValidationError:
-            found = cast(Any, self.queryset).named(str(value)[:255]).first()
-            if found is None:
-                raise
-            return found
-
-    def prepare_value(self, value: Any) -> Any:
-        """Return what the choice that stands for it has as its value."""
-        if isinstance(value, str) and value and self.queryset is not None:
-            names = {image.name for image in self.queryset}
-            if value not in names and (found := cast(Any, self.queryset).named(value[:255]).first()):
-                return found.name
-        return super().prepare_value(value)
 
 
 class LaunchForm(forms.Form):
@@ -116,6 +107,12 @@ class LaunchForm(forms.Form):
         widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "such as 30m, 2h, 7d"}),
         help_text="At the latest, from its start. With a known end it may start sooner where the group backfills.",
     )
+    retry_on_agent_loss = forms.BooleanField(
+        required=False,
+        label="Run it again if its node is lost",
+        help_text="It waits for another node then, and runs from the start.",
+    )
+    agents = forms.ChoiceField(required=False, label="Run on", help_text="Else the scheduler chooses.")
     depends_on = forms.ModelMultipleChoiceField(
         ComputeSession.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label="Start after"
     )
@@ -143,17 +140,27 @@ class LaunchForm(forms.Form):
             cast(Any, self.fields[name]).queryset = rows
         self.presets = preset_choices(user)
         cast(Any, self.fields["preset"]).choices = [(CUSTOM, "Custom"), *((one.name, one.name) for one in self.presets)]
-        self.accelerators = sorted(set(slots) - _PLAIN_SLOTS)
+        self.accelerators = [slot for slot in in_order(set(slots) - _PLAIN_SLOTS) if look_of(slot).is_enabled]
         for slot in self.accelerators:
             self.fields[f"slot.{slot}"] = forms.CharField(
                 required=False, label=name_of_slot(slot), widget=forms.TextInput(attrs=_NUMBER | {"placeholder": "0"})
             )
+        self.site = site_settings()
+        self.usual_group = offer_groups(self)
+        offer_agents(self, wanted=self.site.agent_select)
         self._choose_first_preset()
 
     def full_clean(self) -> None:
         """Read the start time as the browser's clock shows it."""
         with timezone.override(self._zone()):
             super().full_clean()
+
+    def clean_preset(self) -> str:
+        """Refuse amounts of one's own where the site offers presets alone."""
+        preset = str(self.cleaned_data["preset"])
+        if not preset and not self.site.custom_allocation:
+            raise forms.ValidationError("Choose one of these: amounts of your own are not offered here.")
+        return preset
 
     def spec(self) -> SessionSpec:
         """Return the request as the services take it."""
@@ -175,6 +182,8 @@ class LaunchForm(forms.Form):
             priority=data["priority"],
             batch_timeout=data["batch_timeout"] if batch else None,
             depends_on=[str(each.pk) for each in data["depends_on"]] if batch else [],
+            retry_on_agent_loss=data["retry_on_agent_loss"] and batch,
+            agents=[data["agents"]] if data.get("agents") else [],
             owner=data["owner"],
         )
 
@@ -207,9 +216,10 @@ class LaunchForm(forms.Form):
 
     def is_advanced_open(self) -> bool:
         """Return whether something under "Advanced" has been changed or refused."""
-        values = {name: self[name].value() for name in _ADVANCED}
+        advanced = [name for name in _ADVANCED if name in self.fields]
+        values = {name: self[name].value() for name in advanced}
         changed = any(value and str(value) != _USUAL.get(name) for name, value in values.items())
-        return changed or any(self[name].errors for name in _ADVANCED)
+        return changed or any(self[name].errors for name in advanced)
 
     def place(self) -> tuple[str, str]:
         """Return the project (its id) and the group (its name) in which the form stands now."""
@@ -218,7 +228,8 @@ class LaunchForm(forms.Form):
             rows = cast(Any, self.fields[name]).queryset
             return str(self[name].value() or rows.values_list(first, flat=True).first() or "")
 
-        return shown("project", "pk"), shown("resource_group", "name")
+        group = self["resource_group"].value() or (self.usual_group.name if self.usual_group else "")
+        return shown("project", "pk"), str(group)
 
     def _field_of(self, error: UserError) -> str | None:
         name = _FIELD_OF.get(error.field or "", error.field or "")
@@ -231,8 +242,7 @@ class LaunchForm(forms.Form):
     def _choose_first_preset(self) -> None:
         if self.is_bound or "preset" in self.initial:
             return
-        first = self.fields["resource_group"].queryset.first()  # type: ignore[attr-defined]
-        group = self.initial.get("resource_group") or (first.name if first else "")
+        group = self.initial.get("resource_group") or (self.usual_group.name if self.usual_group else "")
         for choice in self.presets if group else ():
             if slots := choice.slots_in(group):
                 self.initial.update({"preset": choice.name, **initial_amounts(typed_amounts(slots))})

@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 from backendai.accounts.models import User
 from backendai.cluster.models import ResourceGroup
-from backendai.core.slots import Slots, format_amount
+from backendai.cluster.slot_types import in_order, look_of, shown_amount
+from backendai.core.slots import Slots
 from backendai.planning.room import room_in
-
-_NAMES = {"cpu": "CPU", "mem": "Memory", "cuda.device": "GPU", "cuda.shares": "GPU shares"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +32,17 @@ class Bar:
     @property
     def used_text(self) -> str:
         """What is taken."""
-        return format_amount(self.slot, self.used)
+        return shown_amount(self.slot, self.used)
 
     @property
     def total_text(self) -> str:
         """All there is."""
-        return format_amount(self.slot, self.total)
+        return shown_amount(self.slot, self.total)
 
     @property
     def free_text(self) -> str:
         """What is left; never below nothing."""
-        return format_amount(self.slot, max(0, self.total - self.used))
+        return shown_amount(self.slot, max(0, self.total - self.used))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +56,8 @@ class RoomBars:
 
 
 def bars_of(used: Slots, total: Slots) -> list[Bar]:
-    """Return one bar per slot: cpu and mem first, then the accelerators by name."""
-    names = sorted(used.keys() | total.keys(), key=lambda name: (name != "cpu", name != "mem", name))
-    return [Bar(name, used[name], total[name]) for name in names]
+    """Return one bar per slot: in the order of the slot types."""
+    return [Bar(name, used[name], total[name]) for name in in_order(used.keys() | total.keys())]
 
 
 def rooms_for(user: User) -> list[RoomBars]:
@@ -73,4 +71,4 @@ def rooms_for(user: User) -> list[RoomBars]:
 
 def name_of_slot(slot: str) -> str:
     """Return a slot's name for people."""
-    return _NAMES.get(slot, slot)
+    return look_of(slot).display_name

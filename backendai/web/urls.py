@@ -6,6 +6,7 @@ from django.urls import path
 from backendai.web.views import (
     account,
     agents,
+    announcements,
     apps,
     dashboard,
     invitations,
@@ -39,6 +40,7 @@ urlpatterns = [
     path("notifications/jobs/<uuid:job_id>/cancel/", notifications.job_cancel, name="job_cancel"),
     path("invitations/accept/", invitations.invitation, name="invitation"),
     path("invitations/<str:text>/", invitations.opened, name="invitation_opened"),
+    path("announcements/", announcements.current, name="announcements"),
     path("account/", account.account, name="account"),
     path("account/password/", account.password, name="password"),
     path("account/tokens/", account.tokens, name="tokens"),

@@ -95,7 +95,7 @@ def test_a_launch_takes_a_fixed_number_of_statements(cast: Cast, django_assert_n
         make_agent(f"other-{number}")
         make_group(f"group-{number}")
     # Who asks, project, group, image, agents, key pair; begin, session, kernels, history, audit, commit.
-    with django_assert_num_queries(12):
+    with django_assert_num_queries(14):
         assert alice.post(SESSIONS, LAUNCH | {"name": "second", "cluster_size": 4}).status_code == 201
 
 

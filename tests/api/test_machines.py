@@ -119,3 +119,23 @@ def test_a_node_joins_with_a_token_from_here_and_is_turned_away(cast: Cast) -> N
     alice = Caller(cast.alice)
     assert alice.get(TOKENS).json()["results"] == []
     assert alice.post(TOKENS, {"resource_group": "default"}).status_code == 404
+
+
+def test_slot_types_and_settings_are_read_and_changed(cast: Cast) -> None:
+    dana, alice = Caller(cast.dana), Caller(cast.alice)
+    slots, settings = "/api/v1/slot-types/", "/api/v1/site-settings/"
+    rows = {row["name"]: row for row in alice.get(slots).json()["results"]}
+    assert (rows["cpu"]["rank"], rows["cuda.shares"]["step"], rows["mem"]["kind"]) == (10, "0.01", "bytes")
+    changed = dana.patch(f"{slots}cuda.shares/", {"display_name": "GPU parts", "step": "0.05"})
+    assert (changed.json()["display_name"], changed.json()["step"]) == ("GPU parts", "0.05")
+    assert dana.patch(f"{slots}mem/", {"step": "0.5"}).json()["field"] == "step"
+    assert alice.patch(f"{slots}cpu/", {"rank": 1}).status_code == alice.get(settings).status_code == 404
+    assert dana.get(settings).json()["container_caps"] == {}
+    caps = dana.patch(settings, {"container_caps": {"mem": "1g"}}).json()["container_caps"]
+    assert caps == {"mem": str(2**30)}
+    assert dana.patch(settings, {"colour": "red"}).json()["field"] == "colour"
+    make_group()
+    make_image()
+    refused = alice.post(SESSIONS, LAUNCH | {"resources": {"cpu": 1, "mem": "2g"}})
+    assert (refused.status_code, refused.json()["code"]) == (400, "above-container-cap")
+    assert alice.get("/api/v1/announcements/").json() == []

@@ -43,11 +43,12 @@ def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
 ) -> None:
     client, agent = browse(cast.alice), make_agent(cpu=64, mem="64g")
     make_running_session(cast.alice, agent)
-    with django_assert_num_queries(11):  # 2 for who asks, 1 counts, 3 for the page, 1 for builds, 4 for the resources
+    # 2 for who asks, 1 counts, 3 for the page, 1 for builds, 4 for the resources, slot types, site settings
+    with django_assert_num_queries(13):
         client.get(reverse("web:sessions"))
     for number in range(6):
         make_running_session(cast.alice, agent, name=f"more-{number}", cluster_size=2)
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(13):
         client.get(reverse("web:sessions"))
 
 

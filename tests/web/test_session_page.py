@@ -52,7 +52,9 @@ def test_it_asks_the_database_as_often_for_a_cluster_as_for_one_kernel(
     client = browse(cast.alice)
     for cluster_size in (1, 4):
         session = make_running_session(cast.alice, cluster_size=cluster_size, resources={"cpu": 1, "mem": "128m"})
-        with django_assert_num_queries(7):  # 2 for who asks, session, kernels, its order among others, history
+        with django_assert_num_queries(
+            8
+        ):  # 2 for who asks, session, kernels, its order among others, history, slot types
             client.get(reverse("web:session", args=[session.pk]))
 
 

@@ -10,6 +10,8 @@ from django.db.models.functions import Cast
 from backendai.accounts.models import User
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.cluster.site import check_caps
+from backendai.cluster.slot_types import check_steps
 from backendai.compute.services.ledger import slots_of as stored_slots
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
@@ -38,7 +40,10 @@ def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> 
         base |= dict(preset.amounts)
     # Not Slots.parse: a zero that somebody typed must stand against the default.
     asked = {name: parse_amount(name, value, field=f"resources.{name}") for name, value in spec.resources.items()}
-    return Slots(base | asked)
+    slots = Slots(base | asked)
+    check_steps(slots)
+    check_caps(slots)
+    return slots
 
 
 def check_bounds(slots: Slots, image: Image) -> None:

@@ -50,11 +50,19 @@ MENU: tuple[tuple[str, tuple[Entry, ...]], ...] = (
             Entry("agents", "Agents", "server"),
             Entry("groups", "Resource groups", "stack-2"),
             Entry("join-tokens", "Join tokens", "key"),
+            Entry("slot-types", "Slot types", "cpu"),
         ),
     ),
     (
         "Platform",
-        (Entry("statistics", "Statistics", "chart-bar", _administrator), Entry("audit", "Audit log", "list-details")),
+        (
+            Entry("statistics", "Statistics", "chart-bar", _administrator),
+            Entry("settings", "Settings", "adjustments-horizontal"),
+            Entry("announcements", "Announcements", "speakerphone"),
+            Entry("maintenance", "Maintenance", "tool"),
+            Entry("information", "Information", "info-circle"),
+            Entry("audit", "Audit log", "list-details"),
+        ),
     ),
 )
 

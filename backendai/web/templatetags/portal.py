@@ -16,6 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from backendai.accounts.duration_field import short_duration
+from backendai.cluster.slot_types import in_order
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.steps import Step, full_steps
 from backendai.core.slots import Slots, decimal_text, format_size, is_size, limit_text
@@ -103,8 +104,7 @@ def elapsed(start: datetime | None, end: datetime | None = None) -> str:
 def amounts(slots: Slots | dict[str, Any] | None) -> str:
     """Return slots for people: ``2 CPU · 4 GiB``."""
     mapping = slots if isinstance(slots, Slots) else Slots.parse(slots or {})
-    ordered = sorted(mapping, key=lambda name: (name != "cpu", name != "mem", name))
-    return " · ".join(_amount(name, mapping[name]) for name in ordered) or "–"
+    return " · ".join(_amount(name, mapping[name]) for name in in_order(mapping.keys())) or "–"
 
 
 @register.filter

@@ -14,12 +14,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from backendai.accounts.models import User
+from backendai.cluster.site import site_settings
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.status import LIVE
 from backendai.web.images import builds_for
 from backendai.web.requests import PageRequest
-from backendai.web.resources import rooms_for
+from backendai.web.resources import RoomBars, rooms_for
 
 PAGE_SIZE = 50
 
@@ -32,7 +33,7 @@ def sessions(request: PageRequest) -> HttpResponse:
     context = _list_context(request)
     if request.htmx and not request.htmx.boosted:
         return render(request, "web/_session_list.html", context)
-    return render(request, "web/sessions.html", context | {"rooms": rooms_for(request.user)})
+    return render(request, "web/sessions.html", context | {"rooms": _rooms(request)})
 
 
 @require_safe
@@ -49,7 +50,14 @@ def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
 @login_required
 def resources_panel(request: PageRequest) -> HttpResponse:
     """Return what is free and taken in the groups that are open to the user."""
-    return render(request, "web/_resources.html", {"rooms": rooms_for(request.user)})
+    return render(request, "web/_resources.html", {"rooms": _rooms(request)})
+
+
+def _rooms(request: PageRequest) -> list[RoomBars] | None:
+    """Return what is free in the groups; None where the site keeps that to its administrators."""
+    if not request.user.is_superadmin and not site_settings().group_resources_visible:
+        return None
+    return rooms_for(request.user)
 
 
 def _list_context(request: PageRequest) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     agent = make_agent("node-1", notes=[note], live=live)
     make_running_session(cast.alice, agent, resources={"cpu": 1, "mem": "1g"})
     for lap in range(2):
-        with django_assert_num_queries(6):  # two for who asks; groups to filter by, taken, count, rows
+        with django_assert_num_queries(7):  # two for who asks; groups to filter by, taken, count, rows, slot types
             shown = dana.get(reverse("manage:agents"))
         make_agent(f"more-{lap}", group=make_group(f"group-{lap}"))
     text = text_of(shown)
@@ -72,7 +72,7 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     assert "node-1,default,ALIVE,True,CPU 1 of 4; Memory 1 GiB of 8 GiB,CPU 42 % · memory 75 %,1," in exported
     old = dana.get(reverse("web:agents"))
     assert (old.status_code, old["Location"]) == (302, reverse("manage:agents"))
-    with django_assert_num_queries(5):  # who asks, the machine, its kernels, what they hold
+    with django_assert_num_queries(6):  # who asks, the machine, its kernels, what they hold, slot types
         one = dana.get(page(agent))
     assert "Boot with &lt;fix&gt;." in one.content.decode()
     assert "alice@example.com" in text_of(one)

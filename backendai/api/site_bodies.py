@@ -1,0 +1,53 @@
+"""What slot types, settings of the site and announcements look like."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from backendai.api.answers import Answer
+from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.cluster.models import Announcement, SlotType
+
+
+class SlotTypeBody(Answer[SlotType]):
+    """A kind of resource, and how people see it."""
+
+    kind = serializers.CharField()
+    step = serializers.CharField(help_text="The smallest step, in the slot's unit.")
+
+    class Meta:
+        model = SlotType
+        fields = ["name", "kind", "display_name", "unit", "description", "step", "rank", "is_enabled"]
+        read_only_fields = fields
+
+
+class SlotTypeChange(StrictSerializer):
+    """What to change about a slot type; what is left out stays."""
+
+    display_name = serializers.CharField(required=False, max_length=64)
+    unit = serializers.CharField(required=False, max_length=16, allow_blank=True)
+    description = serializers.CharField(required=False, max_length=255, allow_blank=True)
+    kind = serializers.ChoiceField(required=False, choices=SlotType.Kind.choices)
+    step = serializers.CharField(required=False, max_length=40)
+    rank = serializers.IntegerField(required=False, min_value=0, max_value=30_000)
+    is_enabled = serializers.BooleanField(required=False)
+
+
+class SettingsBody(StrictSerializer):
+    """The settings of the site; in a request, those to change."""
+
+    custom_allocation = serializers.BooleanField(required=False)
+    agent_select = serializers.BooleanField(required=False)
+    group_resources_visible = serializers.BooleanField(required=False)
+    container_caps = AmountsField(required=False, help_text="The most of each slot that one kernel may have.")
+
+
+class AnnouncementBody(Answer[Announcement]):
+    """What everybody reads at the top of every page."""
+
+    tone = serializers.CharField()
+
+    class Meta:
+        model = Announcement
+        fields = ["id", "text", "tone", "starts_at", "ends_at"]
+        read_only_fields = fields

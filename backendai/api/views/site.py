@@ -1,0 +1,103 @@
+"""What holds for the whole site: slot types, settings, announcements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker, steerer
+from backendai.api.paging import ByRank
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.site_bodies import AnnouncementBody, SettingsBody, SlotTypeBody, SlotTypeChange
+from backendai.cluster.models import SlotType
+from backendai.cluster.site import announcements, change_site, stored_settings
+from backendai.cluster.slot_types import change_slot_type
+from backendai.core.errors import UserError
+from backendai.core.slots import parse_amount
+
+
+class SlotTypeList(ListAPIView[SlotType]):
+    """The kinds of resources."""
+
+    serializer_class = SlotTypeBody
+    pagination_class = ByRank
+
+    def get_queryset(self) -> QuerySet[SlotType]:
+        """Return all of them."""
+        return SlotType.objects.all()
+
+
+class SlotTypeDetail(GenericAPIView[SlotType]):
+    """One kind of resource."""
+
+    serializer_class = SlotTypeBody
+    token_scopes = (Scope.ADMIN,)
+    parser_classes = [StrictJSONParser]
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, slot: str) -> Response:
+        """Return it."""
+        return Response(SlotTypeBody(get_object_or_404(SlotType, name=slot)).data)
+
+    @extend_schema(request=SlotTypeChange, responses=SlotTypeBody)
+    def patch(self, request: Request, slot: str) -> Response:
+        """Change how it is shown and given, as a superadmin."""
+        actor = steerer(request)
+        found = get_object_or_404(SlotType, name=slot)
+        body = SlotTypeChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        values = dict(body.validated_data)
+        if "step" in values:
+            values["quantum"] = parse_amount("step", values.pop("step"), field="step")
+        try:
+            change_slot_type(actor, found, values)
+        except ValidationError as error:
+            field, texts = next(iter(error.message_dict.items()))
+            name = "step" if field == "quantum" else field
+            raise UserError(" ".join(texts), field=name, code="invalid-slot-type") from None
+        return Response(SlotTypeBody(found).data)
+
+
+class SiteSettingsView(GenericAPIView[Any]):
+    """The settings of the site."""
+
+    serializer_class = SettingsBody
+    token_scopes = (Scope.ADMIN,)
+    parser_classes = [StrictJSONParser]
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request) -> Response:
+        """Return all of them, as a superadmin."""
+        steerer(request)
+        return Response(stored_settings())
+
+    @extend_schema(request=SettingsBody, responses=SettingsBody)
+    def patch(self, request: Request) -> Response:
+        """Change those that are named; they hold from now on."""
+        actor = steerer(request)
+        body = SettingsBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        change_site(actor, body.validated_data, now=timezone.now())
+        return Response(stored_settings())
+
+
+class AnnouncementList(GenericAPIView[Any]):
+    """What administrators tell everybody."""
+
+    serializer_class = AnnouncementBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=AnnouncementBody(many=True))
+    def get(self, request: Request) -> Response:
+        """Return what is to be read now, the newest first."""
+        asker(request)
+        return Response([AnnouncementBody(one).data for one in announcements(timezone.now())])

@@ -1,0 +1,114 @@
+"""Settings of the whole site that administrators change while it runs, each with its kind and its usual value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.cluster.per_request import forget, once
+from backendai.cluster.site_models import Announcement, SiteSetting
+from backendai.core.errors import UserError
+from backendai.core.slots import Slots, format_amount
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSettings:
+    """How the site is set. ``container_caps``: the most of each slot that one kernel may have, whoever asks."""
+
+    custom_allocation: bool = True
+    agent_select: bool = False
+    group_resources_visible: bool = True
+    container_caps: Slots = field(default_factory=Slots)
+
+
+def _yes_or_no(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UserError(f"{name} is {value!r}; use true or false.", field=name, code="invalid-setting")
+    return value
+
+
+def _amounts(name: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise UserError(f'{name}: write amounts by slot, such as {{"cpu": 32}}.', field=name, code="invalid-setting")
+    try:
+        return Slots.parse(value, field=name).to_json()
+    except UserError as error:
+        raise UserError(error.message, field=name, code=error.code) from None
+
+
+# name → how a typed value becomes the stored one
+SCHEMA: dict[str, Callable[[str, Any], Any]] = {
+    "custom_allocation": _yes_or_no,
+    "agent_select": _yes_or_no,
+    "group_resources_visible": _yes_or_no,
+    "container_caps": _amounts,
+}
+
+
+def site_settings() -> SiteSettings:
+    """Return how the site is set now; what nobody changed is as usual."""
+    return once("site-settings", _read)
+
+
+def stored_settings() -> dict[str, Any]:
+    """Return all settings by name, as JSON."""
+    now = site_settings()
+    return {name: value.to_json() if isinstance(value := getattr(now, name), Slots) else value for name in SCHEMA}
+
+
+def change_site(actor: User, values: Mapping[str, Any], *, now: datetime) -> None:
+    """Write those settings that are named. Raises a UserError that names the first that is wrong, with nothing
+    written."""
+    before = stored_settings()
+    cleaned = {name: _clean(name, value) for name, value in values.items()}
+    changes = {name: [before[name], value] for name, value in cleaned.items() if before[name] != value}
+    if not changes:
+        return
+    with transaction.atomic():
+        for name, (_, value) in changes.items():
+            SiteSetting.objects.update_or_create(
+                name=name, defaults={"value": value, "changed_at": now, "changed_by": actor}
+            )
+        audit(actor.pk, "site-settings.change", "site-settings", ["site"], changes=changes)
+    forget()
+
+
+def check_caps(slots: Slots) -> None:
+    """Refuse more for one kernel than the site allows."""
+    for slot, most in site_settings().container_caps.items():
+        if slots[slot] > most:
+            wanted, limit = format_amount(slot, slots[slot]), format_amount(slot, most)
+            raise UserError(
+                f"{slot}: {wanted} asked, but one kernel may have at most {limit} here.",
+                field=f"resources.{slot}",
+                code="above-container-cap",
+                wanted=wanted,
+                limit=limit,
+            )
+
+
+def announcements(now: datetime) -> list[Announcement]:
+    """Return what is to be read on every page at this moment, the newest first."""
+    shown = Announcement.objects.filter(starts_at__lte=now)
+    return list(shown.filter(Q(ends_at=None) | Q(ends_at__gt=now))[:3])
+
+
+def _clean(name: str, value: Any) -> Any:
+    if name not in SCHEMA:
+        known = ", ".join(SCHEMA)
+        raise UserError(f"There is no setting {name!r}; there are: {known}.", field=name, code="unknown-setting")
+    return SCHEMA[name](name, value)
+
+
+def _read() -> SiteSettings:
+    values = {name: value for name, value in SiteSetting.objects.values_list("name", "value") if name in SCHEMA}
+    if "container_caps" in values:
+        values["container_caps"] = Slots.parse(values["container_caps"])
+    return SiteSettings(**values)

@@ -1,0 +1,102 @@
+"""What holds for the whole site: the kinds of resources, what administrators have set, and the announcement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+from django.utils import timezone
+
+from backendai.core.slots import MILLI, decimal_text
+
+slot_rule = RegexValidator(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z", "Use a name such as cpu or cuda.device.")
+
+
+class SlotType(models.Model):
+    """A kind of resource, and how people see it. An unknown one that an agent offers gets a row by itself."""
+
+    class Kind(models.TextChoices):
+        COUNT = "count", "a number"
+        BYTES = "bytes", "a size in bytes"
+        UNIQUE = "unique", "whole devices, each of its own kind"
+
+    name = models.CharField(max_length=64, unique=True, validators=[slot_rule])
+    kind = models.CharField(max_length=16, choices=Kind, default=Kind.COUNT)
+    display_name = models.CharField(max_length=64)
+    unit = models.CharField(max_length=16, blank=True, help_text="Shown behind a number, such as cores.")
+    description = models.CharField(max_length=255, blank=True)
+    quantum = models.BigIntegerField(
+        default=1,
+        validators=[MinValueValidator(1), MaxValueValidator(2**62)],
+        help_text="The smallest step, in thousandths of the unit.",
+    )
+    rank = models.PositiveSmallIntegerField(default=100, help_text="The smaller comes first.")
+    is_enabled = models.BooleanField(default=True, help_text="Launches may ask for it.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["rank", "name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def step(self) -> str:
+        """The smallest step in the slot's unit, as a decimal."""
+        return decimal_text(self.quantum)
+
+    def clean(self) -> None:
+        """Refuse parts of what cannot be parted."""
+        if self.kind != self.Kind.COUNT and self.quantum % MILLI:
+            raise ValidationError({"quantum": "Bytes and whole devices are counted in whole numbers."})
+
+
+class SiteSetting(models.Model):
+    """One setting that an administrator has changed; what has no row is as usual. ``site.SCHEMA`` lists all."""
+
+    name = models.CharField(max_length=64, primary_key=True)
+    value = models.JSONField()
+    changed_at = models.DateTimeField(default=timezone.now)
+    changed_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Announcement(models.Model):
+    """A sentence or two at the top of every page, from one moment until another."""
+
+    class Tone(models.TextChoices):
+        INFO = "info", "information"
+        WARNING = "warning", "warning"
+        DANGER = "danger", "trouble"
+
+    text = models.CharField(max_length=500, help_text="Plain text; addresses become links.")
+    tone = models.CharField(max_length=16, choices=Tone, default=Tone.INFO)
+    starts_at = models.DateTimeField(default=timezone.now)
+    ends_at = models.DateTimeField(null=True, blank=True, help_text="Empty: until it is deleted.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-starts_at", "-pk"]
+
+    def __str__(self) -> str:
+        return self.text[:60]
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write it; raises a ValidationError by field."""
+        self.clean()
+        super().save(*args, **kwargs)
+
+    def clean(self) -> None:
+        """Refuse one that ends before it begins."""
+        if self.ends_at is not None and self.ends_at <= self.starts_at:
+            raise ValidationError({"ends_at": "It ends before it begins."})

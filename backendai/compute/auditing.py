@@ -1,0 +1,190 @@
+"""The invariants of the platform as functions: each returns the violations that it sees, one sentence each.
+
+Run by ``manage.py audit`` on a live installation, and by the tests after every step. ``engine`` is what really runs:
+(kernel id, generation, running) of every container of this deployment, or None when it cannot be asked.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.models import Count
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.ledger import occupied_by_agent
+from backendai.compute.status import LIVE, PLACED, SESSION_MOVES, TERMINAL, Status
+from backendai.core.slots import Slots, format_amount
+
+
+@dataclass(frozen=True, slots=True)
+class Sighted:
+    """A container of this deployment."""
+
+    kernel_id: UUID
+    generation: int
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the checks look at besides the database: the time, and what the engines run (None: cannot be asked)."""
+
+    now: datetime
+    engine: Sequence[Sighted] | None = None
+
+
+Check = Callable[[World], list[str]]
+_OVERDUE_SLACK = timedelta(minutes=2)
+
+
+def session_has_owner_and_kernels(world: World) -> list[str]:
+    """I-01: every accepted session is there with its kernels."""
+    rows = ComputeSession.objects.annotate(number=Count("kernels")).values_list("pk", "cluster_size", "number")
+    return [f"session {pk} has {number} of {size} kernels" for pk, size, number in rows if number != size]
+
+
+def history_follows_the_table(world: World) -> list[str]:
+    """I-02: every change of status is allowed, and the history's rows chain."""
+    violations = []
+    last: dict[UUID, str] = {}
+    rows = SchedulingRecord.objects.order_by("session_id", "id").values_list("session_id", "from_status", "to_status")
+    for session_id, source, target in rows.iterator():
+        if session_id in last and source != last[session_id]:
+            violations.append(f"session {session_id}: history jumps from {last[session_id]} to {source}")
+        if source and source != target and target not in SESSION_MOVES[Status(source)]:
+            violations.append(f"session {session_id}: {source} → {target} is not allowed")
+        last[session_id] = target
+    current = dict(ComputeSession.objects.filter(pk__in=last).values_list("pk", "status"))
+    violations += [
+        f"session {pk} is {status} but its history ends with {last[pk]}"
+        for pk, status in current.items()
+        if status != last[pk]
+    ]
+    return violations
+
+
+def terminal_rows_are_complete(world: World) -> list[str]:
+    """I-03: what has ended has its end's time and no live kernel."""
+    open_ends = ComputeSession.objects.filter(status__in=TERMINAL, ended_at=None).values_list("pk", flat=True)
+    alive = Kernel.objects.filter(session__status__in=TERMINAL, status__in=LIVE).values_list("pk", "session_id")
+    return [f"session {pk} has ended without a time" for pk in open_ends] + [
+        f"kernel {kernel} is live though session {session} has ended" for kernel, session in alive
+    ]
+
+
+def one_container_per_kernel(world: World) -> list[str]:
+    """I-04: at most one running container of each kernel."""
+    running = Counter(sighted.kernel_id for sighted in world.engine or () if sighted.running)
+    return [f"kernel {kernel} runs {number} times" for kernel, number in running.items() if number > 1]
+
+
+def one_kernel_per_rank(world: World) -> list[str]:
+    """I-05: at most one live kernel for each rank of a session."""
+    rows = Kernel.objects.live().values_list("session_id", "rank").annotate(number=Count("pk")).order_by()
+    return [f"session {session} has {number} kernels of rank {rank}" for session, rank, number in rows if number > 1]
+
+
+def no_container_from_the_future(world: World) -> list[str]:
+    """I-06: no container carries a generation that the database has not given out."""
+    known = dict(Kernel.objects.filter(pk__in=_sighted(world)).values_list("pk", "generation"))
+    return [
+        f"kernel {sighted.kernel_id} runs generation {sighted.generation}, known is {known[sighted.kernel_id]}"
+        for sighted in world.engine or ()
+        if sighted.kernel_id in known and sighted.generation > known[sighted.kernel_id]
+    ]
+
+
+def ledger_matches_live_kernels(world: World) -> list[str]:
+    """I-07: a kernel holds allocations exactly as long as it is placed and live."""
+    violations = []
+    held: dict[UUID, dict[str, int]] = defaultdict(dict)
+    agents: dict[UUID, set[UUID]] = defaultdict(set)
+    for kernel_id, agent_id, slot, amount in Allocation.objects.values_list("kernel_id", "agent_id", "slot", "amount"):
+        held[kernel_id][slot] = amount
+        agents[kernel_id].add(agent_id)
+    for kernel in Kernel.objects.filter(status__in=PLACED):
+        if Slots(held.pop(kernel.pk, {})) != kernel.amounts:
+            violations.append(f"kernel {kernel.pk} ({kernel.status}) does not hold what it asked for")
+        elif agents[kernel.pk] != {kernel.agent_id}:
+            violations.append(f"kernel {kernel.pk} holds slots of another agent than its own")
+    return violations + [f"kernel {kernel_id} holds slots though it is not placed" for kernel_id in held]
+
+
+def no_agent_is_overfull(world: World) -> list[str]:
+    """I-08: on each agent, what is taken is between nothing and its capacity."""
+    violations = []
+    agents = Agent.objects.in_bulk()
+    for agent_id, occupied in occupied_by_agent().items():
+        capacity = agents[agent_id].slots
+        violations += [
+            f"agent {agents[agent_id].name}: {slot} {format_amount(slot, amount)} taken of "
+            f"{format_amount(slot, capacity[slot])}"
+            for slot, amount in occupied.items()
+            if not 0 <= amount <= capacity[slot]
+        ]
+    return violations
+
+
+def nothing_is_overdue(world: World) -> list[str]:
+    """L-01: no session stays on its way for longer than its deadline (unconfirmed kernels excepted)."""
+    violations = []
+    moving = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING, Status.RUNNING})
+    for session in moving.exclude(kernels__is_unconfirmed=True).select_related("resource_group"):
+        group = session.resource_group
+        deadline = {Status.PULLING: group.pull_timeout, Status.TERMINATING: group.terminate_timeout}.get(
+            Status(session.status), group.create_timeout
+        )
+        if world.now - session.changed_at > deadline + _OVERDUE_SLACK:
+            violations.append(f"session {session.pk} is {session.status} since {session.changed_at.isoformat()}")
+    return violations
+
+
+def nothing_outlives_its_kernel(world: World) -> list[str]:
+    """L-05: no container of a kernel that has ended."""
+    ended = set(Kernel.objects.filter(pk__in=_sighted(world), status__in=TERMINAL).values_list("pk", flat=True))
+    return [f"kernel {sighted.kernel_id} has ended but its container is there" for sighted in world.engine or ()
+            if sighted.kernel_id in ended]  # fmt: skip
+
+
+def containers_and_kernels_agree(world: World) -> list[str]:
+    """L-06: every container belongs to a live kernel, and every running kernel has one."""
+    if world.engine is None:
+        return []
+    live = dict(Kernel.objects.filter(status__in=PLACED).values_list("pk", "generation"))
+    strangers = [s.kernel_id for s in world.engine if s.running and live.get(s.kernel_id) != s.generation]
+    present = {s.kernel_id for s in world.engine if s.running}
+    running = Kernel.objects.filter(status=Status.RUNNING, agent__status=Agent.Status.ALIVE)
+    missing = running.exclude(pk__in=present).values_list("pk", flat=True)
+    return [f"container of kernel {kernel} belongs to no live kernel" for kernel in strangers] + [
+        f"kernel {kernel} is RUNNING without a container" for kernel in missing
+    ]
+
+
+CHECKS: dict[str, Check] = {
+    "I-01": session_has_owner_and_kernels,
+    "I-02": history_follows_the_table,
+    "I-03": terminal_rows_are_complete,
+    "I-04": one_container_per_kernel,
+    "I-05": one_kernel_per_rank,
+    "I-06": no_container_from_the_future,
+    "I-07": ledger_matches_live_kernels,
+    "I-08": no_agent_is_overfull,
+    "L-01": nothing_is_overdue,
+    "L-05": nothing_outlives_its_kernel,
+    "L-06": containers_and_kernels_agree,
+}
+
+
+def run_checks(world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the violations of each check that has any (of the named checks only, when names are given)."""
+    found = {name: check(world) for name, check in CHECKS.items() if not names or name in names}
+    return {name: violations for name, violations in found.items() if violations}
+
+
+def _sighted(world: World) -> list[UUID]:
+    return [sighted.kernel_id for sighted in world.engine or ()]

@@ -1,0 +1,57 @@
+"""The configuration as administrators may read it: from a list of names, each made harmless before it is shown."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+from backendai.core.durations import describe_duration
+
+# What is shown at all. What is not named here is not shown, whatever it is called.
+SHOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Portal", ("DEPLOYMENT", "PORTAL_URL", "DOOR_URL", "PORT", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "SECURE")),
+    ("Apps of sessions", ("APPS_DOMAIN", "APPS_HOST", "APPS_PORT", "APPS_PUBLIC_PORT")),
+    ("Stores", ("DATA_DIR", "REDIS_URL", "NODE_BROKER_URL")),
+    (
+        "Loops",
+        ("PASS_INTERVAL", "REPAIR_INTERVAL", "OBSERVE_INTERVAL", "SYNC_INTERVAL", "AGENT_LOST_AFTER"),
+    ),
+    ("Sessions", ("DEFAULT_SEQUENCE", "SCRATCH_BYTES", "RATE_API", "RATE_LAUNCH", "RATE_LAUNCH_BURST")),
+    ("Secrets", ("SECRET_KEY", "TICKET_KEY")),
+)
+_SECRET = re.compile(r"key|secret|password|token", re.IGNORECASE)
+
+
+def effective_configuration() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return what is set, under headings, as names and texts without any secret."""
+    return [(title, [(name, masked(name, getattr(settings, name, None))) for name in names]) for title, names in SHOWN]
+
+
+def masked(name: str, value: Any) -> str:
+    """Return a value as text: of a secret only whether it is set, of an address no password, user or query."""
+    if value in (None, "", [], ()):
+        return "not set"
+    if _SECRET.search(name):
+        return "set, not shown"
+    if isinstance(value, timedelta):
+        return describe_duration(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(masked(name, one) for one in value)
+    text = str(value)
+    return _without_credentials(text) if "://" in text else text
+
+
+def _without_credentials(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "set, not shown"
+    netloc = f"•••@{host}" if "@" in parts.netloc else host
+    return f"{parts.scheme}://{netloc}{parts.path}"

@@ -1,0 +1,130 @@
+"""How each part of the platform is, as far as a web process can see it. Every look has a deadline of a second."""
+
+from __future__ import annotations
+
+import http.client
+import platform
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import django
+import redis
+from django.conf import settings
+from django.db import connection
+from redis.exceptions import RedisError
+
+from backendai.cluster.models import Agent, Hearing
+from backendai.cluster.services import last_pass_at
+from backendai.core.durations import describe_duration
+
+_PATIENCE_SECONDS = 1.0
+_STALE_PASS, _STALE_REPAIR, _STALE_BEAT = timedelta(seconds=15), timedelta(minutes=2), timedelta(seconds=15)
+_PACKAGES = ("djangorestframework", "channels", "celery", "aiohttp", "pydantic", "redis")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the platform: whether it is well (None: nobody can tell from here), and in words."""
+
+    name: str
+    is_well: bool | None
+    text: str
+
+
+def health(now: datetime) -> list[Part]:
+    """Return every part, the central ones first."""
+    return [
+        Part("Web", True, "answers: you are reading it"),
+        _loop("Scheduler", "pass", now, _STALE_PASS),
+        _loop("Repair", "repair", now, _STALE_REPAIR),
+        _beat(now),
+        _database(),
+        _broker(),
+        _apps(),
+        _hearing(now),
+    ]
+
+
+def versions() -> list[tuple[str, str]]:
+    """Return the versions of what the platform is made of."""
+    rows = [("Python", platform.python_version()), ("Django", django.get_version()), ("System", platform.platform())]
+    for name in _PACKAGES:
+        try:
+            rows.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    rows.append((connection.display_name, _database_version()))
+    return [("Platform", _own_version()), *rows]
+
+
+def agents_heard(now: datetime) -> list[Agent]:
+    """Return every agent that may come back, those unheard of for the longest first."""
+    return list(Agent.objects.registered().order_by("last_seen_at", "name")[:200])
+
+
+def _own_version() -> str:
+    newest = Agent.objects.exclude(version="").order_by("-last_seen_at").values_list("version", flat=True).first()
+    return f"agents run {newest}" if newest else "no agent yet"
+
+
+def _loop(name: str, lease: str, now: datetime, stale: timedelta) -> Part:
+    last = last_pass_at(lease)
+    if last is None:
+        return Part(name, False, "has not run yet")
+    return Part(name, now - last <= stale, f"last pass ended {_since(now - last)}")
+
+
+def _beat(now: datetime) -> Part:
+    mark = Path(settings.DATA_DIR) / "beat.alive"
+    try:
+        ticked = datetime.fromtimestamp(mark.stat().st_mtime, UTC)
+    except OSError:
+        return Part("Beat", None, "leaves no mark on this machine; the passes have a clock of their own")
+    return Part("Beat", now - ticked <= _STALE_BEAT, f"ticked {_since(now - ticked)}")
+
+
+def _database() -> Part:
+    return Part("Database", True, f"{connection.display_name} {_database_version()}")
+
+
+def _database_version() -> str:
+    return ".".join(map(str, connection.get_database_version()))
+
+
+def _broker() -> Part:
+    try:
+        client = redis.Redis.from_url(
+            settings.REDIS_URL, socket_timeout=_PATIENCE_SECONDS, socket_connect_timeout=_PATIENCE_SECONDS
+        )
+        found = client.info("server")
+    except (RedisError, ValueError):
+        return Part("Broker", False, "does not answer; everything goes on by syncs and clocks, only slower")
+    kind = "Valkey" if "valkey_version" in found else "Redis"
+    number = found.get("valkey_version") or found.get("redis_version")
+    return Part("Broker", True, f"{kind} {number}")
+
+
+def _apps() -> Part:
+    host = "127.0.0.1" if settings.APPS_HOST in ("0.0.0.0", "::", "") else settings.APPS_HOST  # noqa: S104
+    address = http.client.HTTPConnection(host, settings.APPS_PORT, timeout=_PATIENCE_SECONDS)
+    try:
+        address.request("GET", "/healthz")
+        status = address.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return Part("App proxy", False, f"does not answer at {host}:{settings.APPS_PORT}, as seen from here")
+    finally:
+        address.close()
+    return Part("App proxy", status == http.client.OK, f"answers at {host}:{settings.APPS_PORT}")
+
+
+def _hearing(now: datetime) -> Part:
+    since = Hearing.objects.values_list("since", flat=True).first()
+    if since is None:
+        return Part("Node door", None, "nobody has listened for nodes yet")
+    return Part("Node door", True, f"nodes can be heard without a break for {describe_duration(now - since)}")
+
+
+def _since(time: timedelta) -> str:
+    return f"{describe_duration(max(time, timedelta(0)))} ago"

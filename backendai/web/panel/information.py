@@ -1,0 +1,87 @@
+"""What the platform is made of, how it is, how it is set; and whether its books are right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.generic import TemplateView
+
+from backendai.accounts.models import User
+from backendai.activity.models import BackgroundJob
+from backendai.activity.services import audit
+from backendai.compute.auditing import CHECKS, World
+from backendai.web.configuration import effective_configuration
+from backendai.web.health import agents_heard, health, versions
+from backendai.web.panel.access import PanelPage
+
+# What can be asked of the database while somebody waits. The rest is for ``manage.py audit``: the whole history, and
+# what the container engines run.
+BOOKS = ("I-01", "I-03", "I-05", "I-07", "I-08", "L-01")
+_PATIENCE_SECONDS, _MOST_SHOWN = 20.0, 20
+
+
+class InformationPage(PanelPage, TemplateView):
+    """Versions, health, configuration."""
+
+    section = "information"
+    title = "Information"
+    template_name = "web/panel/information.html"
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return all of it, as it is now."""
+        now = timezone.now()
+        shown = {
+            "parts": health(now),
+            "versions": versions(),
+            "agents": agents_heard(now),
+            "configuration": effective_configuration(),
+        }
+        return super().get_context_data(**(shown | kwargs))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One check of the books: what must hold, what does not, and whether there was time to look."""
+
+    name: str
+    rule: str
+    violations: list[str]
+    number: int
+    was_run: bool = True
+
+
+class MaintenancePage(PanelPage, TemplateView):
+    """Checks of the books, and the jobs that go on."""
+
+    section = "maintenance"
+    title = "Maintenance"
+    template_name = "web/panel/maintenance.html"
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Look at the books now, and show what was found."""
+        assert isinstance(request.user, User)
+        verdicts = list(_verdicts())
+        wrong = sum(verdict.number for verdict in verdicts)
+        audit(request.user.pk, "site.verify-books", "site", ["site"], violations=wrong)
+        return self.render_to_response(self.get_context_data(verdicts=verdicts, wrong=wrong))
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the newest jobs beside the verdicts."""
+        jobs = BackgroundJob.objects.order_by("-created_at")[:10]
+        return super().get_context_data(**({"jobs": jobs, "verdicts": None, "wrong": 0} | kwargs))
+
+
+def _verdicts() -> Iterator[Verdict]:
+    world, until = World(timezone.now()), time.monotonic() + _PATIENCE_SECONDS
+    for name in BOOKS:
+        rule = (CHECKS[name].__doc__ or "").partition(": ")[2].partition("\n")[0]
+        if time.monotonic() > until:
+            yield Verdict(name, rule, [], 0, was_run=False)
+            continue
+        found = CHECKS[name](world)
+        yield Verdict(name, rule, found[:_MOST_SHOWN], len(found))

@@ -1,0 +1,163 @@
+"""Settings of the site, and its announcements."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django import forms
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.views.generic import TemplateView
+
+from backendai.accounts.amounts_field import AmountsField
+from backendai.accounts.models import User
+from backendai.cluster.models import Announcement
+from backendai.cluster.site import change_site, stored_settings
+from backendai.core.errors import UserError
+from backendai.web.panel.access import PanelPage
+from backendai.web.panel.editing import DeletePage, FormPage, show_error
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.templatetags.portal import exact
+
+
+class SettingsForm(forms.Form):
+    """Every setting with what it does."""
+
+    custom_allocation = forms.BooleanField(
+        required=False,
+        label="People may type amounts of their own",
+        help_text="Unticked, the launch page offers presets alone. Scripts are not held to it.",
+    )
+    agent_select = forms.BooleanField(
+        required=False,
+        label="People may choose the agent",
+        help_text="Ticked, the launch page offers the agents of the groups by name.",
+    )
+    group_resources_visible = forms.BooleanField(
+        required=False,
+        label="People see what is free",
+        help_text="Unticked, the bars beside the list of sessions are shown to superadmins alone.",
+    )
+    container_caps = AmountsField(
+        label="Most for one kernel", help_text="Whoever asks, and however: such as cpu=32, mem=256g. Empty: no limit."
+    )
+
+
+class SettingsPage(PanelPage, TemplateView):
+    """The settings in one form."""
+
+    section = "settings"
+    title = "Settings"
+    template_name = "web/panel/settings.html"
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show them."""
+        return self.render_to_response(self.get_context_data(form=SettingsForm(initial=stored_settings())))
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Write those that differ."""
+        assert isinstance(request.user, User)
+        form = SettingsForm(request.POST)
+        if form.is_valid():
+            try:
+                change_site(request.user, form.cleaned_data, now=timezone.now())
+            except UserError as error:
+                show_error(form, error)
+            else:
+                messages.success(request, "The settings are saved; they hold from now on.")
+                return redirect("manage:settings")
+        return self.render_to_response(self.get_context_data(form=form), status=422)
+
+
+class AnnouncementTable(PanelTable):
+    """One row per announcement."""
+
+    text = tables.LinkColumn("manage:announcement", args=[tables.A("pk")], verbose_name="Text")
+    tone = tables.Column("Tone")
+    starts_at = tables.Column("From")
+    ends_at = tables.Column("Until", default="it is deleted")
+
+    class Meta(PanelTable.Meta):
+        model = Announcement
+        fields = ("text", "tone", "starts_at", "ends_at")
+        order_by = "-starts_at"
+
+    def render_starts_at(self, value: Any) -> str:
+        """Return the exact moment."""
+        return exact(value)
+
+    def render_ends_at(self, value: Any) -> str:
+        """Return the exact moment."""
+        return exact(value)
+
+
+class AnnouncementFilter(PanelFilter):
+    """By words."""
+
+    search_fields = ("text",)
+    search_hint = "Words"
+
+    class Meta:
+        model = Announcement
+        fields: ClassVar[list[str]] = ["tone"]
+
+
+class AnnouncementList(ListPage):
+    """Every announcement, for superadmins."""
+
+    section = "announcements"
+    title = "Announcements"
+    lead = "what everybody reads at the top of every page"
+    table_class = AnnouncementTable
+    filterset_class = AnnouncementFilter
+    create_address = "manage:announcement-new"
+    create_label = "New announcement"
+    empty_text = "Say here when a maintenance begins, or what is new."
+
+    def get_queryset(self) -> QuerySet[Announcement]:
+        """Return all of them."""
+        return Announcement.objects.all()
+
+
+class AnnouncementForm(EditForm):
+    """A text with its time."""
+
+    class Meta:
+        model = Announcement
+        fields: ClassVar[list[str]] = ["text", "tone", "starts_at", "ends_at"]
+        labels: ClassVar[dict[str, str]] = {"starts_at": "From (UTC)", "ends_at": "Until (UTC)"}
+        widgets: ClassVar[dict[str, Any]] = {
+            "text": forms.Textarea(attrs={"rows": 3}),
+            "starts_at": forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+            "ends_at": forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        }
+
+
+class AnnouncementPage(FormPage):
+    """One announcement, or a new one."""
+
+    section = "announcements"
+    title = "New announcement"
+    model = Announcement
+    form_class = AnnouncementForm
+    audit_name = "announcement"
+    list_address = "manage:announcements"
+    delete_address = "manage:announcement-delete"
+
+    def success_text(self, saved: Any) -> str:
+        """Return what is said after saving."""
+        return "The announcement is saved."
+
+
+class AnnouncementDelete(DeletePage):
+    """Asks before one is deleted."""
+
+    section = "announcements"
+    model = Announcement
+    audit_name = "announcement"
+    list_address = "manage:announcements"

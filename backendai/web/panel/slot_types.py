@@ -1,0 +1,115 @@
+"""Slot types: the kinds of resources, and how people see them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django import forms
+from django.db.models import QuerySet
+
+from backendai.cluster.models import SlotType
+from backendai.cluster.slot_types import change_slot_type
+from backendai.core.errors import UserError
+from backendai.core.slots import MILLI, decimal_text, parse_amount
+from backendai.web.panel.editing import FormPage
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+
+
+class SlotTypeTable(PanelTable):
+    """One row per slot type."""
+
+    name = tables.LinkColumn("manage:slot-type", args=[tables.A("pk")], verbose_name="Slot")
+    display_name = tables.Column("Shown as")
+    kind = tables.Column("Counted as")
+    unit = tables.Column("Unit", default="–")
+    step = tables.Column("Smallest step", accessor="quantum", attrs={"td": {"class": "number"}})
+    rank = tables.Column("Rank", attrs={"td": {"class": "number"}})
+    is_enabled = tables.BooleanColumn(verbose_name="Offered", yesno="yes,no")
+
+    class Meta(PanelTable.Meta):
+        model = SlotType
+        fields = ("name", "display_name", "kind", "unit", "step", "rank", "is_enabled")
+        order_by = "rank"
+
+    def render_step(self, value: int) -> str:
+        """Return the step in the slot's unit."""
+        return decimal_text(value)
+
+
+class SlotTypeFilter(PanelFilter):
+    """By name and kind."""
+
+    search_fields = ("name", "display_name")
+    search_hint = "Name"
+
+    class Meta:
+        model = SlotType
+        fields: ClassVar[list[str]] = ["kind", "is_enabled"]
+
+
+class SlotTypeList(ListPage):
+    """Every slot type, for superadmins."""
+
+    section = "slot-types"
+    title = "Slot types"
+    lead = "the kinds of resources; an agent that offers a new one adds it here"
+    table_class = SlotTypeTable
+    filterset_class = SlotTypeFilter
+
+    def get_queryset(self) -> QuerySet[SlotType]:
+        """Return all slot types."""
+        return SlotType.objects.all()
+
+
+class SlotTypeForm(EditForm):
+    """How a slot looks, and in which steps it is given."""
+
+    step = forms.CharField(
+        label="Smallest step", help_text="In the slot's unit: 0.01, 0.5, 1. Launches that ask for another amount fail."
+    )
+
+    class Meta:
+        model = SlotType
+        fields: ClassVar[list[str]] = ["display_name", "description", "kind", "unit", "rank", "is_enabled"]
+        labels: ClassVar[dict[str, str]] = {"display_name": "Shown as", "kind": "Counted as", "is_enabled": "Offered"}
+        help_texts: ClassVar[dict[str, str]] = {
+            "is_enabled": "Unticked, nobody can ask for it; what has it keeps it.",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["step"] = self.instance.step
+
+    def clean_step(self) -> int:
+        """Return the step in thousandths."""
+        try:
+            return parse_amount("step", self.cleaned_data["step"], field="step")
+        except UserError as error:
+            raise forms.ValidationError(error.message) from None
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse parts of what cannot be parted."""
+        said = super().clean()
+        self.instance.quantum = MILLI  # judged here, where the field is; the verb writes it
+        step = said.get("step")
+        if step is not None and (step < 1 or (said.get("kind") != SlotType.Kind.COUNT and step % MILLI)):
+            self.add_error("step", "Bytes and whole devices are counted in whole numbers." if step else "More than 0.")
+        return said
+
+
+class SlotTypePage(FormPage):
+    """One slot type."""
+
+    section = "slot-types"
+    model = SlotType
+    form_class = SlotTypeForm
+    audit_name = "slot-type"
+    list_address = "manage:slot-types"
+
+    def save(self, form: EditForm) -> Any:
+        """Write it, as the verb does it."""
+        values = {name: form.cleaned_data[name] for name in SlotTypeForm.Meta.fields}
+        slot = SlotType.objects.get(pk=self.object.pk)
+        return change_slot_type(self.actor, slot, values | {"quantum": form.cleaned_data["step"]})

@@ -1,0 +1,23 @@
+"""What administrators tell everybody."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from backendai.cluster.site import announcements
+from backendai.web.requests import PageRequest
+
+
+@require_safe
+@never_cache
+@login_required
+def current(request: PageRequest) -> HttpResponse:
+    """Return the bars for the top of every page: nothing when there is nothing to say. Without htmx, a page."""
+    part = request.htmx and not request.htmx.boosted
+    template = "web/_announcements.html" if part else "web/announcements.html"
+    return render(request, template, {"section": "", "announcements": announcements(timezone.now())})

@@ -1,0 +1,18 @@
+// Announcements are fetched after the page; one that was dismissed stays away in this browser until it is changed.
+(() => {
+  const key = "dismissed-announcements";
+  const dismissed = () => JSON.parse(localStorage.getItem(key) || "[]");
+
+  document.addEventListener("htmx:afterSwap", (event) => {
+    for (const bar of event.target.querySelectorAll("[data-announcement]")) {
+      if (dismissed().includes(bar.dataset.announcement)) bar.remove();
+    }
+  });
+
+  document.addEventListener("click", (event) => {
+    const bar = event.target.closest("[data-dismiss-announcement]")?.closest("[data-announcement]");
+    if (!bar) return;
+    localStorage.setItem(key, JSON.stringify([...dismissed(), bar.dataset.announcement].slice(-50)));
+    bar.remove();
+  });
+})();

@@ -1,0 +1,198 @@
+"""Slot types, settings, announcements, information and maintenance in the administration pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.activity.models import AuditEntry
+from backendai.cluster.models import Announcement, SiteSetting, SlotType
+from backendai.cluster.services import record_sync
+from backendai.compute.models import Allocation
+from backendai.core.errors import UserError
+from backendai.web.configuration import masked
+from tests.cast import Cast
+from tests.controller.clocks import sync_of
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+CANARY = "canary-7f3a"
+
+
+@pytest.fixture
+def dana(cast: Cast, browse: Browse) -> Client:
+    return browse(cast.dana)
+
+
+@pytest.fixture
+def nothing_answers() -> Iterator[None]:
+    """No broker and no app proxy: what the page asks over the network fails at once."""
+    with (
+        mock.patch("redis.Redis.info", side_effect=ValueError),
+        mock.patch("http.client.HTTPConnection.request", side_effect=OSError),
+    ):
+        yield
+
+
+def text_of(answer: Any) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split())
+
+
+def test_slots_are_shown_as_their_rows_say_and_unknown_ones_get_a_row(cast: Cast, dana: Client) -> None:
+    agent = make_agent()
+    record_sync(agent, sync_of(capacity={"cpu": "4", "tpu.core": "8", "tpu.mem": str(2**30)}), now=timezone.now())
+    tpu = SlotType.objects.get(name="tpu.core")
+    assert (tpu.kind, SlotType.objects.get(name="tpu.mem").kind) == ("count", "bytes")
+    address = reverse("manage:slot-type", args=[tpu.pk])
+    form = dana.get(address).context["form"]
+    body = {"display_name": "TPU", "kind": "count", "unit": "cores", "rank": "5", "is_enabled": "on", "step": "0.5"}
+    wrong = dana.post(address, body | {"kind": "unique", "version": form["version"].value()})
+    assert wrong.context["form"].errors["step"] == ["Bytes and whole devices are counted in whole numbers."]
+    assert dana.post(address, body | {"version": form["version"].value()}).status_code == 302
+    page = text_of(dana.get("/"))
+    assert "TPU 8 cores free of 8 cores" in page
+    assert page.index("TPU") < page.index("CPU"), "in the order of their ranks"
+    assert "TPU" in text_of(dana.get(reverse("web:launch")))
+    entry = AuditEntry.objects.get(action="slot-type.change")
+    assert entry.details["changes"]["quantum"] == [1, 500]
+    assert "tpu.core" in text_of(dana.get(reverse("manage:slot-types")))
+
+
+def test_a_launch_takes_steps_and_offered_slots_alone(cast: Cast, dana: Client) -> None:
+    make_agent(capacity={"cpu": "4", "mem": str(2**33), "cuda.shares": "2", "cuda.device": "2"})
+    make_session(cast.alice, resources={"cpu": 1, "mem": "1g", "cuda.shares": "0.25"})
+    for amounts, code in (({"cuda.shares": "0.255"}, "wrong-step"), ({"cuda.device": "0.5"}, "wrong-step")):
+        with pytest.raises(UserError, match="in steps of") as refused:
+            make_session(cast.alice, resources={"cpu": 1, "mem": "1g"} | amounts)
+        assert refused.value.code == code
+    SlotType.objects.filter(name="cuda.device").update(is_enabled=False)
+    with pytest.raises(UserError, match="not offered"):
+        make_session(cast.alice, resources={"cpu": 1, "mem": "1g", "cuda.device": "1"})
+    fields = dana.get(reverse("web:launch")).context["form"].fields
+    assert "slot.cuda.shares" in fields
+    assert "slot.cuda.device" not in fields
+
+
+def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse: Browse) -> None:
+    alice, agent = browse(cast.alice), make_agent("node-1")
+    make_image()
+    address, launch = reverse("manage:settings"), reverse("web:launch")
+    assert 'id="preset-custom"' in alice.get(launch).content.decode()
+    assert "Resources" in text_of(alice.get("/"))
+    saved = dana.post(address, {"agent_select": "on", "container_caps": "cpu=2, mem=4g"})
+    assert saved.status_code == 302
+    page = alice.get(launch)
+    assert 'id="preset-custom"' not in page.content.decode()
+    assert [name for name, _ in page.context["form"].fields["agents"].choices] == ["", "node-1"]
+    assert 'class="card room"' not in alice.get("/").content.decode()
+    assert 'class="card room"' in dana.get("/").content.decode()
+    typed = alice.post(launch, {"image": "python", "session_type": "interactive", "cpu": "1", "mem": "1g",
+        "project": cast.project.pk, "resource_group": "default", "preset": ""})  # fmt: skip
+    assert "not offered here" in typed.context["form"].errors["preset"][0]
+    with pytest.raises(UserError, match="at most 2 here") as refused:
+        make_session(cast.alice, resources={"cpu": 3, "mem": "1g"})
+    assert (refused.value.code, refused.value.field) == ("above-container-cap", "resources.cpu")
+    wrong = dana.post(address, {"container_caps": "cpu=much"})
+    assert (wrong.status_code, SiteSetting.objects.count()) == (422, 4)
+    assert dana.get(address).context["form"].initial["container_caps"] == {"cpu": "2", "mem": str(4 * 2**30)}
+    entry = AuditEntry.objects.get(action="site-settings.change")
+    assert set(entry.details["changes"]) == {
+        "agent_select", "custom_allocation", "group_resources_visible", "container_caps",
+    }  # fmt: skip
+    assert agent.name == "node-1"
+
+
+def test_where_no_group_is_the_default_the_launch_page_says_so(cast: Cast, browse: Browse) -> None:
+    alice = browse(cast.alice)
+    make_group("aaa")
+    make_image()
+    assert alice.get(reverse("web:launch")).context["form"].initial["resource_group"] == "aaa", "the only one"
+    zzz = make_group("zzz")
+    page = alice.get(reverse("web:launch"))
+    assert "resource_group" not in page.context["form"].initial
+    assert "none of them is the default" in text_of(page)
+    zzz.is_default = True
+    zzz.save()
+    assert alice.get(reverse("web:launch")).context["form"].initial["resource_group"] == "zzz"
+
+
+def test_an_announcement_is_read_by_all_in_its_time_and_is_plain_text(cast: Cast, dana: Client, browse: Browse) -> None:
+    alice, bar = browse(cast.alice), reverse("web:announcements")
+    assert alice.get(bar, **HTMX).content.strip() == b""
+    new = reverse("manage:announcement-new")
+    now = timezone.now()
+    text = "Down on Monday, see https://example.org <script>alert(1)</script>"
+    body = {"text": text, "tone": "warning", "starts_at": f"{now - timedelta(hours=1):%Y-%m-%dT%H:%M}"}
+    over = dana.post(new, body | {"ends_at": f"{now - timedelta(hours=2):%Y-%m-%dT%H:%M}"})
+    assert over.context["form"].errors["ends_at"] == ["It ends before it begins."]
+    assert dana.post(new, body).status_code == 302
+    shown = alice.get(bar, **HTMX).content.decode()
+    assert "<script>" not in shown
+    assert 'href="https://example.org"' in shown
+    assert f'hx-get="{bar}"' in alice.get("/").content.decode()
+    one = Announcement.objects.get()
+    Announcement.objects.update(ends_at=now - timedelta(minutes=1))
+    assert alice.get(bar, **HTMX).content.strip() == b""
+    assert dana.post(reverse("manage:announcement-delete", args=[one.pk])).status_code == 302
+
+
+def test_information_tells_versions_and_health_and_no_secret(
+    dana: Client, settings: Any, nothing_answers: None
+) -> None:
+    make_agent("node-1")
+    settings.TICKET_KEY = settings.BROKER_PASSWORD = CANARY
+    settings.REDIS_URL = f"redis://user:{CANARY}@redis.example:6379/0?password={CANARY}"
+    page = dana.get(reverse("manage:information"))
+    text = text_of(page)
+    assert CANARY not in page.content.decode()
+    assert settings.SECRET_KEY not in page.content.decode()
+    assert "redis://•••@redis.example:6379/0" in text
+    assert "TICKET_KEY set, not shown" in text
+    states = {part.name: part.is_well for part in page.context["parts"]}
+    assert (states["Broker"], states["App proxy"], states["Database"], states["Scheduler"]) == (
+        False,
+        False,
+        True,
+        False,
+    )
+    assert "node-1" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("ANY_TOKEN", CANARY, "set, not shown"),
+        ("ANY_PASSWORD", "", "not set"),
+        ("URL", f"https://{CANARY}@example.org/x#{CANARY}", "https://•••@example.org/x"),
+        ("URLS", [f"http://a:{CANARY}@b/", "plain"], "http://•••@b/, plain"),
+        ("URL", f"http://[{CANARY}", "set, not shown"),
+        ("TIME", timedelta(minutes=5), "5 min"),
+        ("FLAG", False, "no"),
+    ],
+)
+def test_what_is_shown_of_a_setting_holds_no_secret(name: str, value: Any, shown: str) -> None:
+    assert masked(name, value) == shown
+
+
+def test_the_books_are_verified_and_violations_named(cast: Cast, dana: Client) -> None:
+    make_running_session(cast.alice)
+    address = reverse("manage:maintenance")
+    assert "violation" not in text_of(dana.get(address))
+    assert "Everything that was looked at holds" in text_of(dana.post(address))
+    Allocation.objects.filter(slot="cpu").update(amount=64_000)
+    text = text_of(dana.post(address))
+    assert "2 violations" in text
+    assert "cpu 64 taken of 4" in text
+    entry = AuditEntry.objects.filter(action="site.verify-books").latest("pk")
+    assert entry.details == {"violations": 2}
