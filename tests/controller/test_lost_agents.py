@@ -77,7 +77,7 @@ def test_when_nobody_is_heard_and_the_door_is_shut_no_agent_is_lost_and_nothing_
         make_running_session(cast.alice, make_agent())
     passes(0, 60, *Agent.objects.all())
     door.return_value = False
-    passes(60, 7200)
+    passes(60, 1800)
     assert statuses() == ({"ALIVE"}, {"RUNNING"})
 
 

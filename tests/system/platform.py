@@ -7,11 +7,12 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +34,7 @@ READY_WITHIN = 90.0
 STOPPED_WITHIN = 60.0
 CLEAN_WITHIN = 30.0
 _TAIL_LINES = 80
+_DATABASE, _EMPTY = "portal.sqlite3", "empty.sqlite3"
 _OURS = ("BACKENDAI_", "REDIS_", "DATABASE_", "DJANGO_", "DOCKER_")
 
 
@@ -42,7 +44,7 @@ class Platform:
     the containers are looked for there."""
 
     running: list[Platform] = []
-    _assets: Path | None = None
+    _former: Path | None = None
 
     def __init__(
         self,
@@ -225,19 +227,26 @@ class Platform:
         return "\n".join(self.logs().splitlines()[-_TAIL_LINES:])
 
     def _prepare(self) -> None:
-        self._take_assets()
+        self._take_over()
         told = [f"{name}={reference}" for name, reference in self._images.items()]
         done = self._python("-m", "tests.system.prepare_data", *told)
         assert done.returncode == 0, done.stdout + done.stderr
         self.client = Client(self.url, done.stdout.strip().splitlines()[-1])
 
-    def _take_assets(self) -> None:
-        """Take over the assets that a platform before this one has collected: they are the same for all. Each is a
-        file of its own name, replaced and never written in place."""
-        static = self.data / "static"
-        if self._assets is not None and self._assets.is_dir():
-            shutil.copytree(self._assets, static, copy_function=os.link)
-        type(self)._assets = static
+    def _take_over(self) -> None:
+        """Take the assets and the empty tables of a platform before this one: they are the same for all. Assets are
+        files of their own names, replaced and never written in place."""
+        former, own_tables = self._former, "DATABASE_URL" not in self.environment
+        if former is not None and (former / "static").is_dir():
+            shutil.copytree(former / "static", self.data / "static", copy_function=os.link)
+        if own_tables and former is not None and (former / _EMPTY).is_file():
+            _copy(former / _EMPTY, self.data / _DATABASE)
+        elif own_tables:
+            done = self.manage("migrate", "--verbosity", "0")
+            assert done.returncode == 0, done.stdout + done.stderr
+        if own_tables:
+            _copy(self.data / _DATABASE, self.data / _EMPTY)
+            type(self)._former = self.data
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"REDIS_URL": f"unix://{self.data}/valkey.sock", "PYTHONPATH": str(ROOT)} | self.environment
@@ -284,6 +293,12 @@ def free_port(host: str = "127.0.0.1") -> int:
     """Return a port that nobody listens on now."""
     with socket.create_server((host, 0)) as server:
         return int(server.getsockname()[1])
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy an SQLite database with what is in the files beside it."""
+    with closing(sqlite3.connect(source)) as there, closing(sqlite3.connect(target)) as here:
+        there.backup(here)
 
 
 def _role(process: psutil.Process) -> str:
