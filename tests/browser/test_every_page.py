@@ -60,7 +60,8 @@ def _lists(visitor: Visitor, paths: dict[str, str]) -> Walk:
     visitor.sign_in(ADMIN)
     expect(visitor.page.locator("#session-list")).to_contain_text("waiting-page")
     yield "sessions"
-    for path in ("/?view=finished", "/?q=nothing-like-it", "/agents/", "/account/security/", "/account/"):
+    account = [f"/account/{part}" for part in ("", "keys/", "ssh-keys/", "environment/", "security/", "tokens/")]
+    for path in ("/?view=finished", "/?q=nothing-like-it", "/agents/", *account):
         visitor.go(path)
         yield path
     visitor.page.get_by_role("button", name="Create token").click()

@@ -40,6 +40,7 @@ def test_it_shows_hostile_names_as_text(visit: Visit, hers: str) -> None:
     visitor.go("/account/")
     expect(page.get_by_role("heading", name=SCRIPT)).to_be_visible()
     expect(page.locator("dd", has_text=EMOJI)).to_be_visible()
+    visitor.go("/account/tokens/")
     expect(page.get_by_role("cell", name=SCRIPT, exact=True)).to_be_visible()
     visitor.go("/sessions/new/")
     expect(page.locator(".choice", has_text=SCRIPT)).to_contain_text(EMOJI)

@@ -24,10 +24,10 @@ def test_it_shows_a_new_token_once_and_never_again(cast: Cast, browse: Browse) -
     assert user_of_token(text) == cast.alice
     assert text in made.content.decode()
     assert "no-store" in made["Cache-Control"]
-    assert text not in client.get(reverse("web:account")).content.decode()
+    assert text not in client.get(reverse("web:tokens")).content.decode()
     assert AccessToken.objects.get().scopes == ["read"], "no more than was ticked"
     client.post(reverse("web:tokens"), {"name": "runs", "days": "30", "scopes": ["sessions", "admin"]})
-    assert "read, sessions, admin" in client.get(reverse("web:account")).content.decode()
+    assert "read, sessions, admin" in client.get(reverse("web:tokens")).content.decode()
 
 
 def test_it_makes_tokens_without_an_end_when_asked(cast: Cast, browse: Browse) -> None:

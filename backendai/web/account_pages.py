@@ -1,0 +1,44 @@
+"""What the pages of one's own account have in common: their menu."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django.core.exceptions import NON_FIELD_ERRORS
+from django.forms import Form
+from django.http import HttpResponse
+from django.shortcuts import render
+
+from backendai.core.errors import UserError
+from backendai.web.requests import PageRequest
+
+
+class Entry(NamedTuple):
+    """A page in the menu: the name of its address, its title and its icon."""
+
+    address: str
+    title: str
+    icon: str
+
+
+MENU = (
+    Entry("web:account", "Profile and password", "user"),
+    Entry("mfa_index", "Sign-in methods", "shield-check"),
+    Entry("web:tokens", "Access tokens", "ticket"),
+    Entry("web:key_pairs", "Key pairs", "key"),
+    Entry("web:ssh_keys", "SSH keys", "lock"),
+    Entry("web:environment", "Dotfiles and script", "file-text"),
+)
+
+
+def account_page(request: PageRequest, address: str, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
+    """Return the page of the account at this address of the menu, in the template of the same name."""
+    title = next(entry.title for entry in MENU if entry.address == address)
+    told = {"section": "account", "menu": MENU, "address": address, "title": title}
+    name = address.removeprefix("web:")
+    return render(request, f"web/account/{name}.html", context | told, status=status)
+
+
+def blame(form: Form, error: UserError) -> None:
+    """Show a service's refusal at the field that it names, or above the form."""
+    form.add_error(error.field if error.field in form.fields else NON_FIELD_ERRORS, error.message)

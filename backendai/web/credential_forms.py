@@ -1,0 +1,96 @@
+"""Forms about keys and files of one's own. They read what was typed; services decide whether it can be met."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django import forms
+from django.utils import timezone
+
+from backendai.accounts.scopes import WORDS, Scope
+
+_VALIDITIES = [("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("0", "until it is revoked")]
+_PERMISSIONS = [
+    ("644", "644: a file"),
+    ("600", "600: a private file"),
+    ("755", "755: a program"),
+    ("700", "700: a private program"),
+]
+_CODE = {"spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
+
+
+class TokenForm(forms.Form):
+    """A new access token: what it is for, what it may do, and until when."""
+
+    name = forms.CharField(
+        max_length=64, label="What is it for?", widget=forms.TextInput(attrs={"autocomplete": "off"})
+    )
+    days = forms.TypedChoiceField(label="Valid for", coerce=int, initial="90", choices=_VALIDITIES)
+    scopes = forms.MultipleChoiceField(
+        label="What may it do?",
+        required=False,
+        initial=[Scope.SESSIONS],
+        choices=[(scope.value, WORDS[scope][0].upper() + WORDS[scope][1:]) for scope in Scope if scope != Scope.READ],
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
+        help_text="Every token may look at what you may see.",
+    )
+
+    def expires_at(self) -> datetime | None:
+        """Return when it ends, None for never."""
+        days = self.cleaned_data["days"]
+        return timezone.now() + timedelta(days=days) if days else None
+
+
+class KeyPairForm(forms.Form):
+    """A new key pair."""
+
+    name = forms.CharField(
+        max_length=64, label="What is it for?", widget=forms.TextInput(attrs={"autocomplete": "off"})
+    )
+
+
+class SshKeyForm(forms.Form):
+    """A public key."""
+
+    public_key = forms.CharField(
+        label="Public key",
+        max_length=8192,
+        widget=forms.Textarea(attrs={"rows": 3, "placeholder": "ssh-ed25519 AAAA… you@laptop", **_CODE}),
+        help_text="The one line of a file such as ~/.ssh/id_ed25519.pub.",
+    )
+    name = forms.CharField(label="Name", max_length=64, required=False, help_text="Usually the comment at its end.")
+
+
+class DotfileForm(forms.Form):
+    """A file for the home folder."""
+
+    path = forms.CharField(
+        label="Path in the home folder",
+        max_length=255,
+        strip=False,
+        widget=forms.TextInput(attrs={"placeholder": ".bashrc", **_CODE}),
+    )
+    permission = forms.ChoiceField(
+        label="Permission",
+        initial="644",
+        choices=_PERMISSIONS,
+    )
+    content = forms.CharField(
+        label="Content", required=False, strip=False, widget=forms.Textarea(attrs={"rows": 14, **_CODE})
+    )
+
+    def clean_content(self) -> str:
+        """Return the text with the line ends of Unix: browsers send others."""
+        return str(self.cleaned_data["content"]).replace("\r\n", "\n")
+
+
+class ScriptForm(forms.Form):
+    """The bootstrap script."""
+
+    content = forms.CharField(
+        label="Script",
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 12, "placeholder": "#!/bin/sh", **_CODE}),
+        help_text="Runs once in each kernel, before your program and your first terminal. Its output is in the log.",
+    )
