@@ -57,7 +57,7 @@ def test_each_node_is_told_the_others_and_nobody_has_the_address_of_another(
     spread(session, agents)
     specs = []
     for kernel in session.kernels.select_related("agent").order_by("rank"):
-        with django_assert_num_queries(2):
+        with django_assert_num_queries(3):
             specs.append(spec_for(kernel.agent, kernel.pk))
     networks = [spec.network for spec in specs if spec.network]
     assert [network.remotes for network in networks] == [["10.0.0.2"], ["10.0.0.1"]] * 2
