@@ -3,7 +3,7 @@ from django.contrib import admin
 
 from backendai.accounts.amounts_field import AmountsField
 from backendai.activity.read_only import MadeElsewhere
-from backendai.catalog.models import Image, ImageAlias, ImageOnAgent, ResourcePreset
+from backendai.catalog.models import Image, ImageAlias, ImageOnAgent, Registry, ResourcePreset
 from backendai.catalog.services import adopt_labels
 from backendai.core.slots import format_amount
 
@@ -71,3 +71,11 @@ class ResourcePresetAdmin(admin.ModelAdmin):
     @admin.display(description="amounts")
     def amounts_text(self, preset):
         return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in sorted(preset.amounts.items()))
+
+
+@admin.register(Registry)
+class RegistryAdmin(admin.ModelAdmin):
+    list_display = ["name", "url", "kind", "is_enabled", "is_global", "scanned_at"]
+    list_filter = ["kind", "is_enabled"]
+    search_fields = ["name", "url"]
+    filter_horizontal = ["domains"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
@@ -12,12 +13,59 @@ from django.db.models import ProtectedError
 
 from backendai.activity.changes import delete_object, plain_value
 from backendai.activity.services import audit
-from backendai.catalog.models import Image, ImageAlias
+from backendai.catalog.models import Image, ImageAlias, ImageOnAgent
+from backendai.catalog.services import adopt_labels
 from backendai.core.errors import Conflict, UserError
+from backendai.core.image_names import parse_image_name
 from backendai.core.names import check_catalogue_name
 
 _LONGEST_NAME = 128
+_MADE_FOR_US = "ai.backend.kernelspec"
 _MOST_ALIASES = 20
+
+
+def create_image(actor_id: UUID | None, values: Mapping[str, Any]) -> Image:
+    """Return a new image with these values of its fields (``name`` and ``reference`` are needed). Raises UserError."""
+    parse_image_name(str(values.get("reference", "")))
+    direct = {name: value for name, value in values.items() if name not in ("aliases", "domains")}
+    image = Image(**direct)
+    with transaction.atomic():
+        _write(image)
+        audit(actor_id, "image.create", "image", [image.pk], name=image.name, reference=image.reference)
+        set_aliases(image, values.get("aliases", ()))
+        image.domains.set(values.get("domains", ()))
+        adopt_labels(image)
+    return image
+
+
+def adopt_from_agents(actor_id: UUID | None) -> list[Image]:
+    """Return new, disabled images of the catalogue, for what agents have that was made for this platform and is not
+    there yet."""
+    known = set(Image.objects.values_list("reference", flat=True))
+    rows = ImageOnAgent.objects.exclude(reference__in=known).exclude(labels={}).order_by("reference", "pk")
+    found: dict[str, ImageOnAgent] = {}
+    for row in rows:
+        if _MADE_FOR_US in row.labels and "@" not in row.reference and row.reference not in found:
+            found[row.reference] = row
+    made = []
+    with transaction.atomic():
+        for reference in found:
+            image = Image.objects.create(name=free_name(reference), reference=reference, is_enabled=False)
+            adopt_labels(image)
+            made.append(image)
+        audit(actor_id, "image.create", "image", [image.pk for image in made], found_on="agents")
+    return made
+
+
+def free_name(reference: str) -> str:
+    """Return a name for a new image: the last part of its reference with its tag, or more of it where that is taken."""
+    parts = reference.split("/")
+    for start in range(len(parts) - 1, -1, -1):
+        name = "/".join(parts[start:]).removesuffix(":latest")
+        taken = Image.objects.filter(name=name).exists() or ImageAlias.objects.filter(name=name).exists()
+        if len(name) <= _LONGEST_NAME and not taken:
+            return name
+    return f"{parts[-1][:100]}-{secrets.token_hex(4)}"
 
 
 def change_image(actor_id: UUID | None, image: Image, values: Mapping[str, Any]) -> Image:

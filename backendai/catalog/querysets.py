@@ -44,8 +44,12 @@ class ImageQuerySet(models.QuerySet[Any]):
         return self.filter(Q(name=name) | Q(reference=name) | by_alias).order_by(rank)
 
     def _open_to(self, domains: Q) -> Q:
+        """Return what is true of images that are open to these domains, by their own list and by their registry's."""
         listed = self.model.domains.through.objects.filter(image=OuterRef("pk"))
-        return ~Exists(listed) | Exists(listed.filter(domains))
+        of_registry = self.model.registry.field.related_model.domains.through.objects
+        allowed = Exists(of_registry.filter(domains, registry=OuterRef("registry")))
+        by_list = Q(~Exists(listed)) | Q(Exists(listed.filter(domains)))
+        return by_list & (Q(registry=None) | Q(registry__is_global=True) | Q(allowed))
 
 
 class PresetQuerySet(models.QuerySet[Any]):

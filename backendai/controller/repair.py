@@ -15,6 +15,7 @@ from backendai.controller.overdue_ends import force_ends
 from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
 from backendai.controller.overdue_waits import cancel_in_vain, give_up_scheduling, sweep_pending
+from backendai.controller.scans import hint_again
 from backendai.controller.unfollowed import follow_kernels
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     follow_kernels,
     give_up_jobs,
     forget_jobs,
+    hint_again,
     settle_accounts,
 )
 

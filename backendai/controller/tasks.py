@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from celery import shared_task
 from django.utils import timezone
 
-from backendai.controller import loops, observe
+from backendai.controller import loops, observe, scans
 
 
 @shared_task(name="controller.run_pass", ignore_result=True)
@@ -30,3 +32,9 @@ def run_observe() -> None:
 def schedule_group(group_id: int) -> None:
     """Run one scheduler pass over one group."""
     loops.schedule_group(group_id, timezone.now())
+
+
+@shared_task(name="controller.scan_registry", ignore_result=True)
+def scan_registry(job_id: str) -> None:
+    """Look through a registry, beside the passes."""
+    scans.begin(UUID(job_id))

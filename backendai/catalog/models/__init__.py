@@ -2,5 +2,6 @@
 
 from backendai.catalog.models.images import Image, ImageAlias, ImageOnAgent
 from backendai.catalog.models.presets import ResourcePreset
+from backendai.catalog.models.registries import Registry
 
-__all__ = ["Image", "ImageAlias", "ImageOnAgent", "ResourcePreset"]
+__all__ = ["Image", "ImageAlias", "ImageOnAgent", "Registry", "ResourcePreset"]

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import Domain
 from backendai.catalog.image_rules import exact_bounds, wrong_image
+from backendai.catalog.models.registries import Registry
 from backendai.catalog.querysets import ImageQuerySet
 from backendai.cluster.models import Agent
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
@@ -48,6 +49,7 @@ class Image(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="images"
     )
+    registry = models.ForeignKey(Registry, null=True, blank=True, on_delete=models.SET_NULL, related_name="images")
     domains = models.ManyToManyField(
         Domain, blank=True, related_name="images", help_text="Open to these only; empty: to all."
     )

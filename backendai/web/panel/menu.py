@@ -49,6 +49,9 @@ MENU: tuple[tuple[str, tuple[Entry, ...]], ...] = (
         (
             Entry("agents", "Agents", "server"),
             Entry("groups", "Resource groups", "stack-2"),
+            Entry("presets", "Presets", "adjustments"),
+            Entry("images", "Images", "package"),
+            Entry("registries", "Registries", "download"),
             Entry("join-tokens", "Join tokens", "key"),
             Entry("slot-types", "Slot types", "cpu"),
         ),
@@ -56,6 +59,7 @@ MENU: tuple[tuple[str, tuple[Entry, ...]], ...] = (
     (
         "Platform",
         (
+            Entry("jobs", "Background jobs", "refresh"),
             Entry("statistics", "Statistics", "chart-bar", _administrator),
             Entry("settings", "Settings", "adjustments-horizontal"),
             Entry("announcements", "Announcements", "speakerphone"),

@@ -1,0 +1,155 @@
+"""Registries, for superadmins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers, status
+from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import Domain
+from backendai.accounts.scopes import Scope
+from backendai.api.answers import Answer
+from backendai.api.authentication import asker
+from backendai.api.job_bodies import JobBody
+from backendai.api.paging import ByName
+from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.catalog.models import Registry
+from backendai.catalog.registries import delete_registry, start_scan, write_registry
+from backendai.core.errors import NotFound, UserError
+
+
+class RegistryBody(Answer[Registry]):
+    """A registry, without its password."""
+
+    domains = serializers.SerializerMethodField()
+    has_password = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Registry
+        fields = [
+            "id", "name", "url", "kind", "projects", "repositories", "other_hosts", "username", "has_password",
+            "verify_tls", "enables_new", "is_enabled", "is_global", "domains", "scanned_at", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field({"type": "array", "items": {"type": "string"}})
+    def get_domains(self, registry: Registry) -> list[str]:
+        """Return the names of the domains that its images are open to, if not to all."""
+        return [domain.name for domain in registry.domains.all()]
+
+    def get_has_password(self, registry: Registry) -> bool:
+        """Return whether a password is kept."""
+        return bool(registry.sealed_password)
+
+
+class RegistryChange(StrictSerializer):
+    """What shall change of a registry."""
+
+    name = serializers.CharField(max_length=50, required=False)
+    url = serializers.CharField(max_length=255, required=False)
+    kind = serializers.ChoiceField(choices=Registry.Kind.choices, required=False)
+    projects = serializers.CharField(max_length=1024, required=False, allow_blank=True)
+    repositories = serializers.CharField(max_length=65536, required=False, allow_blank=True)
+    other_hosts = serializers.CharField(max_length=1024, required=False, allow_blank=True)
+    username = serializers.CharField(max_length=128, required=False, allow_blank=True)
+    password = serializers.CharField(
+        max_length=1024, required=False, allow_blank=True, trim_whitespace=False, help_text="Never shown again."
+    )
+    verify_tls = serializers.BooleanField(required=False)
+    enables_new = serializers.BooleanField(required=False)
+    is_enabled = serializers.BooleanField(required=False)
+    is_global = serializers.BooleanField(required=False)
+    domains = serializers.ListField(child=serializers.CharField(max_length=128), required=False)
+
+
+class RegistryRequest(RegistryChange):
+    """A new registry."""
+
+    name = serializers.CharField(max_length=50)
+    url = serializers.CharField(max_length=255)
+
+
+class RegistryList(ListAPIView[Registry]):
+    """Every registry; empty for others than superadmins."""
+
+    queryset = Registry.objects.none()
+    serializer_class = RegistryBody
+    pagination_class = ByName
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+
+    def get_queryset(self) -> QuerySet[Registry]:
+        """Return the visible registries."""
+        return _visible(self.request)
+
+    @extend_schema(request=RegistryRequest, responses={201: RegistryBody})
+    def post(self, request: Request) -> Response:
+        """Make a registry."""
+        if not asker(request).is_superadmin:
+            raise NotFound("There is nothing here that you may see.")
+        body = RegistryRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        made = write_registry(asker(request).pk, Registry(), _values(body.validated_data))
+        return Response(RegistryBody(made).data, status=status.HTTP_201_CREATED)
+
+
+class RegistryDetail(RetrieveAPIView[Registry]):
+    """One registry."""
+
+    queryset = Registry.objects.none()
+    serializer_class = RegistryBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+
+    def get_queryset(self) -> QuerySet[Registry]:
+        """Return the visible registries."""
+        return _visible(self.request)
+
+    @extend_schema(request=RegistryChange, responses=RegistryBody)
+    def patch(self, request: Request, pk: int) -> Response:
+        """Change the fields that are named."""
+        registry = get_object_or_404(self.get_queryset(), pk=pk)
+        body = RegistryChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(RegistryBody(write_registry(asker(request).pk, registry, _values(body.validated_data))).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, pk: int) -> Response:
+        """Delete it; its images stay."""
+        delete_registry(asker(request).pk, get_object_or_404(self.get_queryset(), pk=pk))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class RegistryScan(GenericAPIView[Any]):
+    """Looking through one registry."""
+
+    serializer_class = JobBody
+    token_scopes = (Scope.ADMIN,)
+
+    @extend_schema(request=None, responses={202: JobBody})
+    def post(self, request: Request, pk: int) -> Response:
+        """Begin, and return the background job; 409 while one goes on."""
+        job = start_scan(asker(request), get_object_or_404(_visible(request), pk=pk), now=timezone.now())
+        return Response(JobBody(job).data, status=status.HTTP_202_ACCEPTED)
+
+
+def _visible(request: Request) -> QuerySet[Registry]:
+    rows = Registry.objects.prefetch_related("domains")
+    return rows if asker(request).is_superadmin else rows.none()
+
+
+def _values(data: dict[str, Any]) -> dict[str, Any]:
+    if "domains" not in data:
+        return data
+    found = {domain.name: domain for domain in Domain.objects.filter(name__in=data["domains"])}
+    unknown = sorted(set(data["domains"]) - found.keys())
+    if unknown:
+        raise UserError(f"There is no domain {unknown[0]!r}.", field="domains", code="unknown-domain")
+    return data | {"domains": list(found.values())}

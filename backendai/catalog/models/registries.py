@@ -1,0 +1,70 @@
+"""Registries: where images come from."""
+
+from __future__ import annotations
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.utils import timezone
+
+from backendai.accounts.models import Domain
+from backendai.accounts.secret_box import seal, unseal
+
+# No path, no query and no account: what is asked for stands after it.
+url_rule = RegexValidator(
+    r"^https?://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?\Z",
+    "Write https:// and the host, with a port if need be, and nothing behind it.",
+)
+name_rule = RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,49}\Z", "Use letters, digits, dot, dash and underscore.")
+
+
+class Registry(models.Model):
+    """A server that images are pulled from. Its password is kept sealed; nodes and logs never see it."""
+
+    class Kind(models.TextChoices):
+        DOCKER = "docker", "Docker Registry"
+        HARBOR = "harbor", "Harbor"
+
+    name = models.CharField(max_length=50, unique=True, validators=[name_rule])
+    url = models.CharField(max_length=255, validators=[url_rule], help_text="Such as https://cr.example.org:5000.")
+    kind = models.CharField(max_length=16, choices=Kind, default=Kind.DOCKER)
+    projects = models.CharField(
+        max_length=1024, blank=True, help_text="Projects or namespaces to look through, by spaces; empty: all."
+    )
+    repositories = models.TextField(
+        blank=True, help_text="One in each line, for a registry without a catalogue; empty: ask it which it has."
+    )
+    other_hosts = models.CharField(
+        max_length=1024,
+        blank=True,
+        help_text="Further hosts that it may send to, for tokens and blobs, by spaces: auth.example.org.",
+    )
+    username = models.CharField(max_length=128, blank=True)
+    sealed_password = models.TextField(blank=True, editable=False)
+    verify_tls = models.BooleanField(default=True, help_text="Unticked, its certificate is not checked.")
+    enables_new = models.BooleanField(default=False, help_text="New images of it can be used at once.")
+    is_enabled = models.BooleanField(default=True, help_text="Unticked, it is not looked through.")
+    is_global = models.BooleanField(default=True, help_text="Its images are open to all domains, else to those named.")
+    domains = models.ManyToManyField(Domain, blank=True, related_name="registries")
+    scanned_at = models.DateTimeField(null=True, blank=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["name"]
+        verbose_name_plural = "registries"
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def host(self) -> str:
+        """Its host, with the port if one is named."""
+        return self.url.partition("://")[2]
+
+    @property
+    def password(self) -> str:
+        """The password in the clear, for the client alone; empty when there is none or its key is lost."""
+        return unseal(self.sealed_password)
+
+    def set_password(self, password: str) -> None:
+        """Keep the password sealed; an empty one forgets it."""
+        self.sealed_password = seal(password) if password else ""

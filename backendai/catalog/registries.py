@@ -1,0 +1,92 @@
+"""The verbs of registries: write, delete, and look through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.activity.changes import delete_object, plain_value
+from backendai.activity.jobs import refuse_second, start_job
+from backendai.activity.models import BackgroundJob
+from backendai.activity.services import audit
+from backendai.catalog.models import Registry
+from backendai.core.errors import Conflict, UserError
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
+
+SCAN_JOB = "registry.scan"
+WAITING = "Waits for a worker."
+_LONGEST_SCAN = timedelta(minutes=30)
+_SILENCE = timedelta(minutes=5)
+
+
+def write_registry(actor_id: UUID | None, registry: Registry, values: Mapping[str, Any]) -> Registry:
+    """Return the registry, new or changed, with these values; ``password`` and ``domains`` among them. The audit entry
+    says that the password was changed, never what it is. Raises UserError that names the field."""
+    is_new = registry._state.adding
+    changes: dict[str, list[Any]] = {}
+    with transaction.atomic():
+        for name, value in values.items():
+            if name in ("password", "domains"):
+                continue
+            old = None if is_new else plain_value(getattr(registry, name))
+            setattr(registry, name, value)
+            if old != plain_value(value):
+                changes[name] = [old, plain_value(value)]
+        if values.get("password") is not None:
+            registry.set_password(values["password"])
+            changes["password"] = ["…", "…"]
+        _check(registry)
+        registry.save()
+        if "domains" in values:
+            registry.domains.set(values["domains"])
+            changes["domains"] = [None, sorted(map(str, values["domains"]))]
+        action = f"registry.{'create' if is_new else 'change'}"
+        audit(actor_id, action, "registry", [registry.pk], name=registry.name, changes=changes)
+    return registry
+
+
+def delete_registry(actor_id: UUID | None, registry: Registry) -> None:
+    """Delete a registry; its images stay in the catalogue. Raises Conflict while it confines them to some domains."""
+    if not registry.is_global and registry.images.exists():
+        raise Conflict(
+            f"{registry.images.count()} images are confined to the domains of {registry.name}: forget them first, or "
+            "open the registry to all.",
+            code="registry-in-use",
+        )
+    delete_object(actor_id, registry, "registry")
+
+
+def start_scan(user: User, registry: Registry, *, now: datetime) -> BackgroundJob:
+    """Return the job that looks through the registry soon. Raises Conflict while one does, or when it is disabled."""
+    if not registry.is_enabled:
+        raise Conflict(f"Registry {registry.name} is disabled.", code="registry-disabled")
+    with transaction.atomic():
+        refuse_second(SCAN_JOB, registry.name)
+        job = start_job(
+            SCAN_JOB,
+            registry.name,
+            WAITING,
+            now=now,
+            owner_id=user.pk,
+            unit="images",
+            silence_limit=_SILENCE,
+            longest=_LONGEST_SCAN,
+        )
+        audit(user.pk, "registry.scan", "registry", [registry.pk], name=registry.name)
+        hint_on_commit("controller.scan_registry", str(job.pk), queue=CONTROL_QUEUE)
+    return job
+
+
+def _check(registry: Registry) -> None:
+    try:
+        registry.full_clean()
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        raise UserError(messages[0], field=field, code="invalid-registry") from error

@@ -1,0 +1,150 @@
+"""Looking through a registry: what it has comes into the catalogue, what is there already learns its present digest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.activity.jobs import finish_job, report_progress, stop_job
+from backendai.activity.models import BackgroundJob
+from backendai.catalog.images import free_name
+from backendai.catalog.models import Image, Registry
+from backendai.catalog.registries import SCAN_JOB, WAITING
+from backendai.catalog.registry_client import FoundImage, RegistryClient, RegistryError
+from backendai.catalog.services import take_over
+from backendai.core.errors import UserError
+from backendai.core.image_names import parse_image_name
+from backendai.core.names import architecture_name
+
+MOST_REPOSITORIES, MOST_TAGS, MOST_IMAGES = 2000, 200, 5000
+_MOST_FAULTS = 50
+Clock = Callable[[], datetime]
+
+
+@dataclass(slots=True)
+class _Tally:
+    seen: int = 0
+    new: int = 0
+    changed: int = 0
+    faults: list[tuple[str, str]] = field(default_factory=list)
+
+    def words(self) -> str:
+        """What came of it, in one sentence."""
+        failed = f", {len(self.faults)} could not be read" if self.faults else ""
+        return f"{self.seen} images, {self.new} of them new, {self.changed} with another digest{failed}."
+
+    def result(self) -> dict[str, object]:
+        """The numbers, and what could not be read."""
+        parts = [{"name": name, "ok": False, "message": text} for name, text in self.faults]
+        return {"seen": self.seen, "new": self.new, "changed": self.changed, "parts": parts}
+
+
+def scan(job_id: UUID, clock: Clock) -> None:
+    """Carry out a scan that waits for a worker; of several that try one does. Every end of it is written to the job."""
+    if not _claim(job_id, clock()):
+        return
+    job = BackgroundJob.objects.get(pk=job_id)
+    registry = Registry.objects.filter(name=job.subject).first()
+    if registry is None:
+        finish_job(job_id, message="The registry is not there any more.", now=clock(), failed=True)
+        return
+    tally = _Tally()
+    try:
+        finished = _go_through(registry, job_id, tally, clock)
+    except RegistryError as error:
+        fix = "Check the registry's address, account and further hosts."
+        finish_job(job_id, message=error.message, now=clock(), failed=True, fix=fix, result=tally.result())
+        return
+    if not finished:
+        stop_job(job_id, message=f"Stopped: {tally.words()}", now=clock(), result=tally.result())
+        return
+    Registry.objects.filter(pk=registry.pk).update(scanned_at=clock())
+    finish_job(job_id, message=tally.words(), now=clock(), result=tally.result())
+
+
+def waiting_scans() -> list[UUID]:
+    """Return the scans that no worker has begun: their hints were lost."""
+    jobs = BackgroundJob.objects.running().filter(kind=SCAN_JOB, message=WAITING)
+    return list(jobs.values_list("pk", flat=True))
+
+
+def _claim(job_id: UUID, now: datetime) -> bool:
+    waiting = BackgroundJob.objects.running().filter(pk=job_id, kind=SCAN_JOB, message=WAITING)
+    return waiting.update(message="Asks which repositories there are.", updated_at=now) > 0
+
+
+def _go_through(registry: Registry, job_id: UUID, tally: _Tally, clock: Clock) -> bool:
+    """Look at every tag; returns False when somebody has cancelled it."""
+    client = RegistryClient(
+        registry.url,
+        username=registry.username,
+        password=registry.password,
+        verify_tls=registry.verify_tls,
+        other_hosts=registry.other_hosts,
+    )
+    for repository, tag in _tags(registry, client, tally):
+        message = f"Looks at {repository}:{tag}."
+        if not report_progress(job_id, None, message, now=clock(), done=tally.seen):
+            return False
+        try:
+            found = client.look_at(repository, tag)
+            _take_in(registry, found, tally)
+        except (RegistryError, UserError) as error:
+            if len(tally.faults) < _MOST_FAULTS:
+                tally.faults.append((f"{repository}:{tag}"[:255], error.message[:300]))
+        tally.seen += 1
+        if tally.seen >= MOST_IMAGES:
+            tally.faults.append((registry.name, f"Only the first {MOST_IMAGES} images were looked at."))
+            break
+    return True
+
+
+def _tags(registry: Registry, client: RegistryClient, tally: _Tally) -> Iterator[tuple[str, str]]:
+    for repository in _repositories(registry, client):
+        try:
+            for number, tag in enumerate(client.tags(repository)):
+                if number >= MOST_TAGS:
+                    tally.faults.append((repository, f"Only the first {MOST_TAGS} tags were looked at."))
+                    break
+                yield repository, tag
+        except RegistryError as error:
+            tally.faults.append((repository[:255], error.message[:300]))
+
+
+def _repositories(registry: Registry, client: RegistryClient) -> Iterator[str]:
+    named, projects = registry.repositories.split(), registry.projects.split()
+    if named:
+        names: Iterator[str] = iter(named)
+    elif registry.kind == Registry.Kind.HARBOR and projects:
+        names = (name for project in projects for name in client.harbor_repositories(project))
+    else:
+        names = client.repositories()
+    for number, name in enumerate(names):
+        if number >= MOST_REPOSITORIES:
+            return
+        if not projects or any(name.startswith(f"{project}/") for project in projects):
+            yield name
+
+
+def _take_in(registry: Registry, found: FoundImage, tally: _Tally) -> None:
+    host = registry.host
+    reference = f"{host}/{found.repository}:{found.tag}"
+    if len(reference) > 255:
+        raise UserError("Its name is longer than 255 characters.", code="invalid-image-name")
+    parse_image_name(reference)
+    with transaction.atomic():
+        image: Image | None = Image.objects.filter(reference=reference).first()
+        if image is None:
+            image = Image(name=free_name(reference), reference=reference, is_enabled=registry.enables_new)
+            tally.new += 1
+        elif image.digest != found.digest:
+            tally.changed += 1
+        image.registry, image.digest, image.size_bytes = registry, found.digest, found.size_bytes
+        image.architecture = architecture_name(found.architecture)
+        image.save()
+        if found.labels and not image.labels:  # later, an administrator's word counts
+            take_over(image, found.labels, found.architecture)

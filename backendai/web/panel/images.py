@@ -1,0 +1,193 @@
+"""Images: what sessions start from, and which agents have them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_filters
+import django_tables2 as tables
+from django import forms
+from django.contrib import messages
+from django.db.models import Count, F, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST
+
+from backendai.accounts.amounts_field import AmountsField
+from backendai.catalog.images import adopt_from_agents, change_image, create_image, forget_image
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.core.slots import format_size
+from backendai.web.panel.access import panel_page
+from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.requests import PageRequest
+
+_ALWAYS = ("name", "title", "description", "is_enabled")
+
+
+class ImageTable(PanelTable):
+    """One row per image."""
+
+    name = tables.LinkColumn("manage:image", args=[tables.A("pk")])
+    title = tables.Column("Title")
+    is_enabled = tables.BooleanColumn(verbose_name="Enabled", yesno="yes,no")
+    reference = tables.Column("Reference")
+    architecture = tables.Column("Architecture")
+    size = tables.Column("Size", attrs={"td": {"class": "number"}})
+    agents = tables.Column("On agents", attrs={"td": {"class": "number"}})
+    owner = tables.Column("Owner", accessor="owner__email", default="")
+
+    class Meta(PanelTable.Meta):
+        model = Image
+        fields = ("name", "title", "is_enabled", "reference", "architecture", "size", "agents", "owner")
+        order_by = "name"
+
+    def render_size(self, value: int) -> str:
+        """Return the size for people."""
+        return format_size(value)
+
+
+class ImageFilter(PanelFilter):
+    """By words, state, and where they are."""
+
+    search_fields = ("name", "title", "reference", "aliases__name")
+    search_hint = "Name, other name or reference"
+
+    on_agents = django_filters.ChoiceFilter(
+        label="On agents", method="by_agents", choices=[("some", "on some"), ("none", "on none")]
+    )
+
+    class Meta:
+        model = Image
+        fields: ClassVar[list[str]] = ["is_enabled", "architecture", "is_customized"]
+
+    def search(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
+        """Return each image once, however many of its names match."""
+        found = super().search(Image.objects.all(), name, text)
+        return rows.filter(pk__in=found.values("pk"))
+
+    def by_agents(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        """Return those that some agent has, or none."""
+        return rows.filter(agents__gt=0) if value == "some" else rows.filter(agents=0)
+
+
+class ImageForm(EditForm):
+    """An image as an administrator sees it."""
+
+    groups = (
+        ("Where it comes from", ("reference", "digest", "architecture")),
+        ("Other names", ("alias_names",)),
+        ("How much a kernel gets", ("minimum", "maximum")),
+        ("What it serves", ("services",)),
+        ("Who may use it", ("domains",)),
+    )
+
+    alias_names = forms.CharField(
+        required=False, label="Other names", help_text="Separated by spaces; no image and no other one bears them."
+    )
+    minimum = AmountsField(label="Smallest", help_text="What a kernel needs at least, such as cpu=1, mem=512m.")
+    maximum = AmountsField(label="Largest", help_text="What a kernel may have at most. What is not named: no limit.")
+
+    class Meta:
+        model = Image
+        fields: ClassVar[list[str]] = [
+            *_ALWAYS, "reference", "digest", "architecture", "minimum", "maximum", "services", "domains",
+        ]  # fmt: skip
+        labels: ClassVar[dict[str, str]] = {"is_enabled": "People may start sessions from it"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk and not self.instance._state.adding:
+            self.initial["alias_names"] = " ".join(self.instance.aliases.values_list("name", flat=True))
+
+    def values(self) -> dict[str, Any]:
+        """Return what the form says as the verb takes it."""
+        data = {name: self.cleaned_data[name] for name in self.Meta.fields}
+        return data | {"aliases": self.cleaned_data["alias_names"].split(), "domains": list(data["domains"])}
+
+
+class ImageList(ListPage):
+    """Every image, for superadmins."""
+
+    section = "images"
+    title = "Images"
+    lead = "what sessions start from"
+    template_name = "web/panel/images.html"
+    table_class = ImageTable
+    filterset_class = ImageFilter
+    create_address = "manage:image-new"
+    create_label = "New image"
+
+    def get_queryset(self) -> QuerySet[Image]:
+        """Return the images with the number of agents that have them, and their size there."""
+        there = ImageOnAgent.objects.filter(
+            Q(reference=OuterRef("reference")) | Q(digest=OuterRef("digest")) & ~Q(digest="")
+        ).order_by()
+        counted = there.values(one=F("pk") * 0).annotate(number=Count("agent", distinct=True)).values("number")
+        largest = there.values(one=F("pk") * 0).annotate(most=Max("size_bytes")).values("most")
+        return Image.objects.select_related("owner").annotate(
+            agents=Coalesce(Subquery(counted), 0), size=Coalesce(F("size_bytes"), Subquery(largest))
+        )
+
+
+class ImagePage(FormPage):
+    """One image, or a new one by its reference."""
+
+    section = "images"
+    title = "New image"
+    model = Image
+    form_class = ImageForm
+    audit_name = "image"
+    list_address = "manage:images"
+    delete_address = "manage:image-forget"
+
+    def save(self, form: EditForm) -> Any:
+        """Write it through its verb."""
+        assert isinstance(form, ImageForm)
+        image = self.find()
+        if image is None:
+            return create_image(self.actor.pk, form.values())
+        return change_image(self.actor.pk, image, form.values())
+
+    def success_text(self, saved: Any) -> str:
+        """Return what is said after saving."""
+        return f"Image {saved} is saved."
+
+
+class ImageForget(DeletePage):
+    """Asks before an image leaves the catalogue."""
+
+    section = "images"
+    title = "Forget image"
+    model = Image
+    audit_name = "image"
+    list_address = "manage:images"
+    submit_label = "Forget it"
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return [
+            "Nobody can start sessions from it any more; agents and registries keep it.",
+            "An image that sessions were started from cannot be forgotten: disable it instead.",
+        ]
+
+    def act(self) -> str:
+        """Do it through its verb."""
+        name = str(self.object)
+        forget_image(self.actor.pk, self.object)
+        return f"{name} is forgotten."
+
+
+@require_POST
+@panel_page()
+def images_from_agents(request: PageRequest) -> HttpResponse:
+    """Take what agents have and the catalogue does not into it, disabled."""
+    found = adopt_from_agents(request.user.pk)
+    names = ", ".join(image.name for image in found[:5]) + (", …" if len(found) > 5 else "")
+    if found:
+        messages.success(request, f"New in the catalogue, and disabled: {names}.")
+    else:
+        messages.success(request, "The agents have no image made for this platform that is not in the catalogue.")
+    return redirect("manage:images")

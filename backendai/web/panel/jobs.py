@@ -1,0 +1,111 @@
+"""Background jobs of everybody."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django.db.models import QuerySet
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from backendai.activity.jobs import cancel_job
+from backendai.activity.models import BackgroundJob
+from backendai.web.jobs import percent_of, title_of
+from backendai.web.panel.editing import ConfirmPage
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.templatetags.portal import ago
+
+
+class JobTable(PanelTable):
+    """One row per job."""
+
+    created_at = tables.Column("Begun")
+    subject = tables.Column("Job")
+    owner = tables.Column("Asked for by", accessor="owner__email", default="the platform")
+    status = tables.Column("Status")
+    progress = tables.Column("Done", empty_values=(), attrs={"td": {"class": "number"}})
+    message = tables.Column("What it says", orderable=False)
+    cancel = tables.Column("", empty_values=(), exclude_from_export=True, orderable=False)
+
+    class Meta(PanelTable.Meta):
+        model = BackgroundJob
+        fields = ("created_at", "subject", "owner", "status", "progress", "message", "cancel")
+        order_by = "-created_at"
+
+    def render_created_at(self, value: Any) -> str:
+        """Return since when."""
+        return ago(value)
+
+    def render_subject(self, record: BackgroundJob) -> str:
+        """Return what it is about."""
+        return title_of(record)
+
+    def render_status(self, record: BackgroundJob) -> str:
+        """Return the status in words."""
+        return "being cancelled" if record.is_cancelling else record.get_status_display()
+
+    def render_progress(self, record: BackgroundJob) -> str:
+        """Return how far it is."""
+        percent = percent_of(record)
+        return "–" if percent is None else f"{percent} %"
+
+    def render_message(self, record: BackgroundJob) -> str:
+        """Return its last words, and what would mend a failure."""
+        return f"{record.message} {record.fix}".strip()
+
+    def render_cancel(self, record: BackgroundJob) -> str:
+        """Return the way to its end, while it runs."""
+        if not record.is_running or record.is_cancelling:
+            return ""
+        return format_html('<a href="{}">Cancel…</a>', reverse("manage:job-cancel", args=[record.pk]))
+
+
+class JobFilter(PanelFilter):
+    """By kind and status."""
+
+    search_fields = ("subject", "message", "owner__email")
+    search_hint = "What it is about, or whose it is"
+
+    class Meta:
+        model = BackgroundJob
+        fields: ClassVar[list[str]] = ["status", "kind"]
+
+
+class JobList(ListPage):
+    """Every background job, for superadmins."""
+
+    section = "jobs"
+    title = "Background jobs"
+    lead = "builds, scans and other long work"
+    table_class = JobTable
+    filterset_class = JobFilter
+    empty_text = "Long work appears here with its progress; it is forgotten 30 days after its end."
+
+    def get_queryset(self) -> QuerySet[BackgroundJob]:
+        """Return all jobs."""
+        return BackgroundJob.objects.select_related("owner")
+
+
+class JobCancel(ConfirmPage):
+    """Asks before a job is stopped."""
+
+    section = "jobs"
+    title = "Cancel a job"
+    model = BackgroundJob
+    list_address = "manage:jobs"
+    submit_label = "Cancel the job"
+
+    def question(self) -> str:
+        """Return what is asked."""
+        return f"{title_of(self.object)}: cancel it?"
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return ["It stops at its next step; what is done so far stays."]
+
+    def act(self) -> str:
+        """Ask for its end."""
+        cancel_job(self.actor, self.object.pk, now=timezone.now())
+        return "It was asked to stop."

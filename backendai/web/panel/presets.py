@@ -1,0 +1,125 @@
+"""Resource presets: named amounts that people pick."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django import forms
+from django.db.models import QuerySet
+
+from backendai.accounts.amounts_field import AmountsField
+from backendai.catalog.models import ResourcePreset
+from backendai.catalog.presets import delete_preset, write_preset
+from backendai.core.slots import format_size
+from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.templatetags.portal import amounts
+
+
+class PresetTable(PanelTable):
+    """One row per preset."""
+
+    name = tables.LinkColumn("manage:preset", args=[tables.A("pk")])
+    resource_group = tables.Column("Resource group", default="all groups")
+    slots = tables.Column("Amounts", orderable=False)
+    shm_bytes = tables.Column("Shared memory", default="usual")
+    rank = tables.Column("Place", attrs={"td": {"class": "number"}})
+
+    class Meta(PanelTable.Meta):
+        model = ResourcePreset
+        fields = ("name", "resource_group", "slots", "shm_bytes", "rank")
+        order_by = ("rank", "name")
+
+    def render_slots(self, value: Any) -> str:
+        """Return the amounts for people."""
+        return amounts(value)
+
+    def render_shm_bytes(self, value: int) -> str:
+        """Return the size for people."""
+        return format_size(value)
+
+
+class PresetFilter(PanelFilter):
+    """By name and group."""
+
+    search_fields = ("name", "resource_group__name")
+    search_hint = "Name or group"
+
+    class Meta:
+        model = ResourcePreset
+        fields: ClassVar[list[str]] = ["resource_group"]
+
+
+class PresetForm(EditForm):
+    """A preset: its amounts are those of each kernel."""
+
+    slots = AmountsField(label="Amounts", help_text="What each kernel gets, such as cpu=2, mem=4g, cuda.device=1.")
+    rank = forms.IntegerField(label="Place", initial=0, help_text="The lower comes first; equals go by name.")
+
+    class Meta:
+        model = ResourcePreset
+        fields: ClassVar[list[str]] = ["name", "resource_group", "slots", "shm_bytes", "rank"]
+        labels: ClassVar[dict[str, str]] = {"shm_bytes": "Shared memory in bytes"}
+        help_texts: ClassVar[dict[str, str]] = {
+            "resource_group": "Empty: for all groups. In a group its own comes before one of the same name for all.",
+            "shm_bytes": "A part of the memory, and less than it. Empty: as usual.",
+        }
+
+
+class PresetList(ListPage):
+    """Every preset, for superadmins."""
+
+    section = "presets"
+    title = "Presets"
+    lead = "named amounts that people pick instead of numbers"
+    table_class = PresetTable
+    filterset_class = PresetFilter
+    create_address = "manage:preset-new"
+    create_label = "New preset"
+
+    def get_queryset(self) -> QuerySet[ResourcePreset]:
+        """Return the presets with their groups."""
+        return ResourcePreset.objects.select_related("resource_group")
+
+
+class PresetPage(FormPage):
+    """One preset, or a new one."""
+
+    section = "presets"
+    title = "New preset"
+    model = ResourcePreset
+    form_class = PresetForm
+    audit_name = "preset"
+    list_address = "manage:presets"
+    delete_address = "manage:preset-delete"
+
+    def save(self, form: EditForm) -> Any:
+        """Write it through its verb; the form has set nothing that the verb would not."""
+        values = {name: form.cleaned_data[name] for name in form.Meta.fields}  # type: ignore[attr-defined]
+        return write_preset(self.actor.pk, self.find() or ResourcePreset(), values)
+
+    def success_text(self, saved: Any) -> str:
+        """Return what is said after saving."""
+        return f"Preset {saved} is saved."
+
+
+class PresetDelete(DeletePage):
+    """Asks before a preset goes."""
+
+    section = "presets"
+    title = "Delete preset"
+    model = ResourcePreset
+    audit_name = "preset"
+    list_address = "manage:presets"
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return ["Sessions that were made of it keep their amounts."]
+
+    def act(self) -> str:
+        """Do it through its verb."""
+        name = str(self.object)
+        delete_preset(self.actor.pk, self.object)
+        return f"{name} is deleted."

@@ -1,0 +1,145 @@
+"""The administration pages of images, presets and background jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.activity import jobs
+from backendai.activity.models import AuditEntry
+from backendai.catalog.models import Image, Registry, ResourcePreset
+from backendai.catalog.services import record_images
+from backendai.wire.messages import ImageSighting
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_image, make_session
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+PRESETS, IMAGES, JOBS = "/manage/presets/", "/manage/images/", "/manage/jobs/"
+
+
+@pytest.fixture
+def dana(cast: Cast, browse: Browse) -> Client:
+    return browse(cast.dana)
+
+
+def shown(client: Client, path: str) -> dict[str, Any]:
+    """What the form at this address would send as it is."""
+    form = client.get(path).context["form"]
+    values = {bound.name: bound.value() for bound in form}
+    return {name: value for name, value in values.items() if value not in (None, False, "")}
+
+
+def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
+    group = make_group()
+    sent = {"name": "gpu", "slots": "cpu=4, mem=16g", "rank": "1", "shm_bytes": str(2**30)}
+    assert dana.post(f"{PRESETS}new/", sent | {"resource_group": group.pk}).status_code == 302
+    preset = ResourcePreset.objects.get()
+    page = dana.get(PRESETS).content.decode().replace("\N{NO-BREAK SPACE}", " ")
+    assert "4 CPU · 16 GiB" in page and "1 GiB" in page
+    path = f"{PRESETS}{preset.pk}/"
+    wrong = dana.post(path, shown(dana, path) | {"shm_bytes": str(2**40), "slots": "cpu=4, mem=16g"})
+    assert (wrong.status_code, list(wrong.context["form"].errors)) == (422, ["shm_bytes"])
+    twice = dana.post(f"{PRESETS}new/", sent | {"resource_group": group.pk})
+    assert twice.status_code == 422 and twice.context["form"].errors
+    assert dana.post(path, shown(dana, path) | {"slots": "cpu=2, mem=16g"}).status_code == 302
+    preset.refresh_from_db()
+    assert preset.slots["cpu"] == "2"
+    assert AuditEntry.objects.get(action="preset.change").details["changes"].keys() == {"slots"}
+    assert dana.post(f"{path}delete/").status_code == 302
+    assert not ResourcePreset.objects.exists()
+
+
+def test_an_image_is_made_changed_and_forgotten(cast: Cast, dana: Client) -> None:
+    sent = {
+        "name": "torch",
+        "reference": "cr.example.org/lab/torch:2",
+        "alias_names": "pt  pytorch",
+        "is_enabled": "on",
+    }
+    assert dana.post(f"{IMAGES}new/", sent | {"reference": "No Image"}).status_code == 422
+    assert dana.post(f"{IMAGES}new/", sent).status_code == 302
+    image = Image.objects.get()
+    path = f"{IMAGES}{image.pk}/"
+    typed = shown(dana, path) | {"alias_names": "pt", "maximum": "cpu=8", "minimum": "cpu=1"}
+    assert dana.post(path, typed | {"minimum": "cpu=9"}).status_code == 422
+    assert dana.post(path, typed | {"domains": [cast.elsewhere.domain.pk]}).status_code == 302
+    image.refresh_from_db()
+    assert (image.maximum, [alias.name for alias in image.aliases.all()]) == ({"cpu": "8"}, ["pt"])
+    assert [domain.name for domain in image.domains.all()] == ["elsewhere"]
+    assert dana.post(f"{path}forget/").status_code == 302
+    make_session(cast.alice)
+    used = f"{IMAGES}{Image.objects.get().pk}/forget/"
+    assert dana.post(used).status_code == 422
+
+
+def test_images_are_counted_on_agents_and_filtered_in_a_fixed_number_of_queries(
+    dana: Client, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    make_image("off", is_enabled=False)
+    for lap in range(2):
+        for number in range(3):
+            image = make_image(f"i-{lap}-{number}")
+            seen = [ImageSighting(reference=image.reference, size_bytes=3 * 2**30)]
+            record_images(make_agent(), seen, "d")
+            record_images(make_agent(), seen, "d")
+        with django_assert_num_queries(4):  # 2 for who asks, count, rows
+            page = dana.get(IMAGES)
+        rows = {row.record.name: row.record for row in page.context["table"].rows}
+        assert (rows["i-0-0"].agents, rows["i-0-0"].size, rows["off"].agents) == (2, 3 * 2**30, 0)
+    assert len(dana.get(f"{IMAGES}?on_agents=none").context["table"].rows) == 1
+    assert len(dana.get(f"{IMAGES}?is_enabled=false").context["table"].rows) == 1
+    assert len(dana.get(f"{IMAGES}?q=i-0").context["table"].rows) == 3
+
+
+def test_what_agents_have_comes_into_the_catalogue_disabled(dana: Client) -> None:
+    ours = {"ai.backend.kernelspec": "1", "ai.backend.resource.min.cpu": "2"}
+    seen = [
+        ImageSighting(reference="cr.example.org/lab/new:1", labels=ours),
+        ImageSighting(reference="cr.example.org/other/new:1", labels=ours),
+        ImageSighting(reference="local/foreign:1", labels={"a": "b"}),
+        ImageSighting(reference="cr.example.org/lab/new@sha256:" + "ab" * 32, labels=ours),
+    ]
+    record_images(make_agent(), seen, "d")
+    assert dana.post(f"{IMAGES}from-agents/").status_code == 302
+    assert dana.post(f"{IMAGES}from-agents/").status_code == 302
+    found = {image.name: image for image in Image.objects.all()}
+    assert set(found) == {"new:1", "other/new:1"}
+    assert not found["new:1"].is_enabled and found["new:1"].minimum == {"cpu": "2"}
+
+
+def test_jobs_of_everybody_are_listed_and_cancelled(
+    cast: Cast, dana: Client, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    job = jobs.start_job("registry.scan", "lab", now=timezone.now(), owner_id=cast.alice.pk, total=4, unit="images")
+    over = jobs.start_job("image.build", "base", now=timezone.now())
+    jobs.finish_job(over.pk, message="It broke.", fix="Mend it.", now=timezone.now(), failed=True)
+    with django_assert_num_queries(4):
+        page = dana.get(JOBS).content.decode()
+    assert "Looking through registry lab" in page and "alice@example.com" in page and "It broke. Mend it." in page
+    assert page.count("Cancel…") == 1
+    assert dana.post(f"{JOBS}{job.pk}/cancel/").status_code == 302
+    assert "being cancelled" in dana.get(JOBS).content.decode()
+    assert dana.post(f"{JOBS}{over.pk}/cancel/").status_code == 422
+
+
+def test_a_registry_is_made_looked_through_and_its_password_never_shown(cast: Cast, dana: Client) -> None:
+    sent = {"name": "lab", "url": "https://cr.example.org", "kind": "docker", "is_enabled": "on", "is_global": "on"}
+    assert dana.post("/manage/registries/new/", sent | {"url": "https://cr.example.org/path"}).status_code == 422
+    assert dana.post("/manage/registries/new/", sent | {"username": "r", "new_password": "s3cret"}).status_code == 302
+    registry = Registry.objects.get()
+    path = f"/manage/registries/{registry.pk}/"
+    assert registry.password == "s3cret" and "s3cret" not in dana.get(path).content.decode()
+    assert dana.post(path, shown(dana, path) | {"projects": "lab"}).status_code == 302
+    assert Registry.objects.get().password == "s3cret", "left empty, it stays"
+    answer = dana.post(f"{path}scan/", follow=True)
+    assert "is being looked through" in answer.content.decode()
+    assert "goes on already" in dana.post(f"{path}scan/", follow=True).content.decode()
+    assert dana.post(path, shown(dana, path) | {"forget_password": "on"}).status_code == 302
+    assert Registry.objects.get().password == ""
+    assert dana.post(f"{path}delete/").status_code == 302
