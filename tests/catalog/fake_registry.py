@@ -62,6 +62,8 @@ def serving(registry: FakeRegistry) -> Iterator[FakeRegistry]:
             registry.asked.append((self.path, authorization))
             _answer(self, registry, authorization)
 
+        do_HEAD = do_GET
+
         def log_message(self, *_: Any) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -83,6 +85,8 @@ def _answer(handler: BaseHTTPRequestHandler, registry: FakeRegistry, authorizati
     if registry.wants_token and not authorization.startswith("Bearer of-"):
         realm = f'Bearer realm="http://{registry.address}/token",service="here"'
         return _send(handler, 401, {}, {"WWW-Authenticate": realm})
+    if parts.path == "/v2/":
+        return _send(handler, 200, {})
     if parts.path in registry.moved:
         return _send(handler, 307, {}, {"Location": registry.moved[parts.path]})
     return _content(handler, registry, parts.path, parse_qs(parts.query))
@@ -97,7 +101,8 @@ def _content(handler: BaseHTTPRequestHandler, registry: FakeRegistry, path: str,
     repository, _, name = path.removeprefix("/v2/").replace("/blobs/", "/manifests/").partition("/manifests/")
     digest = registry.tags.get(repository, {}).get(name, name)
     kind, body = registry.files.get(digest, ("", b""))
-    return _send(handler, 200 if kind else 404, body or {}, {"Content-Type": kind or "application/json"})
+    headers = {"Content-Type": kind or "application/json", "Docker-Content-Digest": digest}
+    return _send(handler, 200 if kind else 404, body or {}, headers)
 
 
 def _page(
@@ -121,4 +126,5 @@ def _send(handler: BaseHTTPRequestHandler, status: int, content: Any, headers: d
         handler.send_header(name, value)
     handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()
-    handler.wfile.write(body)
+    if handler.command != "HEAD":
+        handler.wfile.write(body)

@@ -56,7 +56,7 @@ class ImageFilter(PanelFilter):
     search_hint = "Name, other name or reference"
 
     on_agents = django_filters.ChoiceFilter(
-        label="On agents", method="by_agents", choices=[("some", "on some"), ("none", "on none")]
+        label="On agents", method="by_agents", empty_label="any", choices=[("some", "on some"), ("none", "on none")]
     )
 
     class Meta:
