@@ -22,10 +22,8 @@ from backendai.accounts.services import Invitee, create_token, get_or_create_pro
 from backendai.accounts.services.environments import add_ssh_key, save_dotfile
 from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.catalog.models import ResourcePreset
-from backendai.cluster.models import Agent, Announcement, JoinToken, SlotType
 from backendai.catalog.models import Registry, ResourcePreset
-from backendai.cluster.models import Agent, JoinToken
+from backendai.cluster.models import Agent, Announcement, JoinToken, SlotType
 from backendai.cluster.services import create_join_token
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.realtime.routing import websocket_urlpatterns
