@@ -28,6 +28,7 @@ from backendai.core.errors import NotFound, UserError
 class RegistryBody(Answer[Registry]):
     """A registry, without its password."""
 
+    kind = serializers.CharField()
     domains = serializers.SerializerMethodField()
     has_password = serializers.SerializerMethodField()
 
@@ -54,7 +55,7 @@ class RegistryChange(StrictSerializer):
 
     name = serializers.CharField(max_length=50, required=False)
     url = serializers.CharField(max_length=255, required=False)
-    kind = serializers.ChoiceField(choices=Registry.Kind.choices, required=False)
+    kind = serializers.CharField(max_length=16, required=False, help_text="docker or harbor.")
     projects = serializers.CharField(max_length=1024, required=False, allow_blank=True)
     repositories = serializers.CharField(max_length=65536, required=False, allow_blank=True)
     other_hosts = serializers.CharField(max_length=1024, required=False, allow_blank=True)
