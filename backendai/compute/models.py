@@ -118,6 +118,8 @@ class ComputeSession(models.Model):
         ordering = ["-created_at", "-id"]
         indexes = [
             models.Index(fields=["owner", "-created_at"]),
+            # Written once: neither column ever changes.
+            models.Index(fields=["-created_at", "-id"], name="session_newest"),
             # What has ended is most of the table and is never looked for by its status.
             models.Index(
                 fields=["resource_group", "-priority", "created_at"],
