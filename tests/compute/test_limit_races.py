@@ -18,15 +18,19 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import Allocation, ComputeSession, Kernel
 from backendai.compute.services.create import create_session
 from backendai.compute.services.place import Assignment, place_sessions
+from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import PLACED
+from backendai.compute.status import PLACED, Status
+from backendai.controller.loops import schedule_group
 from backendai.core.errors import Conflict
+from backendai.wire.messages import KernelState
 from tests.cast import Cast, make_cast
-from tests.factories import make_agent, make_group, make_image, make_session
+from tests.factories import make_agent, make_group, make_image, make_session, report_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 CREATES, LIMIT = 50, 5
+ROUNDS = [*range(2), *(pytest.param(number, marks=pytest.mark.long) for number in range(2, 20))]
 
 
 @pytest.fixture
@@ -77,6 +81,30 @@ def test_of_50_launches_at_once_exactly_as_many_wait_as_the_limit_allows(people:
     assert ComputeSession.objects.pending().count() == LIMIT
     assert Kernel.objects.count() == LIMIT
     assert AuditEntry.objects.filter(action="session.create").count() == LIMIT
+
+
+@pytest.mark.parametrize("attempt", ROUNDS)
+def test_of_50_launches_at_once_exactly_as_many_run_as_the_limit_allows_and_the_rest_say_why(
+    people: Cast, attempt: int
+) -> None:
+    people.alice.policy = ResourcePolicy.objects.create(name="five", max_sessions=LIMIT)
+    people.alice.save()
+    group = make_group()
+    agent = make_agent(cpu=128, mem="256g", group=group)
+    assert Counter(at_once(*[launch(people.alice)] * CREATES)) == {"accepted": CREATES}
+    at_once(*[lambda: schedule_group(group.pk, timezone.now())] * 2)
+    schedule_group(group.pk, timezone.now())  # whoever came second in the race may have left something
+    for kernel in Kernel.objects.placed():
+        kernel_reported(agent, report_of(kernel, KernelState.RUNNING, container_id=f"c{kernel.pk.hex[:8]}"))
+    sessions = ComputeSession.objects.all()
+    assert Counter(sessions.values_list("status", flat=True)) == {
+        Status.RUNNING: LIMIT,
+        Status.PENDING: CREATES - LIMIT,
+    }
+    said = Counter(sessions.pending().values_list("status_reason", "status_message"))
+    why = f"User alice@example.com has {LIMIT} of at most {LIMIT} sessions at once."
+    assert said == {("too-many-sessions", why): CREATES - LIMIT}
+    assert Allocation.objects.filter(slot="cpu").count() == LIMIT
 
 
 @pytest.mark.parametrize("limits", [{"max_pending_sessions": LIMIT}, {"max_pending_slots": {"cpu": LIMIT}}])
