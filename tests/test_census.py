@@ -81,6 +81,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/users/<uuid:pk>/activate/": (P.SUPERADMIN, "GET POST"),
     "manage/users/<uuid:pk>/deactivate/": (P.SUPERADMIN, "GET POST"),
     "manage/users/<uuid:pk>/password/": (P.SUPERADMIN, "GET POST"),
+    "manage/users/<uuid:pk>/factors/": (P.SUPERADMIN, "GET POST"),
     "manage/users/<uuid:pk>/purge/": (P.SUPERADMIN, "GET POST"),
     "manage/projects/": (P.VISIBLE, "GET"),
     "manage/projects/new/": (P.SUPERADMIN, "GET POST"),

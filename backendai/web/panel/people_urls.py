@@ -12,6 +12,7 @@ urlpatterns = [
     path("users/<uuid:pk>/activate/", user_deeds.ActivatePage.as_view(), name="user-activate"),
     path("users/<uuid:pk>/deactivate/", user_deeds.DeactivatePage.as_view(), name="user-deactivate"),
     path("users/<uuid:pk>/password/", user_deeds.PasswordPage.as_view(), name="user-password"),
+    path("users/<uuid:pk>/factors/", user_deeds.ResetFactorsPage.as_view(), name="user-factors"),
     path("users/<uuid:pk>/purge/", user_deeds.PurgePage.as_view(), name="user-purge"),
     path("projects/", projects.ProjectList.as_view(), name="projects"),
     path("projects/new/", project_forms.ProjectFormPage.as_view(), name="project-new"),

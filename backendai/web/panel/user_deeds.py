@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.accounts.roles import Deed, may_user, rules_people
+from backendai.accounts.second_factors import reset_factors
 from backendai.accounts.services import let_in, set_password
 from backendai.compute.services.purging import live_sessions_of, purge_user
 from backendai.core.errors import UserError
@@ -141,6 +142,30 @@ class PasswordPage(UserDeed):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the question with its fields."""
         return super().get_context_data(**({"form": self.form or ResetForm()} | kwargs))
+
+
+class ResetFactorsPage(UserDeed):
+    """Take the second factors from somebody who has lost them."""
+
+    title = "Reset second factors"
+    submit_label = "Reset second factors"
+    deed = Deed.SET_PASSWORD
+
+    def question(self) -> str:
+        """Return what is asked."""
+        return f"Take all second factors from {self.object}?"
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return [
+            "Codes, passkeys and recovery codes are gone; until new ones are set up, the password alone signs in.",
+            "Every login of theirs ends. Be sure who asks you for this.",
+        ]
+
+    def act(self) -> str:
+        """Do it."""
+        number = reset_factors(self.actor.pk, self.object, now=timezone.now())
+        return f"{self.object} had {number} second factors." if number else f"{self.object} had no second factor."
 
 
 class PurgePage(UserDeed):

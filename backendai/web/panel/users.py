@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import django_filters
 import django_tables2 as tables
+from allauth.mfa.models import Authenticator
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.shortcuts import get_object_or_404
@@ -125,6 +126,7 @@ class UserPage(PanelPage, TemplateView):
             "tokens": len(tokens),
             "valid_tokens": sum(token.is_valid(now) for token in tokens),
             "key_pairs": KeyPair.objects.filter(user=user).count(),
+            "factors": Authenticator.objects.filter(user=user).count(),
             "logins": Login.objects.filter(user=user).count(),
         }
         return super().get_context_data(**(shown | kwargs))

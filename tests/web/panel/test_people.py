@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
@@ -109,6 +110,18 @@ def test_a_person_is_made_and_changed_within_ones_own_limits(world: World, brows
     assert erin.get(f"/manage/users/{world.cast.charlie.pk}/").status_code == 404
 
 
+def test_who_has_lost_a_second_factor_is_helped_by_an_administrator(world: World, browse: Browse) -> None:
+    alice, client = world.cast.alice, browse(world.cast.dana)
+    assert "Reset second factors" not in text_of(client.get(f"/manage/users/{alice.pk}/"))
+    Authenticator.objects.create(user=alice, type=Authenticator.Type.TOTP, data={"secret": "sealed"})
+    assert "Reset second factors" in text_of(client.get(f"/manage/users/{alice.pk}/"))
+    address = f"/manage/users/{alice.pk}/factors/"
+    assert browse(world.cast.bob).post(address).status_code == 404
+    assert client.post(address).status_code == 302
+    assert not Authenticator.objects.filter(user=alice).exists()
+    assert client.post(f"/manage/users/{world.cast.dana.pk}/factors/").status_code == 404
+
+
 def test_the_page_of_a_person_shows_what_belongs_to_them(
     world: World, browse: Browse, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
@@ -118,7 +131,7 @@ def test_the_page_of_a_person_shows_what_belongs_to_them(
     create_token(alice, "laptop")
     make_session(alice)
     client = browse(world.cast.dana)
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(15):
         page = text_of(client.get(f"/manage/users/{alice.pk}/"))
     for words in ("vision", "students", "1 of 1", "Deactivate", "Set a password"):
         assert words in page
