@@ -61,7 +61,7 @@ def _at_the_rules(visit: Visit, **options: str) -> Visitor:
     visitor.page.get_by_role("link", name="Administration").first.click()
     visitor.page.get_by_role("link", name="Resource groups").click()
     visitor.page.get_by_role("link", name="default", exact=True).click()
-    expect(visitor.page.get_by_role("heading", name="default")).to_be_visible()
+    expect(visitor.page.get_by_role("heading", name="default", exact=True)).to_be_visible()
     return visitor
 
 
