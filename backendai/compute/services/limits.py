@@ -20,7 +20,7 @@ from django.db.models.functions import Cast
 from backendai.accounts.models import ResourcePolicy
 from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of, limited_holders
 from backendai.accounts.policy_rules import thousandths
-from backendai.compute.models import Allocation, ComputeSession
+from backendai.compute.models import Allocation, ComputeSession, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.status import PLACED
@@ -144,10 +144,11 @@ def _slots_held(keys: Collection[str]) -> dict[str, dict[str, int]]:
 
 
 def _sessions_held(keys: Collection[str]) -> dict[str, int]:
-    columns, condition = _columns_and_condition(keys, "")
-    sessions = ComputeSession.objects.filter(condition, status__in=PLACED).order_by()
+    # By their kernels: of these an index by status has all, so that none of the sessions that have ended is looked at.
+    columns, condition = _columns_and_condition(keys, "session__")
+    kernels = Kernel.objects.filter(condition, status__in=PLACED).order_by()
     held: dict[str, int] = defaultdict(int)
-    for *identities, number in sessions.values_list(*columns).annotate(number=Count("pk")):
+    for *identities, number in kernels.values_list(*columns).annotate(number=Count("session", distinct=True)):
         for key in _keys(identities):
             held[key] += number
     return held

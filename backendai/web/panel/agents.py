@@ -41,7 +41,7 @@ class AgentTable(PanelTable):
     last_seen_at = tables.Column("Last heard of", default="never")
 
     def __init__(self, *args: Any, taken: Mapping[UUID, Slots] | None = None, **kwargs: Any) -> None:
-        self._taken = taken or {}
+        self.taken = taken or {}
         super().__init__(*args, **kwargs)
 
     class Meta(PanelTable.Meta):
@@ -82,7 +82,7 @@ class AgentTable(PanelTable):
         return value.isoformat() if value else ""
 
     def _bars(self, agent: Agent) -> list[Bar]:
-        return bars_of(self._taken.get(agent.pk, Slots()), agent.slots)
+        return bars_of(self.taken.get(agent.pk, Slots()), agent.slots)
 
 
 class AgentFilter(PanelFilter):
@@ -114,8 +114,14 @@ class AgentList(ListPage):
         return Agent.objects.select_related("resource_group").annotate(kernel_count=_KERNELS)
 
     def get_table_kwargs(self) -> dict[str, Any]:
-        """Return what is taken on each machine."""
-        return {**super().get_table_kwargs(), "taken": occupied_by_agent()}
+        """Return what is taken on each machine, where all of them are sent."""
+        return {"taken": occupied_by_agent()} if self.request.GET.get("export") else {}
+
+    def get_table(self, **kwargs: Any) -> AgentTable:
+        """Return the page, with what is taken on the machines on it."""
+        table: AgentTable = super().get_table(**kwargs)
+        table.taken = table.taken or occupied_by_agent([row.record.pk for row in table.page.object_list])
+        return table
 
 
 class AgentPage(PanelPage, TemplateView):
