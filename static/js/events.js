@@ -51,5 +51,7 @@
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden && poll) announce("look-again-at-all");
   });
-  connect();
+  // Not before all scripts of the page listen: an earlier "look again" would be heard by nobody.
+  if (document.readyState === "complete") connect();
+  else document.addEventListener("DOMContentLoaded", connect);
 })();

@@ -33,7 +33,7 @@ class EditForm(forms.ModelForm):
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
             if isinstance(field, forms.ModelChoiceField) and field.empty_label:
-                field.empty_label = "none"
+                field.empty_label = "choose one" if field.required else "none"
         if self.instance.pk and not self.instance._state.adding:
             self._stored_version = version_of(self.instance, self._names())
             self.initial["version"] = self._stored_version
