@@ -111,10 +111,10 @@ def _visit(visitor: Visitor, paths: dict[str, str], ending: str) -> None:
         page.locator("#history-rows summary").first.click()
 
     def rules() -> None:
-        page.get_by_role("link", name="default").first.click()
-        expect(page.get_by_role("heading", name="Change resource group")).to_be_visible()
+        page.get_by_role("link", name="default", exact=True).first.click()
+        expect(page.get_by_role("heading", name="default", exact=True)).to_be_visible()
 
-    groups = "/admin/cluster/resourcegroup/"
+    groups = "/manage/groups/"
     steps: list[tuple[str, str, Callable[[], None]]] = [
         ("launch", "/sessions/new/", lambda: expect(page.locator("#launch-outlook")).not_to_be_empty()),
         ("launch-waits", "/sessions/new/", would_wait),
@@ -122,7 +122,14 @@ def _visit(visitor: Visitor, paths: dict[str, str], ending: str) -> None:
         ("log", f"{paths['train-baseline']}#log", lambda: expect(page.locator("#log-state")).to_have_text("Live")),
         ("waiting", paths["evaluate"], lambda: expect(page.locator("#outlook")).to_contain_text("Not yet.")),
         ("history", f"{paths['evaluate']}history/", unfolded),
-        ("agents", "/agents/", lambda: None),
+        ("dashboard", "/dashboard/", lambda: None),
+        ("tokens", "/account/tokens/", lambda: None),
+        ("security", "/account/security/", lambda: None),
+        ("agents", "/manage/agents/", lambda: None),
+        ("users", "/manage/users/", lambda: None),
+        ("images", "/manage/images/", lambda: None),
+        ("statistics", "/manage/statistics/", lambda: None),
+        ("information", "/manage/information/", lambda: None),
         ("groups", groups, lambda: None),
         ("group", groups, rules),
     ]
