@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 from asgiref.sync import sync_to_async
 from django.test import Client
-from pytest_django.fixtures import SettingsWrapper
 
 from backendai.accounts.models import User
 from backendai.accounts.services import create_person
@@ -104,7 +103,7 @@ def send(client: Client, request: Request) -> Any:
 @pytest.mark.parametrize("number", [250, pytest.param(1_000, marks=pytest.mark.long)])  # of each of the two
 @pytest.mark.parametrize("role", [User.Role.USER, User.Role.ADMIN])
 def test_requests_from_another_domain_learn_and_change_nothing(
-    world: World, role: str, number: int, settings: SettingsWrapper
+    world: World, role: str, number: int, settings: Any
 ) -> None:
     settings.RATE_API = settings.RATE_LAUNCH = settings.RATE_LAUNCH_BURST = 10**6  # "too fast" would hide what is told
     dice, secrets, before = random.Random(f"{role}"), secrets_of(world), hers(world)
