@@ -32,6 +32,8 @@ _PATIENCE_MS = 15_000
 _TRIES = 5
 # Every container that starts or ends gives the machine another network interface, and Chromium then drops requests.
 _NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
+# Leaving a page ends its requests, of which htmx complains; so does a newer question to an older one.
+_ABORTED = re.compile("htmx:(sendAbort|afterRequest),")
 _PHONE = {"width": 375, "height": 760}
 _DESK = {"width": 1280, "height": 800}
 
@@ -138,6 +140,8 @@ class Visitor:
     def _listen(self, message: ConsoleMessage) -> None:
         if _NETWORK_CHANGED in message.text:
             self._was_cut_off = True
+            return
+        if _ABORTED.match(message.text):
             return
         # A refused address is told by the response too, with more to go by.
         if message.type in ("error", "warning") and not re.match("Failed to load resource: the server", message.text):
