@@ -11,13 +11,13 @@ import zlib
 
 from pydantic import Field
 
-from backendai.wire.fields import Message
+from backendai.wire.fields import Order
 
 SUBNET_BITS = 26  # 62 addresses: 16 kernels from below, as many nodes from above
 _NUMBER_BITS = 12
 
 
-class ClusterNetwork(Message):
+class ClusterNetwork(Order):
     """What one node must know of it. ``remotes``: the other nodes, as this one reaches them; ``address``: that of
     the kernel to start; those of the others stand in the spec's peers."""
 

@@ -39,3 +39,10 @@ class Message(BaseModel):
     """Base: unknown fields are refused, values are frozen."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Order(Message):
+    """Base of what the portal tells nodes. A node of an earlier version leaves out what it does not know, so that the
+    portal is upgraded first and the nodes one after the other; what it must not leave out needs another protocol."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)

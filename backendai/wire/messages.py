@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from backendai.core.home_paths import path_problem
 from backendai.core.image_names import pinned
 from backendai.wire.cluster_network import ClusterNetwork
-from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Sentence, Share, Word
+from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Order, Sentence, Share, Word
 from backendai.wire.live import Devices, LiveSample
 
 PROTOCOL = 1
@@ -34,14 +34,14 @@ class KernelState(StrEnum):
     TERMINATED = "TERMINATED"
 
 
-class Peer(Message):
+class Peer(Order):
     """A kernel of the same session: its host name and, when known, its address on the session's network."""
 
     hostname: str
     address: str | None = None
 
 
-class HomeFile(Message):
+class HomeFile(Order):
     """A file for the home folder of a new kernel; ``path`` is relative to it."""
 
     path: str
@@ -56,7 +56,7 @@ class HomeFile(Message):
         return path
 
 
-class KernelSpec(Message):
+class KernelSpec(Order):
     """Everything a node needs to start one kernel.
 
     ``generation`` is the fencing token: it grows with every placement; a container of an older one is stale.
@@ -100,7 +100,7 @@ class KernelSpec(Message):
         return pinned(self.image, self.digest)
 
 
-class StopOrder(Message):
+class StopOrder(Order):
     """End this kernel: ``grace`` seconds between the polite signal and the kill; 0: kill it now and tell its end,
     whatever becomes of its log."""
 
@@ -172,7 +172,7 @@ class SyncUp(Message):
     wait: float = Field(default=0.0, ge=0.0, le=30.0)
 
 
-class Desired(Message):
+class Desired(Order):
     """A kernel that should exist on the node now; not ``started``: the portal has not heard that it runs."""
 
     kernel_id: UUID
@@ -180,7 +180,7 @@ class Desired(Message):
     started: bool
 
 
-class SyncDown(Message):
+class SyncDown(Order):
     """What the portal wants of the node.
 
     ``desired`` holds every live kernel of the node, ``stop`` what must end, ``unwanted`` kernels from the node's list
@@ -204,7 +204,7 @@ class JoinUp(Message):
     gateway_url: GatewayUrl
 
 
-class JoinDown(Message):
+class JoinDown(Order):
     """The node's own token (said once). ``broker_url`` stays empty: each node asks for an account of its own."""
 
     agent_id: UUID
@@ -221,7 +221,7 @@ class BrokerUp(Message):
     digest: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class BrokerDown(Message):
+class BrokerDown(Order):
     """Where the broker is (empty: work by sync alone), and the name of the node's account there. Without a name the
     broker has no accounts, and the address holds whatever password all nodes share."""
 
@@ -266,7 +266,7 @@ class FleetUp(Message):
         return nodes
 
 
-class FleetAnswer(Message):
+class FleetAnswer(Order):
     """The answer to one node. ``status`` is what the HTTP status of a call of its own would be; only with 200 the rest
     counts.
 
@@ -283,7 +283,7 @@ class FleetAnswer(Message):
     stop: list[StopOrder] = Field(default_factory=list)
 
 
-class FleetDown(Message):
+class FleetDown(Order):
     """The answers in the order of the nodes."""
 
     nodes: list[FleetAnswer]

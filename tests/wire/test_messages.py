@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from pydantic import ValidationError
 
-from backendai.wire.messages import JoinUp, KernelReport, Note
+from backendai.wire.messages import JoinUp, KernelReport, Note, SyncDown
 
 
 def report(**over: Any) -> KernelReport:
@@ -54,3 +54,10 @@ def test_it_takes_the_address_of_a_gateway(url: str) -> None:
 def test_it_refuses_an_address_that_would_bend_what_the_portal_asks_for(url: str) -> None:
     with pytest.raises(ValidationError):
         JoinUp(token="t", name="n1", gateway_url=url)
+
+
+def test_a_node_leaves_out_what_a_newer_portal_says_and_the_portal_refuses_what_no_node_says() -> None:
+    down = {"deployment": "lab", "public_key": "k", "interval": 5.0, "from_the_future": 1}
+    assert SyncDown.model_validate(down).deployment == "lab"
+    with pytest.raises(ValidationError):
+        report(from_the_future=1)
