@@ -93,6 +93,7 @@ class FormPage(PanelPage, TemplateView):
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the form with what stands around it."""
         shown = {
+            "title": self.title if self.object is None else str(self.object),
             "object": self.object,
             "list_url": reverse(self.list_address),
             "delete_url": reverse(self.delete_address, args=[self.object.pk]) if self._may_delete() else "",
