@@ -20,10 +20,9 @@ from django.db.models.functions import Cast
 from backendai.accounts.models import ResourcePolicy
 from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of, limited_holders
 from backendai.accounts.policy_rules import thousandths
-from backendai.compute.models import Allocation, ComputeSession, Kernel
+from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.bulk import among
 from backendai.compute.services.ledger import slots_of
-from backendai.compute.status import PLACED
 from backendai.core.errors import Conflict
 from backendai.core.slots import Slots, format_amount
 from backendai.scheduler.limits import Limits
@@ -144,11 +143,11 @@ def _slots_held(keys: Collection[str]) -> dict[str, dict[str, int]]:
 
 
 def _sessions_held(keys: Collection[str]) -> dict[str, int]:
-    # By their kernels: of these an index by status has all, so that none of the sessions that have ended is looked at.
-    columns, condition = _columns_and_condition(keys, "session__")
-    kernels = Kernel.objects.filter(condition, status__in=PLACED).order_by()
+    # By the ledger: it has a row exactly while a kernel is placed, and none of the many sessions that have ended.
+    columns, condition = _columns_and_condition(keys, "kernel__session__")
+    rows = Allocation.objects.filter(condition).order_by().values_list(*columns)
     held: dict[str, int] = defaultdict(int)
-    for *identities, number in kernels.values_list(*columns).annotate(number=Count("session", distinct=True)):
+    for *identities, number in rows.annotate(number=Count("kernel__session", distinct=True)):
         for key in _keys(identities):
             held[key] += number
     return held
