@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -58,11 +57,6 @@ def check_member_role(role: str, *, field: str = "role") -> str:
         text = f"There is no such role; there are: {', '.join(Membership.Role.values)}."
         raise UserError(text, field=field, code="invalid-role")
     return str(role)
-
-
-def plain(value: Any) -> Any:
-    """Return a field's value as it stands in the audit trail."""
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def _line(text: str, longest: int, field: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import logging
 from datetime import datetime
 from uuid import UUID
@@ -11,7 +9,7 @@ from uuid import UUID
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value, yield_hotp_counters_from_time
 from allauth.mfa.utils import decrypt
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.fernet import InvalidToken
 from django.conf import settings
 from django.contrib.sessions.backends.base import SessionBase
 from django.db import transaction
@@ -19,11 +17,13 @@ from django.utils.crypto import constant_time_compare
 
 from backendai.accounts.ends import end_credentials
 from backendai.accounts.models import User
+from backendai.accounts.secret_box import box_for
 from backendai.activity.services import audit
 
 logger = logging.getLogger(__name__)
 
 NOBODY, ADMINS, EVERYBODY = REQUIREMENTS = ("none", "admins", "all")
+_PURPOSE = b"second factors"
 _SEEN = "second_factor"  # in the session: whoever has lost the factor has lost the session
 _STRONG = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 
@@ -80,12 +80,12 @@ def spend_code(user: User, text: str) -> Authenticator | None:
 
 def seal(text: str) -> str:
     """Return the secret of a factor as it is kept in the database."""
-    return _fernet().encrypt(text.encode()).decode()
+    return box_for(_PURPOSE).encrypt(text.encode()).decode()
 
 
 def unseal(text: str) -> str:
     """Return a secret that was kept. Raises InvalidToken when the portal has another key now."""
-    return _fernet().decrypt(text.encode()).decode()
+    return box_for(_PURPOSE).decrypt(text.encode()).decode()
 
 
 def _spend(factor: Authenticator, code: str) -> bool:
@@ -106,9 +106,3 @@ def _counter_of(factor: Authenticator, code: str) -> int:
         if constant_time_compare(code, format_hotp_value(hotp_value(secret, counter))) and counter > last
     ]
     return max(good, default=0)
-
-
-def _fernet() -> MultiFernet:
-    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
-    keys = [hashlib.sha256(b"second factors\0" + secret.encode()).digest() for secret in secrets]
-    return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in keys])

@@ -12,25 +12,24 @@ import hmac
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 
-_PURPOSE = b"secrets of key pairs"
+_STORED = b"stored secrets"
 
 
 def seal(text: str) -> str:
     """Return the text encrypted with the present key."""
-    return _box().encrypt(text.encode()).decode()
+    return box_for(_STORED).encrypt(text.encode()).decode()
 
 
 def unseal(sealed: str) -> str:
     """Return the text; empty when it was sealed with a key that is not known any more, or never."""
     try:
-        return _box().decrypt(sealed.encode()).decode() if sealed else ""
+        return box_for(_STORED).decrypt(sealed.encode()).decode() if sealed else ""
     except InvalidToken:
         return ""
 
 
-def _box() -> MultiFernet:
-    return MultiFernet([Fernet(_key(one)) for one in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
-
-
-def _key(secret: str) -> bytes:
-    return base64.urlsafe_b64encode(hmac.digest(secret.encode(), _PURPOSE, hashlib.sha256))
+def box_for(purpose: bytes) -> MultiFernet:
+    """Return what seals and opens for one purpose: what was sealed for another does not open."""
+    secrets = (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)
+    keys = [hmac.digest(secret.encode(), purpose, hashlib.sha256) for secret in secrets]
+    return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in keys])

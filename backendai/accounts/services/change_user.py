@@ -11,8 +11,9 @@ from django.db import IntegrityError, transaction
 from backendai.accounts.ends import end_credentials, refuse_to_lose_the_last_superadmin
 from backendai.accounts.models import Domain, User
 from backendai.accounts.roles import Deed, check_domain, check_grant, check_user
-from backendai.accounts.rules import clean_email, clean_full_name, plain
+from backendai.accounts.rules import clean_email, clean_full_name
 from backendai.accounts.services.grants import check_policy_of_user, check_weight
+from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
 
@@ -44,7 +45,7 @@ def change_user(actor: User, user: User, wishes: Mapping[str, Any], *, now: date
             setattr(user, name, new[name])
         user.is_superuser = user.is_superadmin
         _save(user, changed)
-        changes = {name: [plain(old[name]), plain(new[name])] for name in changed}
+        changes = {name: [plain_value(old[name]), plain_value(new[name])] for name in changed}
         audit(actor.pk, "user.change", "user", [user.pk], name=user.email, changes=changes)
         if _ENDING & set(changed):
             end_credentials(user, now=now)

@@ -9,9 +9,10 @@ from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import Domain, ResourcePolicy, User
 from backendai.accounts.roles import Deed, check_domain
-from backendai.accounts.rules import clean_name, plain
+from backendai.accounts.rules import clean_name
 from backendai.accounts.services.grants import check_weight
 from backendai.accounts.uses import refuse_while_used
+from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
 
@@ -40,7 +41,7 @@ def change_domain(actor: User, domain: Domain, wishes: Mapping[str, Any]) -> Dom
             check_weight(domain.share_weight)
         if changes:
             _save(domain, list(changes))
-            told = {name: [plain(value) for value in values] for name, values in changes.items()}
+            told = {name: [plain_value(value) for value in values] for name, values in changes.items()}
             audit(actor.pk, "domain.change", "domain", [domain.pk], name=domain.name, changes=told)
     return domain
 

@@ -9,9 +9,10 @@ from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import Domain, Invitation, Membership, PolicyDefault, Project, ResourcePolicy, User
 from backendai.accounts.roles import Deed, check_domain, check_project
-from backendai.accounts.rules import clean_name, plain
+from backendai.accounts.rules import clean_name
 from backendai.accounts.services.grants import check_policy_of_project, check_weight, default_policy
 from backendai.accounts.uses import refuse_while_used
+from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
 
@@ -53,7 +54,7 @@ def change_project(actor: User, project: Project, wishes: Mapping[str, Any]) -> 
             check_weight(project.share_weight)
         if changes:
             _save(project, list(changes))
-            told = {name: [plain(value) for value in values] for name, values in changes.items()}
+            told = {name: [plain_value(value) for value in values] for name, values in changes.items()}
             audit(actor.pk, "project.change", "project", [project.pk], name=project.name, changes=told)
     return project
 

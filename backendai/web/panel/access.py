@@ -44,16 +44,15 @@ class PanelPage(AccessMixin):
 
     @property
     def viewer(self) -> User:
-        """Whoever looks at it."""
+        """Whoever looks at it, and does what it offers."""
         assert isinstance(self.request.user, User)
         return self.request.user
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return what every page of the panel shows."""
         context: dict[str, Any] = super().get_context_data(**kwargs)  # type: ignore[misc]
-        assert isinstance(self.request.user, User)
         shown = {"section": "manage", "panel_section": self.section, "title": self.title}
-        return shown | {"menu": menu_for(self.request.user)} | context
+        return shown | {"menu": menu_for(self.viewer)} | context
 
 
 def panel_page(rule: Rule = superadmin) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

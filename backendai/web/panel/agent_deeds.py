@@ -48,7 +48,7 @@ class SwitchPage(FormPage):
     def save(self, form: EditForm) -> Any:
         """Write them, as the verb does it."""
         agent = Agent.objects.get(pk=self.object.pk)  # the form has changed its own copy already
-        return change_agent(self.actor, agent, {name: form.cleaned_data[name] for name in SwitchForm.Meta.fields})
+        return change_agent(self.viewer, agent, {name: form.cleaned_data[name] for name in SwitchForm.Meta.fields})
 
     def success_url(self, saved: Any) -> str:
         """Return to the machine."""
@@ -139,7 +139,7 @@ class DrainPage(AgentFormDeed):
         within, now = self.form.cleaned_data["within"], timezone.now()
         if within is not None and within > LONGEST_DRAIN:
             raise UserError(f"The longest drain is {LONGEST_DRAIN.days} days.")
-        number = start_drain(self.actor, self.object, now=now, ends_at=None if within is None else now + within)
+        number = start_drain(self.viewer, self.object, now=now, ends_at=None if within is None else now + within)
         until = f", until {describe_duration(within)} from now" if within else ""
         return f"{self.object} takes no new sessions; {number} kernel{'' if number == 1 else 's'} may go on{until}."
 
@@ -161,7 +161,7 @@ class CancelDrainPage(AgentDeed):
 
     def act(self) -> str:
         """Cancel it."""
-        cancel_drain(self.actor, self.object)
+        cancel_drain(self.viewer, self.object)
         return f"{self.object} takes sessions again."
 
 
@@ -200,7 +200,7 @@ class MovePage(AgentFormDeed):
     def done(self) -> str:
         """Move it."""
         group = self.form.cleaned_data["resource_group"]
-        move_agent(self.actor, self.object, group, force=self.form.cleaned_data["force"])
+        move_agent(self.viewer, self.object, group, force=self.form.cleaned_data["force"])
         return f"{self.object} belongs to {group} now."
 
 
@@ -226,7 +226,7 @@ class RevokePage(AgentDeed):
 
     def act(self) -> str:
         """Turn it away."""
-        revoke_credential(self.actor, self.object, now=timezone.now())
+        revoke_credential(self.viewer, self.object, now=timezone.now())
         return f"{self.object} is refused from now on."
 
 
@@ -251,7 +251,7 @@ class RenewPage(AgentDeed):
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Show the token, this once: it is not stored, so the page is not a redirect."""
         self.object = get_object_or_404(Agent.objects.select_related("resource_group"), pk=self.kwargs["pk"])
-        text = renew_credential(self.actor, self.object, now=timezone.now())
+        text = renew_credential(self.viewer, self.object, now=timezone.now())
         return self.shown_once(text)
 
     def shown_once(self, text: str) -> HttpResponse:
@@ -285,5 +285,5 @@ class TerminatePage(AgentDeed):
 
     def act(self) -> str:
         """Give it up."""
-        number = retire_agent(self.actor, self.object, now=timezone.now())
+        number = retire_agent(self.viewer, self.object, now=timezone.now())
         return f"{self.object} is gone for good; that ended {number} session{'' if number == 1 else 's'}."

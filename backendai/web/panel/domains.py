@@ -84,9 +84,9 @@ class DomainPage(FormPage):
         said = form.cleaned_data
         if self.object is None:
             wishes = {name: said[name] for name in ("policy", "share_weight")}
-            return create_domain(self.actor, said["name"], **wishes)
+            return create_domain(self.viewer, said["name"], **wishes)
         wishes = {name: said[name] for name in DomainForm.Meta.fields}
-        return change_domain(self.actor, Domain.objects.get(pk=self.object.pk), wishes)
+        return change_domain(self.viewer, Domain.objects.get(pk=self.object.pk), wishes)
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
@@ -104,5 +104,5 @@ class DomainDelete(DeletePage):
     def act(self) -> str:
         """Delete it, as the verb does it."""
         name = str(self.object)
-        delete_domain(self.actor, self.object)
+        delete_domain(self.viewer, self.object)
         return f"{name} is deleted."

@@ -14,7 +14,6 @@ from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.generic import TemplateView
 
-from backendai.accounts.models import User
 from backendai.activity.changes import delete_object, save_form
 from backendai.core.errors import UserError
 from backendai.web.panel.access import PanelPage
@@ -74,7 +73,7 @@ class FormPage(PanelPage, TemplateView):
 
     def save(self, form: EditForm) -> Any:
         """Write what a valid form says, with its audit entry; return the object."""
-        return save_form(self.actor.pk, form, self.audit_name, only=self.audited_fields)
+        return save_form(self.viewer.pk, form, self.audit_name, only=self.audited_fields)
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
@@ -83,12 +82,6 @@ class FormPage(PanelPage, TemplateView):
     def success_url(self, saved: Any) -> str:
         """Return where one goes then."""
         return reverse(self.list_address)
-
-    @property
-    def actor(self) -> User:
-        """Whoever does it."""
-        assert isinstance(self.request.user, User)
-        return self.request.user
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the form with what stands around it."""
@@ -170,12 +163,6 @@ class ConfirmPage(PanelPage, TemplateView):
         """Return where one goes then."""
         return reverse(self.list_address)
 
-    @property
-    def actor(self) -> User:
-        """Whoever does it."""
-        assert isinstance(self.request.user, User)
-        return self.request.user
-
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the question with what stands around it."""
         shown = {
@@ -208,7 +195,7 @@ class DeletePage(ConfirmPage):
     def act(self) -> str:
         """Delete it."""
         name = str(self.object)
-        type(self).delete(self.actor.pk, self.object, self.audit_name)
+        type(self).delete(self.viewer.pk, self.object, self.audit_name)
         return f"{name} is deleted."
 
 

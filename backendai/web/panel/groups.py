@@ -185,8 +185,8 @@ class GroupPage(FormPage):
         values = {name: value for name, value in form.cleaned_data.items() if name in _COLUMNS}
         values["session_defaults"] = form.instance.session_defaults
         if self.object is None:
-            return create_group(self.actor, values)
-        return change_group(self.actor, ResourceGroup.objects.get(pk=self.object.pk), values)
+            return create_group(self.viewer, values)
+        return change_group(self.viewer, ResourceGroup.objects.get(pk=self.object.pk), values)
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
@@ -211,5 +211,5 @@ class GroupDelete(DeletePage):
     def act(self) -> str:
         """Delete it if nothing belongs to it."""
         name = self.object.name
-        delete_group(self.actor.pk, self.object)
+        delete_group(self.viewer.pk, self.object)
         return f"Resource group {name} is deleted."

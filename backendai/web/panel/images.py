@@ -148,8 +148,8 @@ class ImagePage(FormPage):
         assert isinstance(form, ImageForm)
         image = self.find()
         if image is None:
-            return create_image(self.actor.pk, form.values())
-        return change_image(self.actor.pk, image, form.values())
+            return create_image(self.viewer.pk, form.values())
+        return change_image(self.viewer.pk, image, form.values())
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
@@ -176,7 +176,7 @@ class ImageForget(DeletePage):
     def act(self) -> str:
         """Do it through its verb."""
         name = str(self.object)
-        forget_image(self.actor.pk, self.object)
+        forget_image(self.viewer.pk, self.object)
         return f"{name} is forgotten."
 
 

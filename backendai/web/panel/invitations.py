@@ -163,7 +163,7 @@ class InvitationPage(FormPage):
 
     def make_form(self, data: Any = None) -> EditForm:
         """Return the form as far as the one who asks may fill it in."""
-        return InvitationForm(data, actor=self.actor, project=self.request.GET.get("project", "")[:36])
+        return InvitationForm(data, actor=self.viewer, project=self.request.GET.get("project", "")[:36])
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Invite them; the link is not stored, so the page is not a redirect."""
@@ -173,7 +173,7 @@ class InvitationPage(FormPage):
             invitee = Invitee(said["email"], said["full_name"], said["role"], said.get("policy"))
             valid_for = timedelta(days=said["days"])
             try:
-                row, text = invite(self.actor, said["project"], invitee, now=timezone.now(), valid_for=valid_for)
+                row, text = invite(self.viewer, said["project"], invitee, now=timezone.now(), valid_for=valid_for)
             except UserError as error:
                 show_error(form, error)
             else:
@@ -213,5 +213,5 @@ class InvitationRevoke(DeletePage):
 
     def act(self) -> str:
         """Take it back."""
-        revoke_invitation(self.actor, self.object, now=timezone.now())
+        revoke_invitation(self.viewer, self.object, now=timezone.now())
         return f"The invitation of {self.object.email} is taken back."

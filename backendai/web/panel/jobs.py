@@ -107,5 +107,5 @@ class JobCancel(ConfirmPage):
 
     def act(self) -> str:
         """Ask for its end."""
-        cancel_job(self.actor, self.object.pk, now=timezone.now())
+        cancel_job(self.viewer, self.object.pk, now=timezone.now())
         return "It was asked to stop."

@@ -146,7 +146,7 @@ class JoinTokenPage(FormPage):
             said, now = form.cleaned_data, timezone.now()
             try:
                 text = make_join_token(
-                    self.actor,
+                    self.viewer,
                     said["resource_group"],
                     now=now,
                     name_prefix=said["name_prefix"],
@@ -182,5 +182,5 @@ class JoinTokenRevoke(DeletePage):
 
     def act(self) -> str:
         """Take it back."""
-        revoke_join_token(self.actor, self.object.pk)
+        revoke_join_token(self.viewer, self.object.pk)
         return "The join token is revoked."

@@ -164,5 +164,5 @@ class PolicyDelete(DeletePage):
 
     def act(self) -> str:
         """Delete it; raises a Conflict that counts who has it."""
-        delete_policy(self.actor.pk, self.object)
+        delete_policy(self.viewer.pk, self.object)
         return f"Policy {self.object} is deleted."

@@ -98,7 +98,7 @@ class PresetPage(FormPage):
     def save(self, form: EditForm) -> Any:
         """Write it through its verb; the form has set nothing that the verb would not."""
         values = {name: form.cleaned_data[name] for name in form.Meta.fields}  # type: ignore[attr-defined]
-        return write_preset(self.actor.pk, self.find() or ResourcePreset(), values)
+        return write_preset(self.viewer.pk, self.find() or ResourcePreset(), values)
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
@@ -121,5 +121,5 @@ class PresetDelete(DeletePage):
     def act(self) -> str:
         """Do it through its verb."""
         name = str(self.object)
-        delete_preset(self.actor.pk, self.object)
+        delete_preset(self.viewer.pk, self.object)
         return f"{name} is deleted."

@@ -54,30 +54,30 @@ class ProjectFormPage(FormPage):
 
     def get_queryset(self) -> QuerySet[Project]:
         """Return the projects of those that one rules."""
-        managed: QuerySet[Project] = Project.objects.managed_by(self.actor)
+        managed: QuerySet[Project] = Project.objects.managed_by(self.viewer)
         return Project.objects.filter(pk__in=managed.order_by().values("pk"))
 
     def find(self, *, for_update: bool = False) -> Any:
         """Return the project, if one may change it."""
         found = super().find(for_update=for_update)
-        if found is not None and not may_project(self.actor, Deed.CHANGE_PROJECT, found):
+        if found is not None and not may_project(self.viewer, Deed.CHANGE_PROJECT, found):
             raise Http404
         return found
 
     def make_form(self, data: Any = None) -> EditForm:
         """Return the form as far as the one who asks may fill it in."""
-        return ProjectForm(data, instance=self.object, actor=self.actor)
+        return ProjectForm(data, instance=self.object, actor=self.viewer)
 
     def save(self, form: EditForm) -> Any:
         """Write it, as the verbs do it."""
         said = form.cleaned_data
         if self.object is None:
-            domain = said.get("domain") or self.actor.domain
+            domain = said.get("domain") or self.viewer.domain
             if domain is None:
                 raise UserError("A project belongs to a domain.", code="no-domain")
-            return create_project(self.actor, domain, said["name"], policy=said["policy"])
+            return create_project(self.viewer, domain, said["name"], policy=said["policy"])
         wishes = {name: said[name] for name in form.fields if name != "version"}
-        return change_project(self.actor, Project.objects.get(pk=self.object.pk), wishes)
+        return change_project(self.viewer, Project.objects.get(pk=self.object.pk), wishes)
 
     def success_url(self, saved: Any) -> str:
         """Return to the project."""
@@ -105,5 +105,5 @@ class ProjectDelete(DeletePage):
     def act(self) -> str:
         """Delete it, as the verb does it."""
         name = str(self.object)
-        delete_project(self.actor, self.object)
+        delete_project(self.viewer, self.object)
         return f"{name} is deleted."

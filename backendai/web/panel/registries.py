@@ -131,7 +131,7 @@ class RegistryPage(FormPage):
     def save(self, form: EditForm) -> Any:
         """Write it through its verb."""
         assert isinstance(form, RegistryForm)
-        return write_registry(self.actor.pk, self.find() or Registry(), form.values())
+        return write_registry(self.viewer.pk, self.find() or Registry(), form.values())
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
@@ -158,7 +158,7 @@ class RegistryDelete(DeletePage):
     def act(self) -> str:
         """Delete it through its verb."""
         name = str(self.object)
-        delete_registry(self.actor.pk, self.object)
+        delete_registry(self.viewer.pk, self.object)
         return f"{name} is deleted."
 
 

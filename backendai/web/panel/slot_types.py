@@ -112,4 +112,4 @@ class SlotTypePage(FormPage):
         """Write it, as the verb does it."""
         values = {name: form.cleaned_data[name] for name in SlotTypeForm.Meta.fields}
         slot = SlotType.objects.get(pk=self.object.pk)
-        return change_slot_type(self.actor, slot, values | {"quantum": form.cleaned_data["step"]})
+        return change_slot_type(self.viewer, slot, values | {"quantum": form.cleaned_data["step"]})

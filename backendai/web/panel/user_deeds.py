@@ -69,7 +69,7 @@ class DeactivatePage(UserDeed):
 
     def act(self) -> str:
         """Do it."""
-        let_in(self.actor, self.object, False, now=timezone.now())
+        let_in(self.viewer, self.object, False, now=timezone.now())
         return f"{self.object} is not let in any more."
 
 
@@ -91,7 +91,7 @@ class ActivatePage(UserDeed):
 
     def act(self) -> str:
         """Do it."""
-        let_in(self.actor, self.object, True, now=timezone.now())
+        let_in(self.viewer, self.object, True, now=timezone.now())
         return f"{self.object} is let in again."
 
 
@@ -133,7 +133,7 @@ class PasswordPage(UserDeed):
             raise UserError("Look at the marked fields.")
         said = self.form.cleaned_data
         try:
-            set_password(self.actor, self.object, said["password"], now=timezone.now(), end_tokens=said["end_tokens"])
+            set_password(self.viewer, self.object, said["password"], now=timezone.now(), end_tokens=said["end_tokens"])
         except UserError as error:
             show_error(self.form, error)
             raise UserError("Look at the marked fields.") from error
@@ -164,7 +164,7 @@ class ResetFactorsPage(UserDeed):
 
     def act(self) -> str:
         """Do it."""
-        number = reset_factors(self.actor.pk, self.object, now=timezone.now())
+        number = reset_factors(self.viewer.pk, self.object, now=timezone.now())
         return f"{self.object} had {number} second factors." if number else f"{self.object} had no second factor."
 
 
@@ -198,7 +198,7 @@ class PurgePage(UserDeed):
     def act(self) -> str:
         """Purge them."""
         email = self.object.email
-        purge_user(self.actor, self.object, typed=self.request.POST.get("typed", ""), now=timezone.now())
+        purge_user(self.viewer, self.object, typed=self.request.POST.get("typed", ""), now=timezone.now())
         return f"{email} is purged."
 
     def success_url(self) -> str:

@@ -95,7 +95,7 @@ class UserFormPage(FormPage):
 
     def make_form(self, data: Any = None) -> EditForm:
         """Return the form as far as the one who asks may fill it in."""
-        return self.form_class(data, instance=self.object, actor=self.actor)
+        return self.form_class(data, instance=self.object, actor=self.viewer)
 
     def success_url(self, saved: Any) -> str:
         """Return to the person."""
@@ -114,8 +114,8 @@ class NewUserPage(UserFormPage):
         """Make them, as the verb does it."""
         said = form.cleaned_data
         names = ("email", "full_name", "role", "policy", "password", "projects")
-        domain: Domain | None = said.get("domain", self.actor.domain)
-        return create_user(self.actor, NewUser(**{name: said[name] for name in names}, domain=domain))
+        domain: Domain | None = said.get("domain", self.viewer.domain)
+        return create_user(self.viewer, NewUser(**{name: said[name] for name in names}, domain=domain))
 
 
 class EditUserPage(UserFormPage):
@@ -126,17 +126,17 @@ class EditUserPage(UserFormPage):
 
     def get_queryset(self) -> QuerySet[User]:
         """Return the people that one sees."""
-        people: QuerySet[User] = User.objects.visible_to(self.actor)
+        people: QuerySet[User] = User.objects.visible_to(self.viewer)
         return people
 
     def find(self, *, for_update: bool = False) -> Any:
         """Return the person; who stands above the one who asks is not to be changed."""
         found = super().find(for_update=for_update)
-        if not may_user(self.actor, Deed.CHANGE_USER, found):
+        if not may_user(self.viewer, Deed.CHANGE_USER, found):
             raise Http404
         return found
 
     def save(self, form: EditForm) -> Any:
         """Write it, as the verb does it."""
         wishes = {name: form.cleaned_data[name] for name in form.fields if name != "version"}
-        return change_user(self.actor, User.objects.get(pk=self.object.pk), wishes, now=timezone.now())
+        return change_user(self.viewer, User.objects.get(pk=self.object.pk), wishes, now=timezone.now())
