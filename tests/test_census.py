@@ -25,7 +25,7 @@ from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.catalog.models import Registry, ResourcePreset
 from backendai.cluster.models import Agent, Announcement, JoinToken, SlotType
 from backendai.cluster.services import create_join_token
-from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.models import ComputeSession, Kernel, LaunchRecord
 from backendai.realtime.routing import websocket_urlpatterns
 from tests.api.callers import log_gateway
 from tests.cast import Cast
@@ -240,6 +240,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/me/ssh-keys/<uuid:ssh_key_id>/": (P.OWN, "DELETE"),
     "api/v1/me/dotfiles/": (P.SIGNED_IN, "GET PUT"),
     "api/v1/me/dotfiles/<uuid:dotfile_id>/": (P.OWN, "DELETE"),
+    "api/v1/me/recent-launches/": (P.SIGNED_IN, "GET"),
+    "api/v1/me/recent-launches/<uuid:recent_launch_id>/": (P.OWN, "PATCH DELETE"),
     "api/v1/me/bootstrap-script/": (P.SIGNED_IN, "GET PUT"),
     "api/v1/projects/<uuid:project_id>/dotfiles/": (P.SUPERADMIN, "GET PUT"),
     "api/v1/projects/<uuid:project_id>/dotfiles/<uuid:project_file_id>/": (P.SUPERADMIN, "DELETE"),
@@ -378,6 +380,8 @@ def environments(cast: Cast, project: Project, domain: Domain) -> dict[str, str]
     }
     key = add_ssh_key(cast.alice, PUBLIC_KEY, name=PRIVATE_NAME)
     parts = files | {"<uuid:ssh_key_id>": key.pk}
+    record = LaunchRecord.objects.create(owner=cast.alice, name=PRIVATE_NAME, parameters={"image": "python"})
+    parts["<uuid:recent_launch_id>"] = record.pk
     parts["<str:access_key>"] = cast.alice.key_pairs.get().pk
     return {name: str(value) for name, value in parts.items()}
 

@@ -50,3 +50,11 @@ class KernelQuerySet(models.QuerySet[Any]):
     def live(self) -> KernelQuerySet:
         """Not ended."""
         return self.filter(status__in=LIVE)
+
+
+class LaunchRecordQuerySet(models.QuerySet[Any]):
+    """What people launched by the form."""
+
+    def visible_to(self, user: User) -> LaunchRecordQuerySet:
+        """One's own alone, whatever one's role."""
+        return self.filter(owner=user)

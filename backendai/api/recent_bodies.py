@@ -1,0 +1,29 @@
+"""What the recent history of launches looks like."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from backendai.api.answers import Answer
+from backendai.api.parsing import StrictSerializer
+from backendai.compute.models import LaunchRecord
+
+
+class RecentLaunchBody(Answer[LaunchRecord]):
+    """A launch by the form."""
+
+    parameters = serializers.JSONField(
+        help_text="What was asked for, beyond what is usual. Variables that look like secrets are null."
+    )
+
+    class Meta:
+        model = LaunchRecord
+        fields = ["id", "name", "is_pinned", "parameters", "created_at"]
+        read_only_fields = fields
+
+
+class RecentLaunchChange(StrictSerializer):
+    """What shall change of an entry; what is left out stays."""
+
+    name = serializers.CharField(required=False, max_length=64)
+    is_pinned = serializers.BooleanField(required=False)

@@ -1,0 +1,68 @@
+"""One's own recent history of launches by the form."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.recent_bodies import RecentLaunchBody, RecentLaunchChange
+from backendai.compute.models import LaunchRecord
+from backendai.compute.services.recent import (
+    forget_launch,
+    pin_launch,
+    recent_launch,
+    recent_launches,
+    rename_launch,
+)
+
+
+class RecentLaunchList(GenericAPIView[LaunchRecord]):
+    """One's own recent launches: there are few, so they come at once."""
+
+    queryset = LaunchRecord.objects.none()
+    serializer_class = RecentLaunchBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=RecentLaunchBody(many=True))
+    def get(self, request: Request) -> Response:
+        """Return those pinned, then the newest."""
+        return Response(RecentLaunchBody(recent_launches(asker(request)), many=True).data)
+
+
+class RecentLaunchDetail(GenericAPIView[Any]):
+    """One recent launch."""
+
+    serializer_class = RecentLaunchBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ACCOUNT,)
+
+    @extend_schema(request=RecentLaunchChange, responses=RecentLaunchBody)
+    def patch(self, request: Request, recent_launch_id: UUID) -> Response:
+        """Rename it, or keep it beside the newest (or no longer)."""
+        user = asker(request)
+        record = recent_launch(user, recent_launch_id)
+        body = RecentLaunchChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        with transaction.atomic():
+            if "name" in body.validated_data:
+                rename_launch(user, record, body.validated_data["name"])
+            if "is_pinned" in body.validated_data:
+                pin_launch(user, record, body.validated_data["is_pinned"])
+        return Response(RecentLaunchBody(record).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, recent_launch_id: UUID) -> Response:
+        """Take it out of the history; the sessions that it made go on."""
+        user = asker(request)
+        forget_launch(user, recent_launch(user, recent_launch_id))
+        return Response(status=status.HTTP_204_NO_CONTENT)

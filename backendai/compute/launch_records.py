@@ -1,0 +1,34 @@
+"""What people launched by the form, kept for another time."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.utils import timezone
+
+from backendai.compute.querysets import LaunchRecordQuerySet
+
+
+class LaunchRecord(models.Model):
+    """What somebody launched by the form, to launch it again. Only ``services.recent`` writes it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="launch_records", db_index=False
+    )
+    name = models.CharField(max_length=64)
+    parameters = models.JSONField(encoder=DjangoJSONEncoder, help_text="The request, without values of secrets.")
+    is_pinned = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = LaunchRecordQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-is_pinned", "-created_at", "-id"]
+        indexes = [models.Index(fields=["owner", "-is_pinned", "-created_at", "-id"], name="launch_newest")]
+
+    def __str__(self) -> str:
+        return self.name

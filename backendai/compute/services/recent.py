@@ -1,0 +1,142 @@
+"""The recent history of the launch form: what somebody launched, to be launched again.
+
+Only the form writes it. A script that launches a hundred sessions has its parameters at hand, and would push out what a
+person comes here to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.compute.models import ComputeSession, LaunchRecord
+from backendai.compute.services.check_wishes import USUAL_PRIORITY
+from backendai.compute.services.create import Launched, launch_many
+from backendai.compute.spec import SessionSpec
+from backendai.core.errors import Conflict, NotFound
+from backendai.core.names import check_session_name
+from backendai.core.secret_names import looks_secret
+
+KEPT = 5
+MOST_PINNED = 20
+_USUAL = {field.name: field.default for field in fields(SessionSpec)}
+_NOT_KEPT = {"owner", "launch_id"}
+
+
+def launch_and_remember(
+    user: User, spec: SessionSpec, count: int = 1, *, idempotency_key: str | None = None, now: datetime
+) -> list[Launched]:
+    """Return what ``launch_many`` does, and keep the request in the user's recent history in the same transaction; a
+    request that is sent twice is kept once."""
+    with transaction.atomic():
+        launched = launch_many(user, spec, count, idempotency_key=idempotency_key)
+        if launched[0].kernels is not None:
+            session = launched[0].session
+            for_other = {} if session.owner_id == user.pk else {"owner": str(session.owner_id)}
+            parameters = kept_parameters(spec) | for_other | ({"count": count} if count > 1 else {})
+            LaunchRecord.objects.create(
+                owner=user, name=spec.name or session.name, parameters=parameters, created_at=now
+            )
+            _forget_old(user)
+    return launched
+
+
+def kept_parameters(spec: SessionSpec) -> dict[str, Any]:
+    """Return what a request says beyond what is usual, without the values of variables that look like secrets: theirs
+    are None. An owner is not among it: addresses of others are not kept."""
+    said = {name: value for name, value in asdict(spec).items() if name not in _NOT_KEPT and not _usual(name, value)}
+    if "environ" in said:
+        said["environ"] = without_secrets(said["environ"])
+    return said
+
+
+def parameters_of(session: ComputeSession) -> dict[str, Any]:
+    """Return a session as a request that would make another one like it, in the same words. Its variables are all
+    there: it is for its owner alone."""
+    said = {
+        "image": session.image.name,
+        "session_type": session.session_type,
+        "resources": session.slots,
+        "resource_group": session.resource_group.name,
+        "project": str(session.project_id),
+        "environ": session.environ,
+        "startup_command": session.startup_command,
+        "preopen_ports": session.preopen_ports,
+        "cluster_size": session.cluster_size,
+        "cluster_mode": session.cluster_mode,
+        "priority": None if session.priority == USUAL_PRIORITY else session.priority,
+        "batch_timeout": session.batch_timeout,
+        "retry_on_agent_loss": session.retry_on_agent_loss,
+    }
+    return {name: value for name, value in said.items() if not _usual(name, value)}
+
+
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Return variables by name with their values; None stands for what looks like a secret."""
+    return {name: None if looks_secret(name, value) else value for name, value in environ.items()}
+
+
+def recent_launches(user: User) -> list[LaunchRecord]:
+    """Return the user's recent launches, those pinned first, then the newest."""
+    return list(LaunchRecord.objects.visible_to(user))
+
+
+def recent_launch(user: User, record_id: UUID) -> LaunchRecord:
+    """Return one of the user's; NotFound for what is not there or another's."""
+    found: LaunchRecord | None = LaunchRecord.objects.visible_to(user).filter(pk=record_id).first()
+    if found is None:
+        raise NotFound("There is no such launch in your recent history.")
+    return found
+
+
+def rename_launch(user: User, record: LaunchRecord, name: str) -> None:
+    """Give the entry another name, which is what the next session of it will be called. Raises UserError as for the
+    name of a session."""
+    check_session_name(name)
+    if name == record.name:
+        return
+    with transaction.atomic():
+        audit(user.pk, "recent-launch.change", "recent-launch", [record.pk], changes={"name": [record.name, name]})
+        record.name = name
+        record.parameters = record.parameters | {"name": name}
+        record.save(update_fields=["name", "parameters"])
+
+
+def pin_launch(user: User, record: LaunchRecord, pinned: bool) -> None:
+    """Keep the entry beside the newest, or no longer; then it stays until the next launch. Raises Conflict when as many
+    are pinned as may be."""
+    if pinned == record.is_pinned:
+        return
+    if pinned and LaunchRecord.objects.visible_to(user).filter(is_pinned=True).count() >= MOST_PINNED:
+        raise Conflict(f"You have pinned {MOST_PINNED} launches already; unpin one.", code="too-many-pinned")
+    with transaction.atomic():
+        audit(user.pk, "recent-launch.change", "recent-launch", [record.pk], changes={"pinned": [not pinned, pinned]})
+        record.is_pinned = pinned
+        record.save(update_fields=["is_pinned"])
+
+
+def forget_launch(user: User, record: LaunchRecord) -> None:
+    """Take the entry out of the history; the sessions that it made go on."""
+    with transaction.atomic():
+        audit(user.pk, "recent-launch.delete", "recent-launch", [record.pk], name=record.name)
+        record.delete()
+
+
+def _usual(name: str, value: Any) -> bool:
+    return value in (None, "", (), [], {}) or value == _USUAL[name]
+
+
+def _forget_old(user: User) -> None:
+    """Remove all but the newest of those that are not pinned. Another launch of the same moment may be removing them
+    too: what it holds is left to it."""
+    loose = LaunchRecord.objects.filter(owner=user, is_pinned=False).order_by("-created_at", "-id")
+    if old := list(loose.values_list("pk", flat=True)[KEPT:]):
+        free = LaunchRecord.objects.select_for_update(skip_locked=True).filter(pk__in=old, is_pinned=False)
+        LaunchRecord.objects.filter(pk__in=[record.pk for record in free]).delete()

@@ -1,0 +1,17 @@
+"""Which environment variables look as if they held a secret: their values are kept out of addresses and histories."""
+
+from __future__ import annotations
+
+import re
+
+# Better one too many: what is taken for a secret is only typed again.
+_NAME = re.compile(
+    r"passw|passphrase|pwd|secret|token|key|credential|auth(?!or(?!i))|private|cookie|signature|(?:^|_)(?:pass|pat|dsn)(?:_|\Z)",
+    re.IGNORECASE,
+)
+_ADDRESS_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+
+
+def looks_secret(name: str, value: str = "") -> bool:
+    """Return whether a variable of this name, or with this value, is likely to hold a secret."""
+    return bool(_NAME.search(name) or _ADDRESS_WITH_PASSWORD.search(value))
