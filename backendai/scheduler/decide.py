@@ -31,6 +31,9 @@ def decide(snapshot: Snapshot) -> Plan:
         if refusal is not None:
             progress.wait(session, refusal, turn)
             continue
+        if queue.is_settled and shape.no_room is not None:  # as with most sessions of a full cluster: nothing to ask
+            progress.wait(session, shape.no_room, turn, tried=shape.lacks_room)
+            continue
         # 5. Place: the best agent that fits, for all of its kernels or for none.
         outcome = queue.place(session, shape)
         if not isinstance(outcome, Refusal):

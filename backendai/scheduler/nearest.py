@@ -2,12 +2,14 @@
 
 Agents that are alike stand together in a tree; each knot knows the most that one below it may have of each slot. No
 agent below is closer than that would be, so most knots need not be opened. When an agent shrinks, the knots above it
-know too much, never too little, until they are opened the next time.
+know too much, never too little, until they are opened the next time. A knot is divided when it is first opened, and
+most never are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from typing import cast
 
 from backendai.scheduler.demand import Request
 from backendai.scheduler.room import Room
@@ -16,14 +18,14 @@ _BRANCHES = 8
 
 
 class _Knot:
-    """Some agents, or some knots; ``order`` is that of the first agent below by name."""
+    """Some agents, below which knots come when it is divided; ``order`` is that of the first agent below by name."""
 
     __slots__ = ("above", "below", "free", "is_stale", "order")
 
-    def __init__(self, below: Sequence[Room] | Sequence[_Knot]) -> None:
+    def __init__(self, rooms: list[Room]) -> None:
         self.above: _Knot | None = None
-        self.below = below
-        self.order: int = min(each.order for each in below)
+        self.below: list[Room] | list[_Knot] = rooms
+        self.order: int = min(room.order for room in rooms)
         self.free: dict[str, int] = {}
         self.mend()
 
@@ -41,27 +43,13 @@ class Nearest:
     """The tree of some agents; whoever changes an agent tells it."""
 
     def __init__(self, rooms: Iterable[Room]) -> None:
-        self._above: dict[Room, _Knot] = {}
         everybody = list(rooms)
-        self._root = self._knot_of(everybody) if everybody else None
-
-    def _knot_of(self, rooms: list[Room]) -> _Knot:
-        if len(rooms) <= _BRANCHES:
-            knot = _Knot(rooms)
-            self._above.update(dict.fromkeys(rooms, knot))
-            return knot
-        parts = [rooms]
-        while len(parts) < _BRANCHES:
-            parts = [half for part in parts for half in _halves(part)]
-        knots = [self._knot_of(part) for part in parts]
-        above = _Knot(knots)
-        for knot in knots:
-            knot.above = above
-        return above
+        self._root = _Knot(everybody) if everybody else None
+        self._above = dict.fromkeys(everybody, self._root)
 
     def closest(self, request: Request, suits: Callable[[Room], bool]) -> tuple[int, Room] | None:
         """Return the distance and the agent that lacks least of those that suit; the first by name of equals."""
-        search = _Search(request, suits)
+        search = _Search(request, suits, self._divide)
         if self._root is not None:
             search.open(self._root)
         return None if search.room is None else (search.best[0], search.room)
@@ -82,16 +70,28 @@ class Nearest:
                     knot.free[name] = amount
             knot = knot.above
 
+    def _divide(self, knot: _Knot) -> None:
+        """Put knots of agents that are alike between a knot and its many agents."""
+        parts = [cast(list[Room], knot.below)]
+        while len(parts) < _BRANCHES:
+            parts = [half for part in parts for half in _halves(part)]
+        knot.below = knots = [_Knot(part) for part in parts]
+        for part, each in zip(parts, knots, strict=True):
+            each.above = knot
+            self._above.update(dict.fromkeys(part, each))
+
 
 class _Search:
-    def __init__(self, request: Request, suits: Callable[[Room], bool]) -> None:
-        self._items, self._suits = request.items, suits
+    def __init__(self, request: Request, suits: Callable[[Room], bool], divide: Callable[[_Knot], None]) -> None:
+        self._items, self._suits, self._divide = request.items, suits, divide
         self.best = (-1, -1)
         self.room: Room | None = None
 
     def open(self, knot: _Knot) -> None:
         if knot.is_stale:
             knot.mend()
+        if len(knot.below) > _BRANCHES:
+            self._divide(knot)
         bounds = []
         for each in knot.below:
             free, away = each.free, 0

@@ -19,16 +19,19 @@ from backendai.scheduler.shortfall import Refusal, passed_steps
 from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.trace import QUEUE_PASSED, at_agents, at_capacity, at_gate
 
+_LACKS_ROOM = frozenset({"insufficient-resources", "too-many-kernels", "fragmented"})
+
 
 class Shape:
     """What is known of all sessions that ask for the same: what they ask for, and why they cannot start, if so.
 
     ``malformed``: a gate that none of them passes. ``too_big``: they would not start even if nothing else ran.
+    ``lacks_room``: ``no_room`` is one that ends when others end.
     ``no_room_beside``: they find none beside what is kept for the first in line. ``steps``: those before an agent is
     selected.
     """
 
-    __slots__ = ("asked", "demand", "malformed", "no_room", "no_room_beside", "steps", "too_big")
+    __slots__ = ("asked", "demand", "lacks_room", "malformed", "no_room", "no_room_beside", "steps", "too_big")
 
     def __init__(self, session: SessionView) -> None:
         self.demand = demand_of(session)
@@ -36,6 +39,7 @@ class Shape:
         self.malformed: Refusal | None = None
         self.too_big: Refusal | None = None
         self.no_room: Refusal | None = None
+        self.lacks_room = False
         self.no_room_beside: Refusal | None = None
         self.steps: tuple[Step, ...] = ()
 
@@ -92,6 +96,7 @@ class Progress:
             return shape.no_room
         outcome = place(session, shape.demand, self.rooms)
         if isinstance(outcome, Refusal):
+            shape.lacks_room = outcome.reason.code in _LACKS_ROOM
             outcome = shape.no_room = at_agents(outcome)
         return outcome
 

@@ -23,16 +23,16 @@ from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import RunningView, SessionView, Snapshot
 from backendai.scheduler.trace import at_agents, at_queue
 
-_LACKS_ROOM = frozenset({"insufficient-resources", "too-many-kernels", "fragmented"})  # it helps when others end
-
 
 class Queue:
-    """Who is held back as the pass goes."""
+    """Who is held back as the pass goes. ``is_settled``: whoever still has his turn and finds no room changes nothing
+    in that."""
 
     def __init__(self, snapshot: Snapshot, sequence: Sequence, progress: Progress) -> None:
         self._snapshot = snapshot
         self._is_strict = sequence.is_strict
         self._progress = progress
+        self.is_settled = False
         self._first: SessionView | None = None
         self._behind: Refusal | None = None
         self._reservation: Reservation | None = None
@@ -58,7 +58,7 @@ class Queue:
 
         From now on it may hold back others.
         """
-        if self._reservation is not None or refusal.reason.code not in _LACKS_ROOM:
+        if self._reservation is not None or not shape.lacks_room:
             return refusal, False
         backfill = self._snapshot.rules.backfill
         if self._first is not None and not backfill:
@@ -117,6 +117,7 @@ class Queue:
 
     def _hold_back(self, session: SessionView, shape: Shape, why: Reason) -> None:
         self._first = session
+        self.is_settled = not self._snapshot.rules.backfill
         kernels = len(shape.demand.requests)
         asked = describe_request(shape.demand.requests[0]) if kernels == 1 else _describe_kernels(shape)
         # The name of the first in line is its owner's affair: whoever waits may not see that session.

@@ -85,7 +85,8 @@ class Rooms:
             self.launches.count(launch, room.order, request.kernels)
         self.ranking.chosen(room.order, len(self.all))
         cost = self.cost(request)
-        if cost is None or request.kinds or room.book or room.shelf is None or self._nearest is not None:
+        is_last = request.kinds and not all(map(room.free.get, request.kinds))  # then it stands on another shelf
+        if cost is None or is_last or room.book or room.shelf is None or self._nearest is not None:
             self._settle(room, request)
             return
         room.packed -= cost  # as ``_settle`` does, for most of them in short

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice, tee
+from itertools import chain, islice, tee
 from operator import attrgetter
 
 from backendai.scheduler.options import Option, own_options
@@ -71,13 +71,7 @@ def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[Sess
 
     Raises ValueError for a wrong option, and in the end for a sequence that left out a session or named one twice.
     """
-    options = own_options(sequence.options, snapshot.rules.options)
-    capacity = capacity_of(snapshot.agents)
-    for sessions in _bands(snapshot.pending):
-        line = Line(
-            snapshot.now, sessions, snapshot.rules, capacity, tally, snapshot.weights, snapshot.past_usage, options
-        )
-        yield from _each_once(sequence, sessions, sequence.order(line))
+    return chain.from_iterable(_lines(sequence, snapshot, tally))
 
 
 def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
@@ -105,22 +99,28 @@ def may_be_passed(session: SessionView, rules: Rules, now: datetime) -> bool:
     return is_tired(session, rules) and not is_overdue(session, rules, now)
 
 
-def _each_once(
-    sequence: Sequence, sessions: list[SessionView], ordered: Iterable[SessionView]
-) -> Iterator[SessionView]:
+def _lines(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[Iterable[SessionView]]:
+    options = own_options(sequence.options, snapshot.rules.options)
+    capacity = capacity_of(snapshot.agents)
+    for sessions in _bands(snapshot.pending):
+        line = Line(
+            snapshot.now, sessions, snapshot.rules, capacity, tally, snapshot.weights, snapshot.past_usage, options
+        )
+        # Looked at when all have had their turn: asking about each as it comes would cost more than ordering them.
+        passing, record = tee(islice(sequence.order(line), len(sessions) + 1))
+        yield passing
+        _check_each_once(sequence, sessions, list(record))
+
+
+def _check_each_once(sequence: Sequence, sessions: list[SessionView], ordered: list[SessionView]) -> None:
     left = {id(session) for session in sessions}
-    if isinstance(ordered, list) and len(ordered) == len(left) and left == set(map(id, ordered)):
-        yield from ordered
+    if len(ordered) == len(left) and left == set(map(id, ordered)):
         return
-    # Looked at when all have had their turn: asking about each as it comes would cost more than ordering them.
-    passing, record = tee(islice(ordered, len(sessions) + 1))
-    yield from passing
-    for session in record:
+    for session in ordered:
         if id(session) not in left:
             raise ValueError(f"sequence {sequence.name} names session {session.id} twice, or it is not in the line")
         left.remove(id(session))
-    if left:
-        raise ValueError(f"sequence {sequence.name} leaves out {len(left)} of {len(sessions)} sessions")
+    raise ValueError(f"sequence {sequence.name} leaves out {len(left)} of {len(sessions)} sessions")
 
 
 def _bands(pending: Iterable[SessionView]) -> Iterator[list[SessionView]]:

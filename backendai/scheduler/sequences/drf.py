@@ -24,23 +24,31 @@ def drf(line: Line) -> Iterator[SessionView]:
     sessions, tally, weights = line.sessions, line.tally, line.weights
     # As floats, which are exact for whole mebibytes: dividing by a whole number of that size takes four times as long.
     capacity = {name: float(amount) for name, amount in line.capacity.items() if amount}
+    nothing: dict[str, float] = {}
     heap = [
-        (dominant_share(held, capacity, weight := weights.get(user, 1.0)), queue[-1], queue, held, weight)
+        (
+            dominant_share(held, capacity, weight := weights.get(user, 1.0)),
+            queue[-1],
+            queue,
+            held,
+            weight,
+            capacity if weight > 0 else nothing,
+        )
         for user, queue in _queues(sessions).items()
         for held in (tally.held.setdefault(user, {}),)
     ]  # no two are equal in the first two: the others are never compared
     heapify(heap)
     while heap:
-        share, place, queue, held, weight = heap[0]
+        share, place, queue, held, weight, counted = heap[0]
         tally.latest = _NOTHING
         yield sessions[place]
         for name, more in tally.latest:  # what is held of other slots weighs what it did
             held[name] = amount = held.get(name, 0) + more
-            if name in capacity and weight > 0 and share < (grown := amount / capacity[name] / weight):
+            if name in counted and share < (grown := amount / counted[name] / weight):
                 share = grown
         queue.pop()
         if queue:
-            heapreplace(heap, (share, queue[-1], queue, held, weight))
+            heapreplace(heap, (share, queue[-1], queue, held, weight, counted))
         else:
             heappop(heap)
 
