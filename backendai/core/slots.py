@@ -125,6 +125,16 @@ def is_size(name: str) -> bool:
     return name in ("mem", "shm") or name.endswith(".mem")
 
 
+def is_accelerator(name: str) -> bool:
+    """Return whether the slot is something beside the cores and the memory of a machine."""
+    return name not in ("cpu", "mem")
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of accelerator that a slot counts: ``cuda`` of ``cuda.shares``."""
+    return name.partition(".")[0]
+
+
 def decimal_text(amount: int) -> str:
     """Return thousandths as an exact decimal string: 500 → ``0.5``, 2000 → ``2``."""
     whole, rest = divmod(abs(amount), MILLI)

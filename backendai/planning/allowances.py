@@ -116,7 +116,7 @@ def least(numbers: Iterable[int | None]) -> int | None:
 
 def _everybody(user: User, project: Project | None) -> list[Limited]:
     """Return for whom a launch counts, the narrowest first; who has no policy gets one without limits."""
-    key_pair: KeyPair | None = user.key_pairs.filter(is_active=True).first()
+    key_pair: KeyPair | None = user.key_pairs.main_first().first()
     rows: list[tuple[str, Any, str]] = [(KEY_PAIR, key_pair, key_pair.access_key)] if key_pair else []
     rows.append((USER, user, user.email))
     if project:

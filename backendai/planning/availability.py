@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backendai.accounts.models import KeyPair, Project, User
-from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, key_of, limits_of_launch
+from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of, limits_of_launch
 from backendai.catalog.models import ResourcePreset
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.services.limits import limit_views
@@ -43,7 +43,8 @@ class PresetFit:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """``remaining``: by slot, what the strictest holder leaves (None: unlimited); the same for sessions."""
+    """``remaining``: by slot, what the strictest holder leaves (None: unlimited); the same for sessions.
+    ``limited``: the policies that hold. ``agents``: all that are registered."""
 
     project: Project
     group: ResourceGroup
@@ -52,13 +53,16 @@ class Availability:
     remaining_sessions: int | None
     amounts: GroupAmounts
     presets: Sequence[PresetFit]
+    limited: Sequence[Limited]
+    agents: Sequence[AgentView]
 
 
-def availability(user: User, project: Project, group: ResourceGroup) -> Availability:
+def availability(user: User, project: Project, group: ResourceGroup, key_pair: KeyPair | None = None) -> Availability:
     """Return what this user may still use in this project and group, in at most nine queries. ``project`` brings its
-    domain along."""
-    key_pair: KeyPair | None = user.key_pairs.filter(is_active=True).first()
-    views = limit_views(limits_of_launch(user, project, key_pair))
+    domain along; without a ``key_pair`` the one counts for which a launch counts that names none."""
+    key_pair = key_pair or user.key_pairs.main_first().first()
+    limited = limits_of_launch(user, project, key_pair)
+    views = limit_views(limited)
     agents = read_agents(group, read_agent_rows(group), {}, ())
     presets = presets_of(user, group)
     names = _slot_names(views.values(), agents, presets)
@@ -79,6 +83,8 @@ def availability(user: User, project: Project, group: ResourceGroup) -> Availabi
         remaining_sessions=least(holder.sessions.remaining for holder in holders),
         amounts=_amounts(agents),
         presets=[PresetFit(preset, reason) for preset, reason in zip(presets, reasons, strict=True)],
+        limited=limited,
+        agents=agents,
     )
 
 

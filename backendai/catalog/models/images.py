@@ -15,7 +15,9 @@ from backendai.catalog.models.registries import Registry
 from backendai.catalog.querysets import ImageQuerySet
 from backendai.cluster.models import Agent
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
-from backendai.core.slots import Slots
+from backendai.core.slots import Slots, is_accelerator, kind_of
+
+ACCELERATORS_LABEL = "ai.backend.accelerators"
 
 
 class Image(models.Model):
@@ -81,6 +83,20 @@ class Image(models.Model):
     def maximum_slots(self) -> dict[str, int]:
         """The largest amounts (thousandths) a kernel of it may ask for; what is not named has no limit."""
         return dict(Slots.parse(self.maximum))
+
+    @property
+    def accelerators(self) -> frozenset[str] | None:
+        """The kinds of accelerators that it can use, such as ``cuda``; None: nobody has said, so it may be any."""
+        label = self.effective_labels.get(ACCELERATORS_LABEL)
+        if label is None:
+            return None
+        kinds = {kind.strip().lower() for kind in str(label).split(",") if kind.strip()}
+        return frozenset(kinds | {kind_of(slot) for slot in self.minimum_slots if is_accelerator(slot)})
+
+    def can_use(self, slot: str) -> bool:
+        """Return whether a kernel of it has a use for this slot."""
+        kinds = self.accelerators
+        return kinds is None or not is_accelerator(slot) or kind_of(slot) in kinds
 
     @property
     def effective_labels(self) -> dict[str, str]:

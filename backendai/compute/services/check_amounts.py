@@ -18,6 +18,7 @@ from backendai.core.errors import UserError
 from backendai.core.slots import LARGEST, MILLI, Slots, format_amount, format_size, parse_amount, parse_size
 
 _DEFAULTS = {"cpu": 1 * MILLI, "mem": 1024 * 2**20 * MILLI}
+_USUAL_SHM = ((4 * 2**30, 2**30), (0, 64 * 2**20))
 _SMALLEST = {"cpu": MILLI // 10, "mem": 16 * 2**20 * MILLI}
 
 
@@ -46,13 +47,25 @@ def slots_of(spec: SessionSpec, preset: ResourcePreset | None, image: Image) -> 
     return slots
 
 
-def check_bounds(slots: Slots, image: Image) -> None:
-    """Refuse less than the image, or anything, can run with, and more than the image may have."""
+def minimum_of(image: Image) -> Slots:
+    """Return the least that a kernel of the image can be asked for."""
     minimum = image.minimum_slots
-    for name in _SMALLEST.keys() | set(minimum):
-        least = max(_SMALLEST.get(name, 0), minimum[name])
+    return Slots({name: max(_SMALLEST.get(name, 0), minimum[name]) for name in _SMALLEST.keys() | set(minimum)})
+
+
+def check_bounds(slots: Slots, image: Image) -> None:
+    """Refuse less than the image, or anything, can run with, more than the image may have, and what it cannot use."""
+    for name, least in minimum_of(image).items():
         if slots[name] < least:
             raise _out_of_bounds(name, slots[name], image, "needs at least", least, "below-minimum")
+    for name, amount in slots.items():
+        if not image.can_use(name):
+            raise UserError(
+                f"{name}: {format_amount(name, amount)} asked, but {image.name} has no use for it: "
+                f"{', '.join(sorted(image.accelerators or ())) or 'no accelerator'} is what it supports.",
+                field=f"resources.{name}",
+                code="accelerator-not-supported",
+            )
     for name, most in image.maximum_slots.items():
         if slots[name] > most:
             raise _out_of_bounds(name, slots[name], image, "may have at most", most, "above-maximum")
@@ -78,7 +91,7 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
     elif preset and preset.shm_bytes:
         shm = preset.shm_bytes
     else:
-        return min(parse_size(usual, field="shm") if usual else _usual_shm(memory), memory // 2)
+        return automatic_shm(memory, usual)
     if shm >= memory:
         raise UserError(
             f"Shared memory is part of the memory: {format_size(shm)} asked, memory is {format_size(memory)}.",
@@ -88,8 +101,15 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
     return shm
 
 
-def _usual_shm(memory: int) -> int:
-    return 2**30 if memory >= 4 * 2**30 else 64 * 2**20
+def usual_shm(usual: str = "") -> tuple[tuple[int, int], ...]:
+    """Return what a kernel gets that does not say how much: from how many bytes of memory on, how many bytes of shared
+    memory, the largest first; never more than half of the memory. ``usual``: what the group gives instead."""
+    return ((0, parse_size(usual, field="shm")),) if usual else _USUAL_SHM
+
+
+def automatic_shm(memory: int, usual: str = "") -> int:
+    """Return the bytes of shared memory of a kernel with this memory that does not say how much."""
+    return min(next(shm for least, shm in usual_shm(usual) if memory >= least), memory // 2)
 
 
 def check_reach(slots: Slots, group: ResourceGroup, cluster_size: int, designated: Collection[str] = ()) -> None:
