@@ -18,8 +18,9 @@ from backendai.planning.preview import preview
 from backendai.planning.turns import Busy, turn_of
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.suggest import Suggestion
-from backendai.web.launch_form import CUSTOM, LaunchForm, initial_amounts
-from backendai.web.presets import typed_amounts
+from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
+from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.presets import typed_amounts
 
 _MOST_NAMED = 8
 _WAITS = "Waits "

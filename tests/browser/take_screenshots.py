@@ -117,7 +117,7 @@ def _visit(visitor: Visitor, paths: dict[str, str], ending: str) -> None:
     groups = "/manage/groups/"
     steps: list[tuple[str, str, Callable[[], None]]] = [
         ("launch", "/sessions/new/", lambda: expect(page.locator("#launch-outlook")).not_to_be_empty()),
-        ("launch-waits", "/sessions/new/", would_wait),
+        ("launch-waits", "/sessions/new/?step=2", would_wait),
         ("session", f"{paths['fine-tune']}#terminal", connected),
         ("log", f"{paths['train-baseline']}#log", lambda: expect(page.locator("#log-state")).to_have_text("Live")),
         ("waiting", paths["evaluate"], lambda: expect(page.locator("#outlook")).to_contain_text("Not yet.")),

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ADMIN, CHARLIE
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import RESOURCES, Visitor
 from tests.system.client import Client
 from tests.system.platform import Platform
 
@@ -74,11 +74,14 @@ def _form(visitor: Visitor, paths: dict[str, str]) -> Walk:
     visitor.go("/sessions/new/")
     expect(visitor.page.locator("#launch-outlook")).not_to_be_empty()
     yield "launch"
-    visitor.page.get_by_role("heading", name="Advanced").click()
     visitor.page.get_by_role("radio", name=re.compile("^Batch")).check()
+    yield "launch batch"
+    for name in ("Data & storage", "Network", RESOURCES):
+        visitor.step(name)
+        yield name
     visitor.page.get_by_label("Value of variable 1").fill("without a name")
     visitor.page.get_by_label("CPU cores").fill("many")
-    visitor.page.get_by_role("button", name="Start session").click()
+    visitor.launch()
     expect(visitor.page.locator("#id_environ_error")).to_contain_text("has no name")
     yield "launch refused"
 

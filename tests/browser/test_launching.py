@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import RESOURCES, Visitor
 from tests.system.client import Body, Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
@@ -39,8 +39,9 @@ def test_it_shows_the_message_at_its_field_and_keeps_what_was_typed(visit: Visit
     page.get_by_role("radio", name=re.compile("^Batch")).check()
     page.get_by_label("Startup command").fill("echo <b>kept</b>")
     page.get_by_label("Name optional").fill("-not-a-name")
+    visitor.step(RESOURCES)
     page.get_by_label("CPU cores").fill("many")
-    page.get_by_role("button", name="Start session").click()
+    visitor.launch()
 
     name = page.get_by_label("Name optional")
     expect(name).to_have_attribute("aria-invalid", "true")
@@ -48,11 +49,11 @@ def test_it_shows_the_message_at_its_field_and_keeps_what_was_typed(visit: Visit
     expect(page.locator("#id_name_error")).to_contain_text("Begin with a letter")
     expect(name).to_have_value("-not-a-name")
     expect(page.get_by_label("Startup command")).to_have_value("echo <b>kept</b>")
+    name.fill("a-name")
+    visitor.step(RESOURCES)
     expect(page.get_by_label("CPU cores")).to_have_value("many")
     expect(page.get_by_role("radio", name=re.compile("^Custom"))).to_be_checked()
-
-    name.fill("a-name")
-    page.get_by_role("button", name="Start session").click()
+    visitor.launch()
     expect(page.locator("#id_cpu_error")).to_contain_text("'many' is not a number")
 
 
@@ -61,7 +62,7 @@ def test_it_shows_why_a_session_cannot_start_yet_and_its_place(visit: Visit, ful
     visitor = _at_the_form(visit)
     page = visitor.page
     page.get_by_label("Name optional").fill("comes-later")
-    page.get_by_role("button", name="Start session").click()
+    visitor.launch()
     expect(visitor.status).to_have_text("Pending")
     notice = page.locator("#session-head .state-notice")
     expect(notice).to_contain_text("Waiting for room · place 1 in the queue of default")
@@ -74,10 +75,10 @@ def test_it_shows_why_a_session_cannot_start_yet_and_its_place(visit: Visit, ful
 def test_it_starts_a_cluster_with_variables_from_rows_that_come_and_go(visit: Visit) -> None:
     visitor = _at_the_form(visit)
     page = visitor.page
+    visitor.step(RESOURCES)
     page.get_by_role("radio", name=re.compile("^Shell")).check()
     page.get_by_label("CPU cores").fill("0.2")
     page.get_by_label("Memory", exact=True).fill("64m")
-    page.get_by_role("heading", name="Advanced").click()
     for number, (name, value) in enumerate([("FIRST", "1 <i>"), ("GONE", "2"), ("LAST", "x=y")], 1):
         if number > 1:
             page.get_by_role("button", name="Add variable").click()
@@ -86,7 +87,7 @@ def test_it_starts_a_cluster_with_variables_from_rows_that_come_and_go(visit: Vi
     page.get_by_role("button", name="Remove variable 2").click()
     expect(page.get_by_label("Name of variable 2")).to_have_value("LAST")
     page.get_by_label("Kernels").fill("2")
-    page.get_by_role("button", name="Start session").click()
+    visitor.launch()
     expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
     visitor.type('echo "[$FIRST|$GONE|$LAST|$BACKENDAI_CLUSTER_SIZE]"')
     expect(visitor.screen).to_contain_text("[1 <i>||x=y|2]")
@@ -98,12 +99,11 @@ def test_it_starts_a_cluster_with_variables_from_rows_that_come_and_go(visit: Vi
 def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
     visitor = _at_the_form(visit)
     page = visitor.page
-    page.get_by_role("heading", name="Advanced").click()
     expect(page.get_by_label("Start not before")).to_be_hidden()
     page.get_by_role("radio", name=re.compile("^Batch")).check()
     page.get_by_label("Startup command").fill("true")
     page.get_by_label("Start not before").fill("2090-03-01T12:00")
-    page.get_by_role("button", name="Start session").click()
+    visitor.launch()
     notice = page.locator("#session-head .state-notice")
     expect(notice).to_contain_text("Waiting for its time")
     expect(notice.locator("time").first).to_contain_text("2090")

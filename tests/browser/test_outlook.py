@@ -10,6 +10,7 @@ from playwright.sync_api import Error, Page, Route, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
+from tests.browser.visitor import RESOURCES, REVIEW
 from tests.system.client import Body, Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
@@ -62,7 +63,9 @@ def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(
     expect(outlook).to_contain_text("With cpu 1 instead of 2")
 
     outlook.get_by_role("link", name="Launch it with less").click()
+    visitor.step(RESOURCES)
     expect(page.get_by_label("CPU cores")).to_have_value("1")
+    visitor.step(REVIEW)
     line, instead = page.locator("#launch-outlook"), page.get_by_role("checkbox", name="instead of wants-two")
     expect(line).to_contain_text("in place of wants-two.")
     assert visitor.accessibility_faults() == []
@@ -84,7 +87,7 @@ def test_taking_a_suggestion_cancels_the_one_that_waits_and_starts_at_once(visit
     visitor.go(f"/sessions/{session['id']}/")
     page.locator("#outlook").get_by_role("link", name="Launch it with less").click()
     expect(page.locator("#launch-outlook")).to_contain_text("Starts now on")
-    page.get_by_role("button", name="Start session").click()
+    visitor.launch()
     expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
     assert alice.session(session["id"])["status"] == "CANCELLED"
 
@@ -93,7 +96,7 @@ def test_the_line_under_the_form_is_in_sight_and_moves_nothing(visit: Visit) -> 
     for size in ({"width": 1280, "height": 800}, {"width": 375, "height": 760}):
         page = visit(ALICE).page
         page.set_viewport_size(size)  # type: ignore[arg-type]
-        page.goto(page.url + "sessions/new/")
+        page.goto(page.url + "sessions/new/?step=2")
         line, cores = page.locator("#launch-outlook .outlook-line"), page.get_by_label("CPU cores")
         expect(line).to_be_in_viewport()
         cores.evaluate("(field) => field.scrollIntoView({ block: 'end', behavior: 'instant' })")  # as the tab key does
@@ -113,7 +116,7 @@ def test_the_line_under_the_form_is_in_sight_and_moves_nothing(visit: Visit) -> 
 def test_an_answer_that_does_not_come_is_not_taken_from_before(visit: Visit, alice: Client) -> None:
     visitor = visit(ALICE)
     page = visitor.page
-    visitor.go("/sessions/new/")
+    visitor.go("/sessions/new/?step=2")
     line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores")
     expect(line).not_to_be_empty()
     page.route("**/sessions/new/preview/", lambda route: route.abort())
@@ -132,7 +135,7 @@ def test_an_answer_that_does_not_come_is_not_taken_from_before(visit: Visit, ali
 def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: str) -> None:
     visitor = visit(ALICE, theme=theme)
     page = visitor.page
-    visitor.go("/sessions/new/")
+    visitor.go("/sessions/new/?step=2")
     line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores")
     page.get_by_label("Memory", exact=True).fill("64m")
     cores.fill("2")
@@ -160,7 +163,7 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
 
 def test_only_the_newest_answer_counts(visit: Visit, alice: Client) -> None:
     page = visit(ALICE).page
-    page.goto(f"{alice.url}/sessions/new/")
+    page.goto(f"{alice.url}/sessions/new/?step=2")
     line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores")
     expect(line).not_to_be_empty()
     held = _hold_first(page)

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import RESOURCES, Visitor
 from tests.system.client import Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
@@ -31,12 +31,13 @@ def test_it_takes_a_session_from_the_form_to_its_end(visit: Visit, alice: Client
     page = visitor.page
     free = _free_cores(page)
     page.get_by_role("link", name="New session").click()
-    page.get_by_role("radio", name=re.compile("^Shell")).check()
     page.get_by_label("Name optional").fill("first-try")
+    visitor.step(RESOURCES)
+    page.get_by_role("radio", name=re.compile("^Shell")).check()
     page.get_by_label("CPU cores").fill("0.5")
     page.get_by_label("Memory", exact=True).fill("64m")
     expect(page.get_by_role("radio", name=re.compile("^Custom"))).to_be_checked()
-    page.get_by_role("button", name="Start session").click()
+    visitor.launch()
     expect(page.get_by_role("heading", name="first-try", level=1)).to_be_visible()
 
     page.evaluate("window.stayed = true")

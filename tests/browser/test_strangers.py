@@ -42,7 +42,7 @@ def test_it_shows_hostile_names_as_text(visit: Visit, hers: str) -> None:
     expect(page.locator("dd", has_text=EMOJI)).to_be_visible()
     visitor.go("/account/tokens/")
     expect(page.get_by_role("cell", name=SCRIPT, exact=True)).to_be_visible()
-    visitor.go("/sessions/new/")
+    visitor.go("/sessions/new/?step=2")
     expect(page.locator(".choice", has_text=SCRIPT)).to_contain_text(EMOJI)
     visitor.go(hers)
     expect(page.locator(".command")).to_have_text(f"echo '{SCRIPT}'; sleep 600")

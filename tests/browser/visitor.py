@@ -15,6 +15,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Error, Locator, Page, R
 from tests.browser.people import PASSWORD
 from tests.system.platform import Platform
 
+RESOURCES = "Environments & resource allocation"
+REVIEW = "Confirm and launch"
 _CHROMIUM = "/usr/bin/chromium"
 _ARGUMENTS = [
     "--no-sandbox",
@@ -100,6 +102,16 @@ class Visitor:
         expect(self.page.locator("#terminal-state")).to_have_text("Connected")
         self.page.locator("#terminal-box textarea").focus()
         self.page.keyboard.type(command + "\n")
+
+    def step(self, name: str) -> None:
+        """Go to a step of the launcher."""
+        self.page.get_by_role("navigation", name="Steps").get_by_role("link", name=name).click()
+        expect(self.page.get_by_role("heading", name=name, level=2)).to_be_focused()
+
+    def launch(self) -> None:
+        """Launch what the form says, from whichever step."""
+        self.step(REVIEW)
+        self.page.get_by_role("button", name="Launch", exact=True).click()
 
     @property
     def screen(self) -> Locator:

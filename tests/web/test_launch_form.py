@@ -18,6 +18,7 @@ from backendai.catalog.services import BUILD_JOB
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import Status
 from backendai.core.slots import Slots
+from backendai.web.launcher.steps import step_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 
@@ -121,7 +122,7 @@ def test_a_batch_session_gets_its_end_its_order_and_its_priority(site: Cast, bro
     form = client.get(reverse("web:launch"), {"like": str(session.pk)}).context["form"]
     assert form["batch_timeout"].value() == "2h 30m"
     assert (form["depends_on"].value(), form["priority"].value()) == ([first.pk], 3)
-    assert form.is_advanced_open()
+    assert form.is_order_open()
 
 
 def test_sessions_of_others_cannot_be_waited_for(site: Cast, browse: Browse) -> None:
@@ -277,16 +278,21 @@ def test_it_drops_the_start_time_of_an_interactive_session(site: Cast, browse: B
         ({"cluster_size": "17"}, "cluster_size", "less than or equal to 16"),
         ({"starts_at": "tomorrow"}, "starts_at", "valid date"),
         ({"session_type": "batch", "startup_command": "true", "starts_at": "2001-01-01T00:00"}, "starts_at", "past"),
+        ({"preopen_ports": "8080 http"}, "preopen_ports", "&#x27;http&#x27; is not a port"),
+        ({"preopen_ports": "8080,8080"}, "preopen_ports", "named twice"),
     ],
 )
-def test_it_opens_the_advanced_part_on_a_refusal_in_it(
+def test_it_shows_the_step_with_a_refusal_in_it(
     site: Cast, browse: Browse, change: dict[str, Any], field: str, words: str
 ) -> None:
     answer = browse(site.alice).post(reverse("web:launch"), typed(site, **change))
     assert answer.status_code == 422
     assert words in str(answer.context["form"].errors[field])
     page = answer.content.decode()
-    assert '<details class="card advanced" open>' in page
+    step = step_of(field)
+    assert f'data-step="{step}"' in page
+    assert re.search(rf'id="step-mark-{step}">', page), "not hidden"
+    assert page.count('class="step-mark"') - page.count(" hidden><svg") == 1
     assert all(f'value="{value}"' in page for value in change.get("environ.value", []))
 
 

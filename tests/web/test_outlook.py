@@ -277,7 +277,7 @@ def test_the_form_says_at_once_that_a_group_takes_no_such_sessions(cast: Cast, b
     make_image()
     ResourceGroup.objects.update(allowed_session_types=["batch"])
     line = foreseen(browse(cast.alice), typed(cast))
-    assert line == "Would be refused. Resource group default takes no interactive sessions; it takes: batch."
+    assert line == "Would be refused. Type: Resource group default takes no interactive sessions; it takes: batch."
 
 
 def test_a_suggestion_that_is_taken_starts_in_place_of_the_session_that_waits(

@@ -27,9 +27,12 @@ from backendai.compute.status import SessionType, Status
 from backendai.core.errors import UserError
 from backendai.planning.turns import Busy
 from backendai.web.images import build_by_image, builds_for
-from backendai.web.launch_form import CUSTOM, LaunchForm, initial_amounts, named_in
+from backendai.web.launcher.address import named_in
+from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
+from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.presets import mark_obstacles, obstacles_in, typed_amounts
+from backendai.web.launcher.steps import REVIEW, LaunchStep, step_named, steps_of
 from backendai.web.outlook import outlook_of_form
-from backendai.web.presets import mark_obstacles, obstacles_in, typed_amounts
 from backendai.web.requests import PageRequest
 from backendai.web.resources import rooms_for
 
@@ -38,7 +41,8 @@ from backendai.web.resources import rooms_for
 @never_cache
 @login_required
 def launch(request: PageRequest) -> HttpResponse:
-    """Show the form; on POST create the session and go to where its output will appear."""
+    """Show the form; on POST create the session and go to where its output will appear, or only look at what was typed
+    (``go=review``)."""
     owner, unknown = _owner(request)
     rooms = rooms_for(owner)
     slots = {bar.slot for room in rooms for bar in room.bars}
@@ -46,7 +50,7 @@ def launch(request: PageRequest) -> HttpResponse:
     form = LaunchForm(
         request.POST or None, user=owner, actor=request.user, slots=slots, initial=_initial(request) | named
     )
-    if request.method == "POST" and form.is_valid():
+    if request.method == "POST" and form.is_valid() and request.POST.get("go") != "review":
         try:
             created = _create(request, form)
         except UserError as error:
@@ -55,8 +59,11 @@ def launch(request: PageRequest) -> HttpResponse:
             part = "log" if created.session_type == SessionType.BATCH else "terminal"
             return redirect(f"{reverse('web:session', args=[created.pk])}#{part}")
     mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
+    steps = steps_of(form.errors)
     context = {
         "section": "sessions",
+        "steps": steps,
+        "step": _step(request, steps),
         "form": form,
         "rooms": rooms,
         "builds": build_by_image(builds_for(owner)),
@@ -66,7 +73,7 @@ def launch(request: PageRequest) -> HttpResponse:
         "asked_owner": request.POST.get("owner", request.GET.get("owner", "")),
         "may_act": request.user.role != User.Role.USER,
     }
-    return render(request, "web/launch.html", context, status=422 if form.is_bound else 200)
+    return render(request, "web/launch/page.html", context, status=422 if form.errors else 200)
 
 
 @require_POST
@@ -76,7 +83,7 @@ def launch_presets(request: PageRequest) -> HttpResponse:
     """Return the presets as they fit in the project and group that the form names now."""
     form = LaunchForm(request.POST, user=request.user)
     mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
-    return render(request, "web/_presets.html", {"form": form})
+    return render(request, "web/launch/_presets.html", {"form": form})
 
 
 @require_POST
@@ -99,7 +106,14 @@ def launch_preview(request: PageRequest) -> HttpResponse:
             context["busy"] = error.message
         except UserError as error:
             context["refusal"] = form.refusal(error)
-    return render(request, "web/_launch_outlook.html", context)
+    return render(request, "web/launch/_outlook.html", context)
+
+
+def _step(request: PageRequest, steps: list[LaunchStep]) -> int:
+    """Return the step to show: the first with something wrong, the last of a form that was sent, else the one that the
+    address names."""
+    usual = REVIEW if request.method == "POST" else step_named(request.GET.get("step", ""))
+    return next((step.number for step in steps if step.is_wrong), usual)
 
 
 def _owner(request: PageRequest) -> tuple[User, str]:

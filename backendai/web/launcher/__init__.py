@@ -1,0 +1,1 @@
+"""The session launcher: one form in five steps."""

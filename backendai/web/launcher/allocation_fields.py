@@ -1,0 +1,109 @@
+"""Fields of the allocation: where it is placed, and how large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from backendai.accounts.acting import projects_to_act_in
+from backendai.accounts.models import Project, User
+from backendai.cluster.models import ResourceGroup
+from backendai.cluster.site import site_settings
+from backendai.cluster.slot_types import in_order, look_of
+from backendai.compute.services.check import LARGEST_CLUSTER
+from backendai.compute.status import ClusterMode
+from backendai.web.launcher.choices import offer_agents, offer_groups
+from backendai.web.launcher.presets import preset_choices, typed_amounts
+from backendai.web.resources import name_of_slot
+
+CUSTOM = ""
+_NUMBER = {"inputmode": "decimal", "autocomplete": "off"}
+_PLAIN_SLOTS = {"cpu", "mem", "shm"}
+
+
+class AllocationFields(forms.Form):
+    """A preset stands for its numbers; custom takes those typed."""
+
+    project = forms.ModelChoiceField(Project.objects.none(), empty_label=None, label=_("Project"))
+    resource_group = forms.ModelChoiceField(
+        ResourceGroup.objects.none(), to_field_name="name", empty_label=None, label=_("Resource group")
+    )
+    preset = forms.ChoiceField(required=False, label=_("Size"))
+    cpu = forms.CharField(required=False, initial="1", label=_("CPU cores"), widget=forms.TextInput(attrs=_NUMBER))
+    mem = forms.CharField(required=False, initial="1g", label=_("Memory"), help_text=_("Such as 512m or 4g."))
+    cluster_size = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=LARGEST_CLUSTER,
+        initial=1,
+        label=_("Kernels"),
+        help_text=_("Each is a container with all of the above. They reach each other as main1, sub1, sub2 …"),
+    )
+    cluster_mode = forms.ChoiceField(
+        required=False,
+        choices=ClusterMode,
+        initial=ClusterMode.SINGLE_NODE,
+        label=_("Where they lie"),
+        help_text=_("On any agents, a session can be larger than a machine, but its kernels talk over the network."),
+    )
+    agents = forms.ChoiceField(required=False, label=_("Run on"), help_text=_("Else the scheduler chooses."))
+
+    def offer_places(self, user: User, actor: User, slots: Collection[str]) -> None:
+        """Let people choose what is open to this user, and of these slots the accelerators that the site offers."""
+        cast(Any, self.fields["project"]).queryset = projects_to_act_in(actor, user)
+        groups = ResourceGroup.objects.visible_to(user).filter(is_active=True)
+        cast(Any, self.fields["resource_group"]).queryset = groups
+        self.presets = preset_choices(user)
+        cast(Any, self.fields["preset"]).choices = [(CUSTOM, "Custom"), *((one.name, one.name) for one in self.presets)]
+        self.accelerators = [slot for slot in in_order(set(slots) - _PLAIN_SLOTS) if look_of(slot).is_enabled]
+        for slot in self.accelerators:
+            self.fields[f"slot.{slot}"] = forms.CharField(
+                required=False, label=name_of_slot(slot), widget=forms.TextInput(attrs=_NUMBER | {"placeholder": "0"})
+            )
+        self.site = site_settings()
+        self.usual_group = offer_groups(self)
+        offer_agents(self, wanted=self.site.agent_select)
+        self._choose_first_preset()
+
+    def clean_preset(self) -> str:
+        """Refuse amounts of one's own where the site offers presets alone."""
+        preset = str(self.cleaned_data["preset"])
+        if not preset and not self.site.custom_allocation:
+            raise forms.ValidationError(_("Choose one of these: amounts of your own are not offered here."))
+        return preset
+
+    def own_amounts(self) -> dict[str, str]:
+        """Return the amounts that were typed, by slot."""
+        names = {"cpu": "cpu", "mem": "mem"} | {slot: f"slot.{slot}" for slot in self.accelerators}
+        return {slot: value for slot, field in names.items() if (value := self.cleaned_data[field].strip())}
+
+    def accelerator_fields(self) -> list[forms.BoundField]:
+        """Return the fields of accelerators that the groups offer."""
+        return [self[f"slot.{slot}"] for slot in self.accelerators]
+
+    def place(self) -> tuple[str, str]:
+        """Return the project (its id) and the group (its name) in which the form stands now."""
+
+        def shown(name: str, first: str) -> str:
+            rows = cast(Any, self.fields[name]).queryset
+            return str(self[name].value() or rows.values_list(first, flat=True).first() or "")
+
+        group = self["resource_group"].value() or (self.usual_group.name if self.usual_group else "")
+        return shown("project", "pk"), str(group)
+
+    def _choose_first_preset(self) -> None:
+        if self.is_bound or "preset" in self.initial:
+            return
+        group = self.initial.get("resource_group") or (self.usual_group.name if self.usual_group else "")
+        for choice in self.presets if group else ():
+            if slots := choice.slots_in(group):
+                self.initial.update({"preset": choice.name, **initial_amounts(typed_amounts(slots))})
+                return
+
+
+def initial_amounts(amounts: dict[str, str]) -> dict[str, str]:
+    """Return what the form's fields show at first for these amounts, as somebody would type them."""
+    return {slot if slot in _PLAIN_SLOTS else f"slot.{slot}": text for slot, text in amounts.items()}

@@ -1,0 +1,111 @@
+"""The launch form: what to start, on what, and how large. Its fields stand with their steps."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Collection, Sequence
+from datetime import tzinfo
+from typing import Any, cast
+
+from django import forms
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession
+from backendai.compute.spec import SessionSpec
+from backendai.compute.status import ClusterMode, SessionType
+from backendai.core.errors import UserError
+from backendai.web.launcher.allocation_fields import AllocationFields
+from backendai.web.launcher.environment_fields import EnvironmentFields
+from backendai.web.launcher.network_fields import NetworkFields
+from backendai.web.launcher.type_fields import TypeFields
+
+_FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "mem"}
+
+
+class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields):
+    """All that a launch can say, and nothing of how it is shown."""
+
+    request_key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
+    replaces = forms.ModelChoiceField(
+        ComputeSession.objects.none(),
+        required=False,
+        label=_("Instead of the one that waits"),
+    )
+    time_zone = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
+    owner = forms.CharField(max_length=254, required=False, widget=forms.HiddenInput)
+
+    def __init__(
+        self, *args: Any, user: User, actor: User | None = None, slots: Collection[str] = (), **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        actor = actor or user
+        cast(Any, self.fields["replaces"]).queryset = ComputeSession.objects.filter(owner=actor)
+        self.offer_order(user, actor)
+        self.offer_images(user)
+        self.offer_places(user, actor, slots)
+
+    def full_clean(self) -> None:
+        """Read the start time as the browser's clock shows it."""
+        with timezone.override(self._zone()):
+            super().full_clean()
+
+    def spec(self) -> SessionSpec:
+        """Return the request as the services take it."""
+        data = self.cleaned_data
+        batch = data["session_type"] == SessionType.BATCH
+        return SessionSpec(
+            image=data["image"].name,
+            name=data["name"].strip(),
+            session_type=data["session_type"],
+            resources={} if data["preset"] else self.own_amounts(),
+            preset=data["preset"],
+            resource_group=data["resource_group"].name,
+            project=data["project"].pk,
+            environ=data["environ"],
+            preopen_ports=self.ports(),
+            startup_command=data["startup_command"] if batch else "",
+            starts_at=data["starts_at"] if batch else None,
+            cluster_size=data["cluster_size"] or 1,
+            cluster_mode=data["cluster_mode"] or ClusterMode.SINGLE_NODE,
+            priority=data["priority"],
+            batch_timeout=data["batch_timeout"] if batch else None,
+            depends_on=[str(each.pk) for each in data["depends_on"]] if batch else [],
+            retry_on_agent_loss=data["retry_on_agent_loss"] and batch,
+            agents=[data["agents"]] if data.get("agents") else [],
+            owner=data["owner"],
+        )
+
+    def refuse(self, error: UserError) -> None:
+        """Show a refusal at the field it names, else on top."""
+        self.add_error(self._field_of(error), error.message)
+
+    def refusal(self, error: UserError) -> str:
+        """Return a refusal with the label of the field it names, where its own words do not say which."""
+        name = self._field_of(error)
+        label = self.fields[name].label if name else ""
+        names = {str(label).lower(), str(name).removeprefix("slot.")}
+        said = not label or any(each in error.message.lower() for each in names)
+        return error.message if said else f"{label}: {error.message}"
+
+    def first_wrong(self) -> str:
+        """Return what is wrong with the first wrong field, with its name."""
+        name, errors = next(iter(self.errors.items()))
+        label = self.fields[name].label if name in self.fields else ""
+        title = str(label or name.removeprefix("slot.").replace("_", " ").capitalize())
+        return f"{title}: {cast(Sequence[str], errors)[0]}"
+
+    def _field_of(self, error: UserError) -> str | None:
+        name = _FIELD_OF.get(error.field or "", error.field or "")
+        if name.startswith("resources."):
+            name = "slot." + name.removeprefix("resources.")
+        if self.cleaned_data.get("preset") and (name in ("cpu", "mem") or name.startswith("slot.")):
+            name = "preset"
+        return name if name in self.fields else None
+
+    def _zone(self) -> tzinfo:
+        try:
+            return zoneinfo.ZoneInfo(self.data.get("time_zone") or "")
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            return timezone.get_default_timezone()

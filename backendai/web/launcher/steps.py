@@ -1,0 +1,57 @@
+"""The five steps of the launcher, and which of them has a field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+TYPE, RESOURCES, DATA, NETWORK, REVIEW = range(1, 6)
+_TITLES = {
+    TYPE: _("Session type"),
+    RESOURCES: _("Environments & resource allocation"),
+    DATA: _("Data & storage"),
+    NETWORK: _("Network"),
+    REVIEW: _("Confirm and launch"),
+}
+_STEP_OF = {
+    "session_type": TYPE,
+    "name": TYPE,
+    "startup_command": TYPE,
+    "starts_at": TYPE,
+    "batch_timeout": TYPE,
+    "priority": TYPE,
+    "retry_on_agent_loss": TYPE,
+    "depends_on": TYPE,
+    "owner": TYPE,
+    "preopen_ports": NETWORK,
+    "replaces": REVIEW,
+    "__all__": REVIEW,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchStep:
+    """One step as the list of steps shows it."""
+
+    number: int
+    title: str | Promise
+    is_wrong: bool
+
+
+def step_of(field: str) -> int:
+    """Return the number of the step on which this field of the form stands."""
+    return _STEP_OF.get(field, RESOURCES)
+
+
+def steps_of(wrong: Iterable[str]) -> list[LaunchStep]:
+    """Return all steps; those that have one of the ``wrong`` fields know it."""
+    marked = {step_of(field) for field in wrong}
+    return [LaunchStep(number, title, number in marked) for number, title in _TITLES.items()]
+
+
+def step_named(text: str) -> int:
+    """Return the step that an address names, the first for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and int(text) in _TITLES else TYPE

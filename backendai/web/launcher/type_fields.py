@@ -1,0 +1,79 @@
+"""The first step's fields: what kind of session it is, its name, and when a batch session runs."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django import forms
+from django.db.models import QuerySet
+from django.utils.translation import gettext_lazy as _
+
+from backendai.accounts.duration_field import TimeSpanField
+from backendai.accounts.models import User
+from backendai.cluster.session_defaults import HIGHEST_PRIORITY
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.check_wishes import USUAL_PRIORITY
+from backendai.compute.status import SessionType
+
+_ORDER = ("priority", "retry_on_agent_loss", "depends_on")
+
+
+class TypeFields(forms.Form):
+    """Type, name and command; its time, its end and its order."""
+
+    session_type = forms.ChoiceField(
+        choices=SessionType, initial=SessionType.INTERACTIVE, widget=forms.RadioSelect, label=_("Type")
+    )
+    name = forms.CharField(
+        required=False, label=_("Name"), help_text=_("Left empty, a name is made from the environment.")
+    )
+    startup_command = forms.CharField(
+        required=False,
+        label=_("Startup command"),
+        help_text=_("Runs in a shell as soon as the session is ready; the session ends with it."),
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+    )
+    starts_at = forms.DateTimeField(
+        required=False,
+        label=_("Start not before"),
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
+        help_text=_("It waits until then, and longer if there is no room."),
+    )
+    batch_timeout = TimeSpanField(
+        required=False,
+        label=_("End it after"),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": _("such as 30m, 2h, 7d")}),
+        help_text=_("At the latest, from its start. With a known end it may start sooner where the group backfills."),
+    )
+    priority = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=HIGHEST_PRIORITY,
+        label=_("Priority"),
+        widget=forms.NumberInput(attrs={"placeholder": str(USUAL_PRIORITY)}),
+    )
+    retry_on_agent_loss = forms.BooleanField(
+        required=False,
+        label=_("Run it again if its node is lost"),
+        help_text=_("It waits for another node then, and runs from the start."),
+    )
+    depends_on = forms.ModelMultipleChoiceField(
+        ComputeSession.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label=_("Start after")
+    )
+
+    def offer_order(self, user: User, actor: User) -> None:
+        """Let it wait for the user's batch sessions that the actor may see."""
+        self.fields["priority"].help_text = _("0 to %(most)s, usually %(usual)s; the higher starts first.") % {
+            "most": HIGHEST_PRIORITY,
+            "usual": USUAL_PRIORITY,
+        }
+        cast(Any, self.fields["depends_on"]).queryset = _batch_sessions(user, actor)
+
+    def is_order_open(self) -> bool:
+        """Return whether something under "Order" has been changed or refused."""
+        return any(self[name].value() or self[name].errors for name in _ORDER)
+
+
+def _batch_sessions(user: User, actor: User) -> QuerySet[ComputeSession]:
+    own = ComputeSession.objects.visible_to(actor).filter(owner=user)
+    return own.filter(session_type=SessionType.BATCH).live()
