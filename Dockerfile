@@ -28,6 +28,7 @@ COPY manage.py requirements.txt /app/
 COPY backendai /app/backendai
 COPY templates /app/templates
 COPY static /app/static
+COPY locale /app/locale
 # A new named volume on /data takes this owner over.
 RUN python3 -m compileall -q /app/backendai && install --directory --owner=1000 --group=1000 --mode=0700 /data
 ENV PATH=/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \

@@ -59,6 +59,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "login/with/<slug:provider_id>/": (P.SHUT, "GET"),
     "login/with/<slug:provider_id>/callback/": (P.SHUT, "GET"),
     "signup/": (P.SHUT, "GET POST"),
+    "language/": (P.PUBLIC, "POST"),
     "": (P.SIGNED_IN, "GET"),
     "sessions/new/": (P.SIGNED_IN, "GET POST"),
     "sessions/new/presets/": (P.SIGNED_IN, "POST"),

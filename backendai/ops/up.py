@@ -28,7 +28,7 @@ _LESS_THAN_ROOT = [
     f"{_INDENT}The agent is not root: home folders have no size limit, and containers reach services",
     f"{_INDENT}of this machine. The agents page says more.",
 ]
-_SOURCES = ("backendai", "templates", "static", "requirements.txt")
+_SOURCES = ("backendai", "templates", "locale", "static", "requirements.txt")
 
 
 def main(arguments: Sequence[str]) -> int:

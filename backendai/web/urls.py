@@ -12,6 +12,7 @@ from backendai.web.views import (
     dashboard,
     environment,
     invitations,
+    language,
     launch,
     notifications,
     session,
@@ -55,6 +56,7 @@ urlpatterns = [
     path("account/environment/", environment.environment, name="environment"),
     path("account/environment/<uuid:dotfile_id>/delete/", environment.dotfile_delete, name="dotfile_delete"),
     path("account/environment/script/", environment.script, name="script"),
+    path("language/", language.language, name="language"),
     path("login/", sign_in.Login.as_view(), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
 ]

@@ -1,9 +1,9 @@
 // What every page has: keys, copy buttons, dialogs, menus, and details that stay open when their part is renewed.
 (() => {
   const typing = (element) => element.closest("input, textarea, select, [contenteditable], .xterm");
-  const say = (text) => {
+  const say = (what) => {
     const place = document.getElementById("announce");
-    if (place) place.textContent = text;
+    if (place) place.textContent = place.dataset[what];
   };
 
   document.addEventListener("keydown", (event) => {
@@ -23,7 +23,7 @@
     if (copy) {
       const done = await write(copy.dataset.copy);
       copy.classList.toggle("copied", done);
-      say(done ? "Copied" : "Copying is not possible here");
+      say(done ? "copied" : "notCopied");
       setTimeout(() => copy.classList.remove("copied"), 1500);
     }
     const opener = event.target.closest("[data-dialog]");

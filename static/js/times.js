@@ -1,24 +1,25 @@
 // Keeps <time data-ago> and <time data-elapsed> fresh: relative words in the text, the exact local time on hover.
+// The words are the page's (#time-words); dates are written as the page's language and the browser's region do.
 (() => {
-  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const language = document.documentElement.lang;
+  const region = navigator.languages.find((one) => one.split("-")[0] === language.split("-")[0]);
+  const exact = new Intl.DateTimeFormat(region || language, { dateStyle: "medium", timeStyle: "medium" });
+  const sizes = [86400, 3600, 60, 1];
+  let words;
 
+  const said = (place, number) => words.units.split("|")[place].replace("%(number)s", number);
   const span = (seconds) => {
-    const first = units.findIndex(([, size]) => seconds >= size);
-    if (first < 0) return "0 s";
-    const [name, size] = units[first];
-    const text = `${Math.floor(seconds / size)} ${name}`;
-    if (first > 1) return text;
-    const [below, smaller] = units[first + 1];
-    const rest = Math.floor((seconds % size) / smaller);
-    return rest ? `${text} ${rest} ${below}` : text;
+    const place = Math.max(0, sizes.findIndex((size) => seconds >= size));
+    const text = said(place, Math.floor(seconds / sizes[place]));
+    const rest = Math.floor((seconds % sizes[place]) / sizes[place + 1]);
+    return place < 2 && rest ? `${text} ${said(place + 1, rest)}` : text;
   };
   const ago = (moment, now) => {
     const seconds = Math.round((now - moment) / 1000);
-    if (Math.abs(seconds) < 10) return "just now";
-    const [name, size] = units.find(([, unit]) => Math.abs(seconds) >= unit);
-    const text = `${Math.floor(Math.abs(seconds) / size)} ${name}`;
-    return seconds > 0 ? `${text} ago` : `in ${text}`;
+    if (Math.abs(seconds) < 10) return words.now;
+    const place = sizes.findIndex((size) => Math.abs(seconds) >= size);
+    const text = said(place, Math.floor(Math.abs(seconds) / sizes[place]));
+    return (seconds > 0 ? words.ago : words.in).replace("%(time)s", text);
   };
   const clock = (seconds) => {
     const two = (number) => String(number).padStart(2, "0");
@@ -29,7 +30,8 @@
     if (element.textContent !== text) element.textContent = text;
   };
   const refresh = () => {
-    if (document.hidden) return;
+    words ??= document.getElementById("time-words")?.dataset;
+    if (document.hidden || !words) return;
     const now = Date.now();
     for (const element of document.querySelectorAll("time[data-ago]")) {
       const moment = Date.parse(element.dateTime);

@@ -80,6 +80,9 @@ class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
     is_active = models.BooleanField(default=True)
     policy = policy_field("users")
     share_weight = _share_weight()
+    language = models.CharField(
+        max_length=8, blank=True, default="", db_default="", help_text="Of the pages. Empty: what the browser asks for."
+    )
     credentials_version = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
     purged_at = models.DateTimeField(

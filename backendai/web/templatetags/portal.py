@@ -23,11 +23,13 @@ from backendai.core.slots import Slots, decimal_text, format_size, is_size, limi
 from backendai.web.advice import try_text
 from backendai.web.resources import name_of_slot
 from backendai.web.statuses import appearance_of, deed_of
+from backendai.web.time_words import clock, relative, time_words
 
 register = template.Library()
 
+register.simple_tag(time_words)
+
 _NBSP = "\N{NO-BREAK SPACE}"
-_STEPS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 @register.simple_tag
@@ -77,7 +79,7 @@ def ago(moment: datetime | None) -> str:
     """Return a time element with relative words, which the page keeps fresh."""
     if moment is None:
         return "–"
-    return format_html('<time datetime="{}" data-ago>{}</time>', moment.isoformat(), _relative(moment, timezone.now()))
+    return format_html('<time datetime="{}" data-ago>{}</time>', moment.isoformat(), relative(moment, timezone.now()))
 
 
 @register.simple_tag
@@ -94,7 +96,7 @@ def elapsed(start: datetime | None, end: datetime | None = None) -> str:
     """Return the time between two moments as hours, minutes and seconds; without an end it keeps running."""
     if start is None:
         return "–"
-    text = str(timedelta(seconds=max(0, int(((end or timezone.now()) - start).total_seconds()))))
+    text = clock(max(0, int(((end or timezone.now()) - start).total_seconds())))
     return format_html(
         '<time datetime="{}" data-elapsed="{}">{}</time>', start.isoformat(), end.isoformat() if end else "", text
     )
@@ -166,15 +168,6 @@ def _svg(name: str) -> SafeString:
         raise ValueError(f"{name!r} is not an icon name")
     path = settings.BASE_DIR / "templates" / "icons" / f"{name}.svg"
     return mark_safe(path.read_text())  # noqa: S308  (our own file, no user content)
-
-
-def _relative(moment: datetime, now: datetime) -> str:
-    seconds = int((now - moment).total_seconds())
-    if abs(seconds) < 10:
-        return "just now"
-    size, unit = next(step for step in _STEPS if abs(seconds) >= step[0])
-    text = f"{abs(seconds) // size} {unit}"
-    return f"{text} ago" if seconds > 0 else f"in {text}"
 
 
 def _amount(name: str, amount: int) -> str:

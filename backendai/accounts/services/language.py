@@ -1,0 +1,25 @@
+"""The language in which the pages speak to somebody."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.core.errors import UserError
+
+
+def choose_language(user: User, language: str) -> None:
+    """Let every page speak this language to the user, on whatever browser; empty: what the browser asks for."""
+    if language and language not in dict(settings.LANGUAGES):
+        known = ", ".join(code for code, _ in settings.LANGUAGES)
+        raise UserError(
+            f"There is no language {language[:8]!r}; there are: {known}.", field="language", code="no-language"
+        )
+    if user.language == language:
+        return
+    with transaction.atomic():
+        User.objects.filter(pk=user.pk).update(language=language)
+        audit(user.pk, "user.choose-language", "user", [user.pk], language=language)
+    user.language = language

@@ -1,0 +1,22 @@
+"""Bring the catalogues of translations up to what templates and code say, for those who write or translate texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from backendai.ops.texts.files import bring_up, languages, texts
+
+
+class Command(BaseCommand):
+    help = "Bring locale/*/LC_MESSAGES/*.po and *.mo up to the texts of the sources, and name what has no translation."
+    requires_system_checks = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Write the files; the translations of texts that stay are kept."""
+        for language in languages():
+            missing = bring_up(language, "django", texts())
+            for key in missing:
+                self.stdout.write(f"{language}: {key.text}")
+            self.stdout.write(f"{language}: {len(missing)} missing")

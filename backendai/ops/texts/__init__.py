@@ -1,0 +1,1 @@
+"""The texts of the interface: which there are, and the catalogues of their translations."""

@@ -1,0 +1,113 @@
+"""Which texts the templates and the code have, read without running either."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from django.utils.translation.template import templatize
+
+from backendai.ops.texts.catalogue import Entry, Key
+
+_TRANSLATION = "django.utils.translation"
+# What each function's leading arguments are.
+_ROLES = {
+    "gettext": ("text",),
+    "gettext_lazy": ("text",),
+    "gettext_noop": ("text",),
+    "ngettext": ("text", "plural"),
+    "ngettext_lazy": ("text", "plural"),
+    "pgettext": ("context", "text"),
+    "pgettext_lazy": ("context", "text"),
+    "npgettext": ("context", "text", "plural"),
+    "npgettext_lazy": ("context", "text", "plural"),
+}
+_CALL = re.compile(r"(?<!\w)(n?p?gettext|_)\(")
+_PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sdrif]")
+
+
+def texts_of_templates(folder: Path, root: Path) -> list[Entry]:
+    """Return the texts of every template in the folder."""
+    found = []
+    for path in sorted([*folder.rglob("*.html"), *folder.rglob("*.txt")]):
+        found += [replace(entry, files=(_name(path, root),)) for entry in texts_of_template(path.read_text())]
+    return found
+
+
+def texts_of_template(source: str) -> Iterator[Entry]:
+    """Return the texts that a template marks."""
+    code = templatize(source)
+    for match in _CALL.finditer(code):
+        call = _call_at(code, match.start())
+        if call is not None:
+            entry = _entry_of(call, _ROLES["gettext" if match[1] == "_" else match[1]])
+            if entry:
+                yield entry
+
+
+def texts_of_code(folder: Path, root: Path) -> list[Entry]:
+    """Return the texts of every Python file in the folder."""
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        found += [replace(entry, files=(_name(path, root),)) for entry in texts_of_module(ast.parse(path.read_text()))]
+    return found
+
+
+def texts_of_module(tree: ast.Module) -> Iterator[Entry]:
+    """Return the texts that a module marks, under whatever names it imports Django's functions."""
+    names = {
+        alias.asname or alias.name: _ROLES[alias.name]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == _TRANSLATION
+        for alias in node.names
+        if alias.name in _ROLES
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
+            entry = _entry_of(node, names[node.func.id])
+            if entry:
+                yield entry
+
+
+def merged(entries: Iterable[Entry]) -> dict[Key, Entry]:
+    """Return each text once, with all files that have it."""
+    found: dict[Key, Entry] = {}
+    for entry in entries:
+        known = found.setdefault(entry.key, entry)
+        files = tuple(sorted({*known.files, *entry.files}))
+        found[entry.key] = replace(known, plural=known.plural or entry.plural, files=files)
+    return found
+
+
+def placeholders(text: str) -> list[str]:
+    """Return what is filled in when the text is shown, sorted."""
+    return sorted(_PLACEHOLDER.findall(text.replace("%%", "")))
+
+
+def _call_at(code: str, start: int) -> ast.Call | None:
+    """Return the call that begins there; what stands around it is no Python."""
+    for end in (match.end() for match in re.finditer(r"\)", code[start:])):
+        try:
+            node = ast.parse(code[start : start + end], mode="eval").body
+        except SyntaxError:
+            continue
+        return node if isinstance(node, ast.Call) else None
+    return None
+
+
+def _entry_of(call: ast.Call, roles: tuple[str, ...]) -> Entry | None:
+    given: dict[str, str] = {}
+    for role, argument in zip(roles, call.args, strict=False):
+        if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
+            return None
+        given[role] = argument.value
+    text, plural = given.get("text", ""), given.get("plural", "")
+    flags = frozenset({"python-format"}) if placeholders(text + plural) else frozenset()
+    return Entry(Key(text, given.get("context", "")), plural, flags=flags) if text else None
+
+
+def _name(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()

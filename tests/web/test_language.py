@@ -1,0 +1,96 @@
+"""In which language a page speaks, and who remembers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone, translation
+
+from backendai.accounts.models import User
+from backendai.accounts.services.language import choose_language
+from backendai.activity.models import AuditEntry
+from backendai.core.errors import UserError
+from backendai.web.time_words import clock, relative
+from tests.cast import Cast
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+
+
+@pytest.fixture(autouse=True)
+def in_english() -> Iterator[None]:
+    """What a request activated stays so: leave nothing of it to the tests after."""
+    with translation.override("en"):
+        yield
+
+
+KOREAN = {"HTTP_ACCEPT_LANGUAGE": "ko-KR,ko;q=0.9,en;q=0.5"}
+
+
+def test_a_visitor_is_spoken_to_as_the_browser_asks_until_another_language_is_chosen(client: Client) -> None:
+    login = reverse("web:login")
+    plain, asked = client.get(login), client.get(login, **KOREAN)
+    assert '<html lang="en">' in plain.content.decode()
+    assert '<html lang="ko">' in asked.content.decode() and "로그인" in asked.content.decode()
+    assert asked["Content-Language"] == "ko" and "Accept-Language" in asked["Vary"]
+    assert '<html lang="en">' in client.get(login, HTTP_ACCEPT_LANGUAGE="xx,de;q=0.8").content.decode()
+
+    chosen = client.post(reverse("web:language"), {"language": "ko", "next": f"{login}?next=/dashboard/"})
+    assert chosen["Location"] == f"{login}?next=/dashboard/"
+    cookie = chosen.cookies[settings.LANGUAGE_COOKIE_NAME]
+    assert (cookie.value, cookie["httponly"], cookie["samesite"]) == ("ko", True, "Lax")
+    again = client.get(login)
+    assert '<html lang="ko">' in again.content.decode() and "Cookie" in again["Vary"]
+
+
+def test_the_choice_goes_back_to_pages_of_ours_only_and_knows_its_languages(client: Client) -> None:
+    where = reverse("web:language")
+    for page in ("https://evil.example/", "//evil.example/", "javascript:alert(1)", ""):
+        assert client.post(where, {"language": "ko", "next": page})["Location"] == "/"
+    changed = "http://testserver/sessions/new/?step=2"
+    back = client.post(where, {"language": "ko", "next": "/sessions/new/"}, headers={"Referer": changed})
+    assert back["Location"] == changed, "a script has put its state into the address since the page was made"
+    assert not client.post(where, {"language": "xx", "next": "/"}).cookies
+    assert client.get(where).status_code == 405
+
+
+def test_a_person_keeps_the_language_in_every_browser(cast: Cast, browse: Browse) -> None:
+    page = reverse("web:account")
+    browse(cast.alice).post(reverse("web:language"), {"language": "ko", "next": page})
+    cast.alice.refresh_from_db()
+    assert cast.alice.language == "ko"
+    entry = AuditEntry.objects.get(action="user.choose-language")
+    assert (entry.actor, entry.details) == (cast.alice, {"language": "ko"})
+    elsewhere = browse(cast.alice).get(page, HTTP_ACCEPT_LANGUAGE="en").content.decode()
+    assert '<html lang="ko">' in elsewhere
+    assert '<button type="submit" name="language" value="ko" lang="ko" aria-pressed="true">한국어</button>' in elsewhere
+    assert '<html lang="en">' in browse(cast.bob).get(page).content.decode(), "others are not asked"
+    with pytest.raises(UserError) as refused:
+        choose_language(cast.alice, "xx")
+    assert refused.value.code == "no-language"
+    choose_language(cast.alice, "ko")
+    assert AuditEntry.objects.filter(action="user.choose-language").count() == 1, "nothing changed"
+
+
+def test_rest_answers_heed_the_header_alone(cast: Cast, browse: Browse) -> None:
+    choose_language(cast.alice, "ko")
+    client = browse(cast.alice)
+    client.cookies[settings.LANGUAGE_COOKIE_NAME] = "ko"
+    answer = client.get("/api/v1/me/")
+    assert answer["Content-Language"] == "en"
+    assert client.get("/api/v1/me/", **KOREAN)["Content-Language"] == "ko"
+
+
+def test_times_are_told_in_the_language_of_the_page() -> None:
+    now = timezone.now()
+    moments = [now - timezone.timedelta(seconds=s) for s in (3, 300, -7300, 90000)]
+    with translation.override("en"):
+        assert [relative(one, now) for one in moments] == ["just now", "5 min ago", "in 2 h", "1 d ago"]
+        assert [clock(s) for s in (5, 3725, 86400, 97200)] == ["0:00:05", "1:02:05", "1 d", "1 d 3 h"]
+    with translation.override("ko"):
+        assert [relative(one, now) for one in moments] == ["방금", "5분 전", "2시간 후", "1일 전"]
+        assert clock(97200) == "1일 3시간"
