@@ -61,6 +61,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "signup/": (P.SHUT, "GET POST"),
     "language/": (P.PUBLIC, "POST"),
     "": (P.SIGNED_IN, "GET"),
+    "sessions/columns/": (P.SIGNED_IN, "POST"),
     "sessions/new/": (P.SIGNED_IN, "GET POST"),
     "sessions/new/presets/": (P.SIGNED_IN, "POST"),
     "sessions/new/preview/": (P.SIGNED_IN, "POST"),

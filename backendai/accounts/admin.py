@@ -23,6 +23,7 @@ from backendai.accounts.models import (
     LoginCount,
     Membership,
     PolicyDefault,
+    Preference,
     Project,
     ResourcePolicy,
     SeenSignature,
@@ -277,3 +278,11 @@ class BootstrapScriptAdmin(MadeElsewhere):
 @admin.register(SeenSignature)
 class SeenSignatureAdmin(MadeElsewhere):
     list_display = ["signature", "expires_at"]
+
+
+@admin.register(Preference)
+class PreferenceAdmin(MadeElsewhere):
+    list_display = ["user", "name"]
+    list_filter = ["name"]
+    search_fields = ["user__email"]
+    list_select_related = ["user"]

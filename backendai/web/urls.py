@@ -23,6 +23,7 @@ from backendai.web.views import (
 app_name = "web"
 urlpatterns = [
     path("", sessions.sessions, name="sessions"),
+    path("sessions/columns/", sessions.columns, name="session_columns"),
     path("sessions/new/", launch.launch, name="launch"),
     path("sessions/new/presets/", launch.launch_presets, name="launch_presets"),
     path("sessions/new/preview/", launch.launch_preview, name="launch_preview"),

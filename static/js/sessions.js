@@ -35,6 +35,11 @@
     renewResources();
   });
 
+  // One menu of the list is open at a time, and none beside the one who has turned to something else.
+  const shut = (but) => document.querySelectorAll("details.list-menu[open]").forEach((menu) => menu !== but && (menu.open = false));
+  document.addEventListener("click", ({ target }) => shut(target.closest("details.list-menu")));
+  document.addEventListener("keydown", ({ key }) => key === "Escape" && shut(null));
+
   // The list is renewed from the address that is shown, with its search and page; the field being typed in stays.
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.elt.id === "session-list") event.detail.path = location.pathname + location.search;

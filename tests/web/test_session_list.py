@@ -2,74 +2,227 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import User
+from backendai.accounts.models import Preference, User
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.services import BUILD_JOB
+from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.waits import Waiting, note_waits
 from tests.cast import Cast
-from tests.factories import make_agent, make_image, make_running_session, make_session
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
+HOME = "/"
+
+
+def names(client: Client, **query: Any) -> list[str]:
+    return [each.name for each in client.get(HOME, query).context["page"]]
 
 
 def test_it_lists_ones_own_sessions_and_nobody_elses(cast: Cast, browse: Browse) -> None:
     make_session(cast.alice, name="mine")
     make_session(cast.bob, name="not-mine")
-    page = browse(cast.alice).get(reverse("web:sessions")).content.decode()
+    page = browse(cast.alice).get(HOME).content.decode()
     assert "mine</bdi></a>" in page
     assert "not-mine" not in page
+    assert "whose=mine" not in page, "the switch is for those who see others' sessions"
 
 
-def test_it_lists_everybodys_sessions_with_their_owners_for_a_superadmin(cast: Cast, browse: Browse) -> None:
+def test_a_superadmin_sees_everybodys_sessions_with_their_owners_or_theirs_alone(cast: Cast, browse: Browse) -> None:
     make_session(cast.alice, name="hers")
-    page = browse(cast.dana).get(reverse("web:sessions")).content.decode()
+    make_session(cast.dana, name="danas")
+    dana = browse(cast.dana)
+    page = dana.get(HOME).content.decode()
     assert "hers</bdi></a>" in page
     assert "alice@example.com" in page
+    answer = dana.get(HOME, {"whose": "mine"})
+    assert [each.name for each in answer.context["page"]] == ["danas"]
+    assert answer.context["numbers"].all_live == 1
 
 
 def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
-    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., object]
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any]
 ) -> None:
-    client, agent = browse(cast.alice), make_agent(cpu=64, mem="64g")
+    client, agent = browse(cast.dana), make_agent(cpu=64, mem="64g")
+    Preference.objects.create(user=cast.dana, name="session-list.columns", value=["agent", "project", "owner", "key"])
     make_running_session(cast.alice, agent)
-    # 2 for who asks, 1 counts, 3 for the page, 1 for builds, 4 for the resources, slot types, site settings
-    with django_assert_num_queries(13):
-        client.get(reverse("web:sessions"))
+    # 2 for who asks, 1 for the columns, 2 count, 1 for groups to filter by, 3 for the page, 1 for builds, 4 for the
+    # resources, 1 for slot types
+    with django_assert_num_queries(14):
+        client.get(HOME)
     for number in range(6):
         make_running_session(cast.alice, agent, name=f"more-{number}", cluster_size=2)
-    with django_assert_num_queries(13):
-        client.get(reverse("web:sessions"))
+    with django_assert_num_queries(14):
+        client.get(HOME, {"sort": "agent"})
+    with django_assert_num_queries(5):  # 2 for who asks, 1 for groups, 2 for the file
+        assert len(list(client.get(HOME, {"export": "csv"}))) == 8
 
 
-def test_it_moves_ended_sessions_to_the_other_tab_and_counts_both(cast: Cast, browse: Browse) -> None:
+def test_it_moves_ended_sessions_to_the_other_side_and_counts_live_ones_by_type(cast: Cast, browse: Browse) -> None:
     make_session(cast.alice, name="waits")
+    make_session(cast.alice, name="job", session_type="batch", startup_command="true")
     terminate_session(make_session(cast.alice, name="gone"), cast.alice)
     client = browse(cast.alice)
-    active = client.get(reverse("web:sessions"))
-    finished = client.get(reverse("web:sessions"), {"view": "finished"})
-    assert (active.context["active_count"], active.context["finished_count"]) == (1, 1)
-    assert [each.name for each in active.context["page"]] == ["waits"]
-    assert [each.name for each in finished.context["page"]] == ["gone"]
+    answer = client.get(HOME)
+    assert (answer.context["numbers"].all_live, answer.context["numbers"].ended) == (2, 1)
+    assert [(tab.kind, tab.number) for tab in answer.context["tabs"]] == [("", 2), ("interactive", 1), ("batch", 1)]
+    assert names(client) == ["job", "waits"]
+    assert names(client, type="batch") == ["job"]
+    assert names(client, view="finished") == ["gone"]
+    assert names(client, view="finished", type="batch") == []
+    assert names(client, type="nonsense") == ["job", "waits"]
 
 
 def test_it_finds_sessions_by_every_word_typed(cast: Cast, browse: Browse) -> None:
     make_session(cast.alice, name="train-bert")
     make_session(cast.alice, name="train-resnet")
-    page = browse(cast.alice).get(reverse("web:sessions"), {"q": "TRAIN bert"}, **HTMX).content.decode()
+    client = browse(cast.alice)
+    answer = client.get(HOME, {"q": "TRAIN bert", "status": "", "page": "7"}, **HTMX, HTTP_HX_TRIGGER="q")
+    page = answer.content.decode()
     assert "train-bert" in page
     assert "train-resnet" not in page
     assert "<html" not in page
+    assert answer["HX-Replace-Url"] == "/?q=TRAIN+bert&page=7"
+    assert "HX-Replace-Url" not in client.get(HOME, **HTMX, HTTP_HX_TRIGGER="session-list"), (
+        "it was asked to look again"
+    )
+
+
+def test_it_is_narrowed_by_properties_each_with_a_chip_that_takes_it_away(cast: Cast, browse: Browse) -> None:
+    make_group("lab")
+    agent = make_agent("gpu-01")
+    make_running_session(cast.alice, agent, name="runs")
+    make_session(cast.alice, name="waits")
+    make_session(cast.bob, name="elsewhere", resource_group="lab")
+    dana = browse(cast.dana)
+    assert names(dana, status="RUNNING") == ["runs"]
+    assert names(dana, status=["RUNNING", "PENDING"], group="default") == ["waits", "runs"]
+    assert names(dana, group="lab") == ["elsewhere"]
+    assert names(dana, agent="gpu-01") == ["runs"]
+    assert names(dana, owner="bob@") == ["elsewhere"]
+    assert names(dana, project="vision", domain="default", owner="alice") == ["waits", "runs"]
+    assert names(dana, domain="elsewhere") == []
+    assert names(dana, id=str(ComputeSession.objects.get(name="waits").pk)) == ["waits"]
+    answer = dana.get(HOME, {"status": ["RUNNING", "PENDING"], "group": "lab", "page": "1", "sort": "name"})
+    chips = [(str(chip.label), chip.value, chip.address) for chip in answer.context["chips"]]
+    assert chips == [
+        ("Status", "Running", "?status=PENDING&group=lab&sort=name"),
+        ("Status", "Pending", "?status=RUNNING&group=lab&sort=name"),
+        ("Resource group", "lab", "?status=RUNNING&status=PENDING&sort=name"),
+    ]
+    assert answer.context["links"]["reset"] == "?"
+    assert names(dana, status="NONSENSE", group="nowhere", id="x") == ["elsewhere", "waits", "runs"]
+
+
+def test_it_offers_to_each_person_only_the_properties_that_are_their_business(cast: Cast, browse: Browse) -> None:
+    make_running_session(cast.alice, make_agent("gpu-01"), name="runs")
+    client = browse(cast.alice)
+    answer = client.get(HOME, {"agent": "other", "owner": "bob", "project": "none"})
+    assert [each.name for each in answer.context["page"]] == ["runs"], "what is not offered is passed over"
+    assert set(answer.context["filter"].filters) == {"status", "group"}
+    assert "agent" not in {column.name for column in answer.context["columns_offered"]}
+    change_site(cast.dana, {"agent_select": True}, now=timezone.now())
+    assert "agent" in {column.name for column in client.get(HOME).context["columns_offered"]}
+    assert names(client, agent="other") == []
+
+
+def test_it_is_sorted_by_a_heading_and_in_pages_of_a_chosen_size(cast: Cast, browse: Browse) -> None:
+    for number, name in enumerate(("bbb", "aaa", "ddd", "ccc")):
+        session = make_session(cast.alice, name=name, cluster_size=1 + number % 2)
+        ComputeSession.objects.filter(pk=session.pk).update(priority=number)
+    client = browse(cast.alice)
+    Preference.objects.create(user=cast.alice, name="session-list.columns", value=["priority", "cluster"])
+    assert names(client, sort="name") == ["aaa", "bbb", "ccc", "ddd"]
+    assert names(client, sort="-priority") == ["ccc", "ddd", "aaa", "bbb"]
+    assert names(client, sort="cluster") == ["ddd", "bbb", "ccc", "aaa"], "alike ones the newest first"
+    assert names(client, sort="age") == ["bbb", "aaa", "ddd", "ccc"]
+    assert names(client, sort="nonsense") == ["ccc", "ddd", "aaa", "bbb"]
+    for number in range(8):
+        make_session(cast.alice, name=f"eee-{number}")
+    answer = client.get(HOME, {"sort": "name", "size": "10", "page": "2"})
+    assert [each.name for each in answer.context["page"]] == ["eee-6", "eee-7"]
+    assert answer.context["links"]["newer"] == "?sort=name&size=10&page=1"
+    page = answer.content.decode()
+    assert '<th scope="col" aria-sort="ascending"><a class="sorts" href="?sort=-name&amp;size=10">Session</a>' in page
+
+
+def test_columns_are_chosen_by_each_person_without_a_script(cast: Cast, browse: Browse) -> None:
+    make_running_session(cast.alice, make_agent("gpu-01"), name="runs")
+    client = browse(cast.alice)
+    assert 'data-label="Priority"' not in client.get(HOME).content.decode()
+    form = {"column": ["priority", "key", "agent", "nonsense"], "back": "?view=finished&size=10&evil=//x"}
+    answer = client.post(reverse("web:session_columns"), form)
+    assert answer["Location"] == "/?view=finished&size=10"
+    page = client.get(HOME).content.decode()
+    assert 'data-label="Priority"' in page
+    assert ComputeSession.objects.get().access_key in page
+    assert "gpu-01" not in page, "agents are not this person's business"
+    assert (
+        'data-label="Priority"'
+        in client.get(reverse("web:session_row", args=[ComputeSession.objects.get().pk])).content.decode()
+    )
+    assert 'data-label="Priority"' not in browse(cast.dana).get(HOME).content.decode()
+    client.post(reverse("web:session_columns"), {})
+    assert not Preference.objects.exists()
+
+
+def test_what_has_ended_is_sorted_among_the_newest(cast: Cast, browse: Browse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backendai.web.session_list.pages.MOST_SORTED", 2)
+    monkeypatch.setattr("backendai.web.views.sessions.MOST_SORTED", 2)
+    for name in ("aaa", "ccc", "bbb"):
+        terminate_session(make_session(cast.alice, name=name), cast.alice)
+    client = browse(cast.alice)
+    assert names(client, view="finished", sort="name") == ["bbb", "ccc"]
+    assert "Sorted are the newest 2." in client.get(HOME, {"view": "finished", "sort": "name"}).content.decode()
+    assert names(client, view="finished") == ["bbb", "ccc", "aaa"]
+
+
+def test_its_file_has_what_the_filter_shows_and_no_formulas(cast: Cast, browse: Browse) -> None:
+    make_running_session(cast.alice, make_agent("gpu-01"), name="runs")
+    make_session(cast.bob, name="bobs")
+    waiting = make_session(cast.alice, name="waits")
+    ComputeSession.objects.filter(pk=waiting.pk).update(status_message="=cmd|' /C calc'!A0")
+    answer = browse(cast.alice).get(HOME, {"export": "csv", "sort": "name"})
+    assert answer["Content-Type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(b"".join(answer).decode("utf-8-sig"))))
+    assert [(row["name"], row["status"], row["owner"]) for row in rows] == [
+        ("runs", "RUNNING", "alice@example.com"),
+        ("waits", "PENDING", "alice@example.com"),
+    ]
+    assert rows[1]["status_message"].startswith("'=")
+    assert "agents" not in rows[0]
+    answer = browse(cast.dana).get(HOME, {"export": "csv", "agent": "gpu-01"})
+    assert [row["agents"] for row in csv.DictReader(io.StringIO(b"".join(answer).decode("utf-8-sig")))] == ["gpu-01"]
+
+
+def test_each_row_leads_to_what_can_be_done_with_the_session(cast: Cast, browse: Browse) -> None:
+    make_image("apps", labels={"ai.backend.service-ports": "notes:http:8080"})
+    running = make_running_session(cast.alice, name="runs", image="apps")
+    waiting = make_session(cast.alice, name="waits")
+    client = browse(cast.alice)
+    rows = {one: client.get(reverse("web:session_row", args=[one.pk])).content.decode() for one in (running, waiting)}
+    for part in ("#apps-title", "#terminal", "#log"):
+        assert f"{reverse('web:session', args=[running.pk])}{part}" in rows[running]
+        assert part not in rows[waiting]
+    assert reverse("web:terminate", args=[waiting.pk]) in rows[waiting]
+    terminate_session(waiting, cast.alice)
+    assert (
+        reverse("web:terminate", args=[waiting.pk])
+        not in client.get(reverse("web:session_row", args=[waiting.pk])).content.decode()
+    )
 
 
 def test_it_says_why_a_session_waits_and_its_place_in_the_queue(cast: Cast, browse: Browse) -> None:
@@ -82,17 +235,22 @@ def test_it_says_why_a_session_waits_and_its_place_in_the_queue(cast: Cast, brow
     assert row.strip().startswith("<tr")
 
 
-def test_it_shows_a_hostile_name_as_text(cast: Cast, browse: Browse) -> None:
+@pytest.mark.parametrize(
+    "hostile", ["<img src=x onerror=alert(1)>\"'{{ 7|add:7 }}", "<script>alert(1)</script>", "\u202egnp.exe", "🦄" * 64]
+)
+def test_it_shows_a_hostile_name_as_text(cast: Cast, browse: Browse, hostile: str) -> None:
     session = make_session(cast.alice)
-    hostile = "<img src=x onerror=alert(1)>\"'{{ 7|add:7 }}"
     ComputeSession.objects.filter(pk=session.pk).update(name=hostile, status_message=hostile)
     client = browse(cast.alice)
-    for address in (reverse("web:sessions"), reverse("web:session", args=[session.pk])):
+    shown = hostile.translate(str.maketrans({"<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}))
+    for address in (HOME, reverse("web:session", args=[session.pk])):
         page = client.get(address).content.decode()
+        assert f"<bdi>{shown}</bdi>" in page
         assert "<img src=x" not in page
-        assert "&lt;img src=x onerror=alert(1)&gt;" in page
-    page = client.get(reverse("web:sessions"), {"q": '"><script>alert(1)</script>'}).content.decode()
+        assert "<script>alert" not in page
+    page = client.get(HOME, {"q": f'">{hostile}', "group": hostile, "sort": hostile}).content.decode()
     assert "<script>alert" not in page
+    assert "<img src=x" not in page
 
 
 def test_it_hides_foreign_rows(cast: Cast, browse: Browse) -> None:
@@ -101,7 +259,7 @@ def test_it_hides_foreign_rows(cast: Cast, browse: Browse) -> None:
 
 
 def test_it_explains_an_empty_list(cast: Cast, browse: Browse) -> None:
-    page = browse(cast.alice).get(reverse("web:sessions")).content.decode()
+    page = browse(cast.alice).get(HOME).content.decode()
     assert "Start your first session" in page
     assert "No agent takes sessions now" in page or "No resource group" in page
 
@@ -111,12 +269,12 @@ def test_it_shows_the_build_that_the_first_session_waits_for(cast: Cast, browse:
     job = BackgroundJob(kind=BUILD_JOB, subject="local/python:latest", progress=0.41, message="Unpacking.")
     job.save()
     client = browse(cast.alice)
-    page = client.get(reverse("web:sessions")).content.decode()
+    page = client.get(HOME).content.decode()
     assert 'is being built: <span class="number">41 %</span>' in page
     assert 'hx-trigger="every 4s"' in page
     job.status = BackgroundJob.Status.DONE
     job.save()
-    page = client.get(reverse("web:sessions")).content.decode()
+    page = client.get(HOME).content.decode()
     assert "is being built" not in page
     assert 'hx-trigger="every 4s"' not in page
 

@@ -12,6 +12,7 @@ from backendai.accounts.models.environments import BootstrapScript, Dotfile, Ssh
 from backendai.accounts.models.invitations import Invitation
 from backendai.accounts.models.people import Domain, Membership, Project, User, UserManager
 from backendai.accounts.models.policies import PolicyDefault, ResourcePolicy
+from backendai.accounts.models.preferences import Preference
 
 __all__ = [
     "AccessToken",
@@ -24,6 +25,7 @@ __all__ = [
     "LoginCount",
     "Membership",
     "PolicyDefault",
+    "Preference",
     "Project",
     "ResourcePolicy",
     "SeenSignature",

@@ -1,4 +1,4 @@
-"""The list of compute sessions, its single rows, and the panel of free resources beside it."""
+"""The list of compute sessions, its single rows, its columns, and the panel of free resources beside it."""
 
 from __future__ import annotations
 
@@ -6,34 +6,57 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.db.models import Prefetch, Q
-from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.http import HttpResponse, HttpResponseBase, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from backendai.accounts.models import User
-from backendai.catalog.models import Image
 from backendai.cluster.site import site_settings
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.querysets import SessionQuerySet
 from backendai.web.images import builds_for
-from backendai.web.paging import LongPaginator
 from backendai.web.requests import PageRequest
 from backendai.web.resources import RoomBars, rooms_for
+from backendai.web.session_list.address import SIZES, Address
+from backendai.web.session_list.columns import (
+    choose_columns,
+    chosen_columns,
+    columns_for,
+    headings,
+    order_of,
+)
+from backendai.web.session_list.export import sessions_file
+from backendai.web.session_list.filters import PROPERTIES, SessionListFilter, chips, group_names
+from backendai.web.session_list.pages import (
+    MOST_SORTED,
+    chosen,
+    is_cut,
+    numbers_of,
+    pages_of,
+    shown,
+    type_tabs,
+    whose,
+)
 
-PAGE_SIZE = 50
+_ASKING = frozenset({"q", "session-filter"})  # what asks for another list, where the rest asks for the same one again
 
 
 @require_safe
 @never_cache
 @login_required
-def sessions(request: PageRequest) -> HttpResponse:
-    """Show the user's sessions, active or finished, found by name, image or owner; htmx asks for the list alone."""
-    context = _list_context(request)
+def sessions(request: PageRequest) -> HttpResponseBase:
+    """Show the sessions that the address asks for; htmx asks for the list alone, ``?export=csv`` for a file of them."""
+    address = Address.of(request.GET)
+    found = _filter_of(request, address)
+    if request.GET.get("export") == "csv":
+        return sessions_file(chosen(address, request.user, found), request.user)
+    context = _list_context(request, address, found)
     if request.htmx and not request.htmx.boosted:
-        return render(request, "web/_session_list.html", context)
-    return render(request, "web/sessions.html", context | {"rooms": _rooms(request)})
+        answer = render(request, "web/_session_list.html", context)
+        if request.htmx.trigger in _ASKING:
+            answer["HX-Replace-Url"] = reverse("web:sessions") + address.here.rstrip("?")
+        return answer
+    return render(request, "web/sessions.html", context | {"rooms": _rooms(request)} | _choices(request.user, context))
 
 
 @require_safe
@@ -41,8 +64,20 @@ def sessions(request: PageRequest) -> HttpResponse:
 @login_required
 def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Return one row of the list as it is now."""
-    found = get_object_or_404(_rows(request.user), pk=session_id)
-    return render(request, "web/_session_row.html", {"session": found, "section": "sessions"})
+    columns = chosen_columns(request.user)
+    found = get_object_or_404(shown(request.user, columns), pk=session_id)
+    context = {"session": found, "section": "sessions", "columns": columns}
+    return render(request, "web/_session_row.html", context | {"column_names": {one.name for one in columns}})
+
+
+@require_POST
+@never_cache
+@login_required
+def columns(request: PageRequest) -> HttpResponse:
+    """Keep which columns the user wants to see, and go back to the list."""
+    choose_columns(request.user, request.POST.getlist("column"))
+    back = Address.of(QueryDict(request.POST.get("back", "")[:2000].removeprefix("?")))
+    return redirect(reverse("web:sessions") + back.here.rstrip("?"))
 
 
 @require_safe
@@ -60,35 +95,57 @@ def _rooms(request: PageRequest) -> list[RoomBars] | None:
     return rooms_for(request.user)
 
 
-def _list_context(request: PageRequest) -> dict[str, Any]:
-    finished = request.GET.get("view") == "finished"
-    words = request.GET.get("q", "").strip()[:100]
-    visible = ComputeSession.objects.visible_to(request.user)
-    active, everything = visible.live().count(), visible.count()  # each by an index alone
-    of_view = visible.finished() if finished else visible.live()
-    number = None if words else everything - active if finished else active
-    pages = LongPaginator(_rows(request.user), _matching(of_view, words), PAGE_SIZE, number)
-    page = pages.get_page(request.GET.get("page"))
+def _filter_of(request: PageRequest, address: Address) -> SessionListFilter:
+    query = QueryDict(address.here.removeprefix("?"))
+    found = SessionListFilter(query, user=request.user, finished=address.finished, groups=group_names(request.user))
+    found.is_valid()
+    return found
+
+
+def _list_context(request: PageRequest, address: Address, found: SessionListFilter) -> dict[str, Any]:
+    columns = chosen_columns(request.user)
+    numbers = numbers_of(whose(address, request.user))
+    pages = pages_of(address, request.user, found, columns, numbers)
+    page = pages.get_page(address.get("page"))
+    order = order_of(address, request.user)
     return {
         "section": "sessions",
-        "view": "finished" if finished else "active",
-        "q": words,
+        "address": address,
+        "q": address.get("q"),
+        "filter": found,
+        "chips": chips(address, found),
+        "columns": columns,
+        "column_names": {column.name for column in columns},
+        "headings": headings(address, columns),
+        "numbers": numbers,
+        "tabs": type_tabs(address, numbers),
+        "links": _links(address, page),
+        "most_sorted": MOST_SORTED if is_cut(address, order) and page.paginator.count >= MOST_SORTED else None,
         "page": page,
         "builds": builds_for(request.user),
-        "active_count": active,
-        "finished_count": everything - active,
+        "sees_others": request.user.role != User.Role.USER,
     }
 
 
-def _rows(user: User) -> SessionQuerySet:
-    kernels = Prefetch("kernels", Kernel.objects.only("session_id", "rank", "status", "progress", "exit_code"))
-    found: SessionQuerySet = ComputeSession.objects.visible_to(user)
-    return found.select_related("image", "resource_group", "owner").prefetch_related(kernels)
+def _links(address: Address, page: Any) -> dict[str, str]:
+    """Return the addresses of the other parts of the list."""
+    return {
+        "running": address.to(view="", status=""),
+        "finished": address.to(view="finished", status=""),
+        "all": address.to(whose=""),
+        "mine": address.to(whose="mine"),
+        "reset": address.cleared(PROPERTIES | {"q", "type", "sort"}),
+        "newer": address.to(page=str(page.previous_page_number())) if page.has_previous() else "",
+        "older": address.to(page=str(page.next_page_number())) if page.has_next() else "",
+        "file": f"{address.to()}&export=csv".replace("?&", "?"),
+    }
 
 
-def _matching(rows: SessionQuerySet, words: str) -> SessionQuerySet:
-    for word in words.split():
-        # Looked up in the small tables first: joined, every session would look there.
-        images, owners = Image.objects.filter(name__icontains=word), User.objects.filter(email__icontains=word)
-        rows = rows.filter(Q(name__icontains=word) | Q(image__in=images) | Q(owner__in=owners))
-    return rows
+def _choices(user: User, context: dict[str, Any]) -> dict[str, Any]:
+    """Return what only the whole page has: what can be chosen besides the list itself."""
+    address: Address = context["address"]
+    return {
+        "columns_offered": columns_for(user),
+        "sizes": [(size, address.to(size=str(size)), size == address.size) for size in SIZES],
+        "kept": [one for one in address.params if one[0] in ("view", "type", "whose", "sort", "size")],
+    }

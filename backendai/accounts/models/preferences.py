@@ -1,0 +1,21 @@
+"""How people like pages to be."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from backendai.accounts.models.people import User
+
+
+class Preference(models.Model):
+    """What somebody has chosen for a page; ``name`` is the page's own word for it. Without a row it is as usual."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="preferences")
+    name = models.CharField(max_length=64)
+    value = models.JSONField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "name"], name="preference_once_per_user")]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,84 @@
+"""What a list of sessions shows stands in its address: every part of it can be kept, shared and gone back to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.http import QueryDict
+from django.utils.http import urlencode
+
+# In this order they stand in the address. What is not named here is left out.
+NAMES = (
+    "view", "type", "whose", "q", "status", "group", "agent", "owner", "project", "domain", "id", "sort", "size",
+    "page",
+)  # fmt: skip
+_SEVERAL = frozenset({"status"})
+_LONGEST = 254
+SIZES = (10, 25, 50, 100)
+USUAL_SIZE = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The named values of an address; what is empty, unknown or as usual is left out."""
+
+    params: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, query: QueryDict) -> Address:
+        """Return what a request asks for."""
+        params = []
+        for name in NAMES:
+            values = query.getlist(name) if name in _SEVERAL else query.getlist(name)[-1:]
+            params += [(name, value.strip()[:_LONGEST]) for value in dict.fromkeys(values) if value.strip()]
+        return cls(tuple(params))
+
+    def get(self, name: str) -> str:
+        """Return a value, empty where there is none."""
+        return next((value for key, value in self.params if key == name), "")
+
+    def to(self, **changes: str) -> str:
+        """Return the address with other values; an empty one is taken out. Without a page it begins with the first."""
+        changed = {"page": ""} | changes
+        kept = [(name, value) for name, value in self.params if name not in changed]
+        return _written([*kept, *changed.items()])
+
+    def without(self, name: str, value: str) -> str:
+        """Return the address without this one value, from the first page."""
+        return _written([one for one in self.params if one != (name, value) and one[0] != "page"])
+
+    def cleared(self, names: frozenset[str]) -> str:
+        """Return the address without any of these, from the first page."""
+        return _written([one for one in self.params if one[0] not in names and one[0] != "page"])
+
+    @property
+    def here(self) -> str:
+        """The address itself."""
+        return _written(self.params)
+
+    @property
+    def finished(self) -> bool:
+        """Sessions that have ended are asked for, not those that live."""
+        return self.get("view") == "finished"
+
+    @property
+    def mine(self) -> bool:
+        """An administrator asks for their own sessions alone."""
+        return self.get("whose") == "mine"
+
+    @property
+    def type(self) -> str:
+        """The session type that is asked for, empty for all."""
+        return self.get("type")
+
+    @property
+    def size(self) -> int:
+        """How many rows a page has."""
+        text = self.get("size")
+        return int(text) if text in map(str, SIZES) else USUAL_SIZE
+
+
+def _written(params: tuple[tuple[str, str], ...] | list[tuple[str, str]]) -> str:
+    said = [(name, value) for name, value in params if value]
+    said.sort(key=lambda one: NAMES.index(one[0]))
+    return f"?{urlencode(said)}"
