@@ -113,6 +113,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/images/new/": (P.SUPERADMIN, "GET POST"),
     "manage/images/from-agents/": (P.SUPERADMIN, "POST"),
     "manage/images/<uuid:pk>/": (P.SUPERADMIN, "GET POST"),
+    "manage/images/<uuid:pk>/agents/": (P.SUPERADMIN, "GET POST"),
     "manage/images/<uuid:pk>/forget/": (P.SUPERADMIN, "GET POST"),
     "manage/registries/": (P.SUPERADMIN, "GET"),
     "manage/registries/new/": (P.SUPERADMIN, "GET POST"),
@@ -196,6 +197,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/policies/<int:pk>/": (P.SUPERADMIN, "GET PATCH DELETE"),
     "api/v1/images/": (P.SIGNED_IN, "GET"),
     "api/v1/images/<uuid:image_id>/": (P.READ, "GET PATCH DELETE"),
+    "api/v1/images/<uuid:image_id>/pull/": (P.SUPERADMIN, "GET POST"),
     "api/v1/registries/": (P.SUPERADMIN, "GET POST"),
     "api/v1/registries/<int:pk>/": (P.SUPERADMIN, "GET PATCH DELETE"),
     "api/v1/registries/<int:pk>/scan/": (P.SUPERADMIN, "POST"),
@@ -260,6 +262,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "node/v1/kernels/<uuid:kernel_id>": (P.NODE, "GET"),
     "node/v1/kernels/<uuid:kernel_id>/report": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>/log": (P.NODE, "PUT"),
+    "node/v1/kernels/<uuid:kernel_id>/registry": (P.NODE, "GET"),
+    "node/v1/pulls/<uuid:pull_id>": (P.NODE, "GET"),
+    "node/v1/pulls/<uuid:pull_id>/report": (P.NODE, "POST"),
 }
 # Methods for superadmins alone, at addresses that others may read.
 STEERED = {
@@ -338,7 +343,7 @@ class World:
             if route.startswith(start):
                 route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
         samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
-        samples |= {"<str:text>": "nothing", "<str:slot>": "cpu"}
+        samples |= {"<str:text>": "nothing", "<str:slot>": "cpu", "<uuid:pull_id>": str(self.job.pk)}
         for part, value in (samples | self.more).items():
             route = route.replace(part, value)
         return "/" + route.replace("^", "nothing/")

@@ -16,7 +16,9 @@ from backendai.activity.models import USUAL_SILENCE, BackgroundJob
 from backendai.activity.services import audit
 from backendai.core.durations import describe_duration
 from backendai.core.errors import Conflict, NotFound
+from backendai.wire.broker import hint_on_commit
 from backendai.wire.browser import JobEvent, publish_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
 
 KEPT_FOR = timedelta(days=30)
 _MOST_AT_ONCE = 500
@@ -119,6 +121,7 @@ def cancel_job(user: Any, job_id: UUID, *, now: datetime) -> BackgroundJob:
         asked = BackgroundJob.objects.running().filter(pk=job_id, cancel_requested_at=None)
         if asked.update(cancel_requested_at=now):
             audit(user.pk, "job.cancel", "job", [job_id], kind=job.kind, subject=job.subject)
+            hint_on_commit("controller.follow_pulls", queue=CONTROL_QUEUE)
         job.refresh_from_db()
         if not job.is_running:
             raise Conflict(f"It is over: {job.get_status_display()}.", code="job-over")

@@ -126,7 +126,7 @@ class Fleet:
         some: list[tuple[SimulatedNode, FleetNode]] = []
         logs = 0
         for node in list(self._nodes):
-            some.append((node, node.say(self._up(node, now, draining=draining))))
+            some.append((node, node.say(self._up(node, now, draining=draining), now)))
             logs += sum(len(tail.text) for tail in some[-1][1].logs)
             if len(some) == _MOST_NODES or logs > _MOST_LOGS:
                 self._call(some)

@@ -6,7 +6,7 @@ It owns no thread and no clock. Words are kept until the portal has answered the
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from backendai.wire.messages import (
     StopOrder,
     SyncUp,
 )
+from backendai.wire.pulls import PullOrder, PullReport, PullState
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class SimulatedNode:
         self._starting: dict[UUID, int] = {}
         self._words: dict[_Word, KernelReport] = {}
         self._logs: dict[UUID, KernelLogTail] = {}
+        self._pulls: dict[UUID, float] = {}
         self._reconciler = Reconciler()
 
     @property
@@ -60,7 +62,7 @@ class SimulatedNode:
         found = (self._backend.find(kernel_id) for kernel_id in self._here)
         return [kernel.sighting(now) for kernel in found if kernel and kernel.began(now)]
 
-    def say(self, up: SyncUp | None) -> FleetNode:
+    def say(self, up: SyncUp | None, now: float) -> FleetNode:
         """Return what this node has to say now, as much of it as one call takes."""
         reports = list(islice(self._words.values(), FLEET_WORDS))
         ended = [report.kernel_id for report in reports if report.state == KernelState.TERMINATED]
@@ -70,6 +72,7 @@ class SimulatedNode:
             logs=[self._logs[kernel_id] for kernel_id in ended if kernel_id in self._logs],
             reports=reports,
             known=list(self._starting.items()),
+            pulls=[] if up is None else [self._pulled(*pull, now) for pull in islice(self._pulls.items(), FLEET_WORDS)],
         )
 
     def hear(self, said: FleetNode, answer: FleetAnswer, now: float) -> None:
@@ -91,6 +94,7 @@ class SimulatedNode:
             self._begin(spec, now)
         if said.up is not None and answer.down is not None:
             self._reconcile(said.up, answer, now)
+            self._note_pulls(answer.down.pulls, now)
 
     def look(self, kernel_id: UUID, now: float) -> None:
         """Take note of what has become true of a kernel: it lives, it has ended."""
@@ -104,6 +108,17 @@ class SimulatedNode:
                 self._wake(kernel.ends_at(), self, kernel_id)
         if ended is not None:
             self._finish(kernel_id, kernel.generation, ended)
+
+    def _note_pulls(self, orders: Sequence[PullOrder], now: float) -> None:
+        """Go on with what is wanted and forget the rest: every image exists here, only the time passes."""
+        self._pulls = {order.pull_id: self._pulls.get(order.pull_id, now) for order in orders}
+
+    def _pulled(self, pull_id: UUID, begun: float, now: float) -> PullReport:
+        took, share = self._backend.pull_seconds, now - begun
+        if share >= took:
+            return PullReport(pull_id=pull_id, state=PullState.DONE, message="Pretended to fetch it.")
+        words = f"{share:.0f} of {took:.0f} simulated seconds"
+        return PullReport(pull_id=pull_id, state=PullState.PULLING, message=words, progress=share / took)
 
     def _begin(self, spec: KernelSpec, now: float) -> None:
         if spec.agent != self.name or self._here.get(spec.kernel_id, -1) >= spec.generation:

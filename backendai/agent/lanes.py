@@ -17,16 +17,17 @@ from uuid import UUID
 
 logger = logging.getLogger(__name__)
 
-LaneName = Literal["start", "pull", "end"]
-Deed = Literal["start", "stop", "look", "discard", "verdict"]
+_FETCHES = 2  # at once, ahead of time: whoever waits for an image has lanes of their own
+LaneName = Literal["start", "pull", "fetch", "end"]
+Deed = Literal["start", "stop", "look", "discard", "verdict", "fetch"]
 Move = tuple[LaneName, Callable[["Claim"], "Move | None"]]
 Work = Callable[["Claim"], Move | None]
 
 
 @dataclass(slots=True)
 class Claim:
-    """One deed's hold on one kernel. While a step runs that may take ``allowed`` seconds, ``deadline`` (monotonic) is
-    set; ``abandon`` asks a start to give up at its next chance."""
+    """One deed's hold on one kernel, or on a pull ahead of time. While a step runs that may take ``allowed`` seconds,
+    ``deadline`` (monotonic) is set; ``abandon`` asks a start to give up at its next chance."""
 
     kernel_id: UUID
     generation: int
@@ -38,10 +39,11 @@ class Claim:
 
 
 class Lanes:
-    """Three pools of threads behind one table of claims."""
+    """Four pools of threads behind one table of claims."""
 
     def __init__(self, *, starts: int, pulls: int, ends: int) -> None:
-        self._pools = {"start": _Pool("start", starts), "pull": _Pool("pull", pulls), "end": _Pool("end", ends)}
+        sizes: dict[LaneName, int] = {"start": starts, "pull": pulls, "fetch": _FETCHES, "end": ends}
+        self._pools = {name: _Pool(name, size) for name, size in sizes.items()}
         self._claims: dict[UUID, Claim] = {}
         self._next: dict[UUID, tuple[Claim, Work]] = {}
         self._changed = threading.Condition()
@@ -112,6 +114,8 @@ class Lanes:
 
 
 def _first_lane(claim: Claim) -> LaneName:
+    if claim.deed == "fetch":
+        return "fetch"
     return "start" if claim.deed == "start" else "end"
 
 

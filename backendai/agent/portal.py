@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from email.utils import parsedate_to_datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 import urllib3
@@ -22,6 +22,9 @@ from backendai.wire.messages import (
     SyncDown,
     SyncUp,
 )
+from backendai.wire.pulls import PullReport, PullSpec, RegistryAccess
+
+S = TypeVar("S", RegistryAccess, PullSpec)
 
 _CONNECT_SECONDS = 3.0
 _READ_SECONDS = 15.0
@@ -63,6 +66,15 @@ class Portal(Protocol):
 
     def put_log(self, kernel_id: UUID, generation: int, log: bytes, *, truncated: bool) -> None:
         """Hand over the end of a kernel's output for keeping."""
+
+    def registry_access(self, kernel_id: UUID) -> RegistryAccess:
+        """Return the account for the registry of a kernel's image; ask only when the image is about to be pulled."""
+
+    def fetch_pull(self, pull_id: UUID) -> PullSpec | None:
+        """Return which image to fetch and with what account, None when it is not wanted (any more)."""
+
+    def report_pull(self, report: PullReport) -> bool:
+        """Tell how far a pull is; returns whether it is still wanted."""
 
 
 class PortalClient:
@@ -124,9 +136,34 @@ class PortalClient:
         path = f"/kernels/{kernel_id}/log?generation={generation}&truncated={int(truncated)}"
         self._send("PUT", path, log, kind="application/octet-stream", seconds=_UPLOAD_SECONDS)
 
+    def registry_access(self, kernel_id: UUID) -> RegistryAccess:
+        """Return the account for the registry of a kernel's image."""
+        return self._secret(RegistryAccess, f"/kernels/{kernel_id}/registry")
+
+    def fetch_pull(self, pull_id: UUID) -> PullSpec | None:
+        """Return which image to fetch, or None when the portal does not want this pull here."""
+        try:
+            return self._secret(PullSpec, f"/pulls/{pull_id}")
+        except PortalRefused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def report_pull(self, report: PullReport) -> bool:
+        """Tell how far a pull is; returns whether it is still wanted."""
+        answer = self._send("POST", f"/pulls/{report.pull_id}/report", report.model_dump_json())
+        return bool(answer) and json.loads(answer).get("wanted") is True
+
     def close(self) -> None:
         """Close the idle connections."""
         self._pool.clear()
+
+    def _secret(self, kind: type[S], path: str) -> S:
+        """Return an answer that holds a password: what is wrong with it is not quoted."""
+        try:
+            return kind.model_validate_json(self._send("GET", path))
+        except ValidationError:
+            raise PortalUnreachable(f"The portal's answer to GET {path} makes no sense.") from None
 
     def _send(
         self,

@@ -20,6 +20,7 @@ from backendai.agent.kernels import Kernels
 from backendai.agent.lanes import Lanes
 from backendai.agent.machine import Machine
 from backendai.agent.portal import Portal
+from backendai.agent.pulls import Pulls
 from backendai.agent.roster import Roster
 from backendai.agent.sync import SyncLoop
 from backendai.agent.watcher import Watcher
@@ -59,6 +60,7 @@ class AgentRuntime:
         self.kernels = Kernels(
             backend, portal, agent=credentials.name, lanes=self._lanes, roster=roster, on_pulled=machine.images_changed
         )
+        self.pulls = Pulls(backend, portal, self._lanes, on_pulled=machine.images_changed)
         self.sync = SyncLoop(
             backend,
             portal,
@@ -91,6 +93,7 @@ class AgentRuntime:
             return
         self._draining = True
         self.kernels.drain()
+        self.pulls.drain()
         self.sync.drain()
         if not self._lanes.wait_idle(timeout):
             logger.warning("%d kernels were still worked on; the next start takes them up", len(self._lanes.held()))
@@ -109,6 +112,10 @@ class AgentRuntime:
         """A hint: this kernel may start. The spec is fetched, so a wrong hint does nothing."""
         self.kernels.start_soon(kernel_id, generation)
 
+    def pull_image(self, pull_id: UUID) -> None:
+        """A hint: this image may be fetched. Which one is asked of the portal, so a wrong hint does nothing."""
+        self.pulls.begin_soon(pull_id)
+
     def health(self) -> dict[str, object]:
         """Return what ``/healthz`` says."""
         since = round(time.monotonic() - self._synced_at, 1) if self._synced_at else None
@@ -121,6 +128,8 @@ class AgentRuntime:
 
     def _heed(self, answer: SyncDown) -> None:
         self._synced_at = time.monotonic()
+        for order in answer.pulls:
+            self.pulls.begin_soon(order.pull_id)
         if answer.public_key and answer.public_key != self._credentials.public_key:
             self._credentials = replace(self._credentials, public_key=answer.public_key)
             save_credentials(self._settings.data, self._credentials)

@@ -10,10 +10,18 @@ from threading import Event
 from typing import TypeVar
 from uuid import UUID
 
-from backendai.agent.backends.base import Backend, BackendError, ImageNotFound, StaleGeneration, Started, StartFailed
+from backendai.agent.backends.base import (
+    ENGINE_SILENT,
+    Backend,
+    BackendError,
+    ImageNotFound,
+    StaleGeneration,
+    Started,
+    StartFailed,
+)
 from backendai.agent.ends import Ends
 from backendai.agent.lanes import Claim, Move
-from backendai.agent.portal import Portal, PortalRefused
+from backendai.agent.portal import Portal, PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
 from backendai.core.errors import PlatformError
 from backendai.wire.messages import KernelReport, KernelSpec, KernelState
@@ -22,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 _PROGRESS_SECONDS = 1.0
 _SWEEP_SECONDS = 10.0
-_ENGINE_SILENT = ("backend-error", "engine-unreachable")  # nothing is known: no verdict
 Timings = dict[str, float]
 T = TypeVar("T")
 
@@ -81,13 +88,16 @@ class Starts:
         begun = time.monotonic()
         try:
             if not self._backend.has_image(spec.exact_image):  # somebody may have pulled it while this waited
-                self._backend.pull(spec.exact_image, timeout=spec.pull_timeout, progress=self._progress(spec, claim))
+                self._fetch_image(spec, claim)
         except _Abandoned:
+            return None
+        except (PortalRefused, PortalUnreachable) as error:
+            logger.warning("kernel %s: no account for the registry: %s", claim.kernel_id, error.message)
             return None
         except ImageNotFound as error:
             return self._fail(spec, error.code, error.message)
         except BackendError as error:
-            if error.code not in _ENGINE_SILENT:
+            if error.code not in ENGINE_SILENT:
                 return self._fail(spec, error.code, error.message)
             logger.warning("kernel %s: pull of %s: %s", claim.kernel_id, spec.image, error.message)
             return None
@@ -95,6 +105,11 @@ class Starts:
         self._on_pulled()
         self._tell(spec, KernelState.CREATING, "")
         return "start", partial(self._create, spec, timings)
+
+    def _fetch_image(self, spec: KernelSpec, claim: Claim) -> None:
+        access = self._portal.registry_access(spec.kernel_id)
+        progress = self._progress(spec, claim)
+        self._backend.pull(spec.exact_image, timeout=spec.pull_timeout, progress=progress, access=access)
 
     def _progress(self, spec: KernelSpec, claim: Claim) -> Callable[[float | None, str], None]:
         told_at = time.monotonic()

@@ -86,6 +86,10 @@ def _add_tasks(app: Celery, runtime: AgentRuntime) -> None:
         # Whoever reaches the broker can send this: the order itself, with its grace, is fetched from the portal.
         runtime.sync.poke()
 
+    @app.task(name="node.pull_image")
+    def pull_image(pull_id: str) -> None:
+        runtime.pull_image(UUID(pull_id))
+
     @app.task(name="node.sync")
     def sync() -> None:
         runtime.sync.poke()

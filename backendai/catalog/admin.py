@@ -3,7 +3,7 @@ from django.contrib import admin
 
 from backendai.accounts.amounts_field import AmountsField
 from backendai.activity.read_only import MadeElsewhere
-from backendai.catalog.models import Image, ImageAlias, ImageOnAgent, Registry, ResourcePreset
+from backendai.catalog.models import Image, ImageAlias, ImageOnAgent, ImagePull, Registry, ResourcePreset
 from backendai.catalog.services import adopt_labels
 from backendai.core.slots import format_amount
 
@@ -59,6 +59,14 @@ class ImageOnAgentAdmin(MadeElsewhere):
     list_filter = ["agent"]
     search_fields = ["reference"]
     list_select_related = ["agent"]
+
+
+@admin.register(ImagePull)
+class ImagePullAdmin(MadeElsewhere):
+    list_display = ["image", "agent", "status", "progress", "message", "heard_at"]
+    list_filter = ["status"]
+    search_fields = ["image__name", "agent__name"]
+    list_select_related = ["image", "agent"]
 
 
 @admin.register(ResourcePreset)

@@ -111,6 +111,7 @@ FAULTS = frozenset(
     {
         "image-not-found",
         "registry-unreachable",
+        "registry-denied",
         "pull-failed",
         "pull-broken-off",
         "pull-timeout",
@@ -155,7 +156,7 @@ RETRIABLE = frozenset(
 )
 
 # The node has no way to the image.
-NO_IMAGE = frozenset({"image-not-found", "registry-unreachable"})
+NO_IMAGE = frozenset({"image-not-found", "registry-unreachable", "registry-denied"})
 
 REASON_TEXTS: dict[str, str] = {
     "user-requested": "Ended by its owner.",
@@ -167,6 +168,7 @@ REASON_TEXTS: dict[str, str] = {
     "out-of-memory": "It used more memory than it had asked for.",
     "image-not-found": "The image is neither on the node nor in its registry.",
     "registry-unreachable": "The image is not on the node, and its registry cannot be reached.",
+    "registry-denied": "The image is not on the node, and its registry does not let the platform in.",
     "pull-failed": "The image could not be fetched.",
     "pull-broken-off": "Fetching the image was broken off.",
     "scratch-failed": "The node could not make its home folder.",

@@ -19,6 +19,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
+from backendai.catalog.pulls import pulls_reported
 from backendai.catalog.services import record_images_of
 from backendai.cluster.models import Agent
 from backendai.cluster.services import agent_of_token, agents_of_tokens, hold_back, record_syncs
@@ -70,6 +71,7 @@ def answer_fleet(message: FleetUp, *, now: datetime) -> FleetDown:
     ]
     away = {one.agent.pk for one in known if one.agent.status != Agent.Status.ALIVE}
     applied, refused = _take_words(known, now)
+    pulls_reported([(one.agent, report) for one in known for report in one.node.pulls], now=now)
     refused |= _take_syncs([one for one in known if one.place not in refused], now)
     served = [one for one in known if one.place not in refused]
     answers, untidy = [_UNKNOWN] * len(message.nodes), list[UUID]()

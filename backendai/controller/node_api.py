@@ -19,16 +19,18 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
+from backendai.catalog.pulls import pull_spec, pulls_reported
 from backendai.catalog.services import record_images
 from backendai.cluster.broker_access import give_broker_access
 from backendai.cluster.models import Agent
 from backendai.cluster.services import agent_of_token, hold_back, join_agent, record_sync
 from backendai.compute.services.logs import LARGEST, save_log
-from backendai.compute.services.node_view import has_work, spec_for, work_for
+from backendai.compute.services.node_view import has_work, registry_access_for, spec_for, work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.controller import loops
 from backendai.core.errors import NotFound, UserError
 from backendai.wire.messages import BrokerUp, JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
+from backendai.wire.pulls import PullReport
 from backendai.wire.tickets import public_key_of
 
 logger = logging.getLogger(__name__)
@@ -125,6 +127,30 @@ def log(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
     return HttpResponse(status=204)
 
 
+@require_http_methods(["GET"])
+@node_view
+def registry(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpResponse:
+    """Return the account with which the image of a kernel that starts here is pulled."""
+    return _secret(registry_access_for(agent, kernel_id).model_dump_json())
+
+
+@require_http_methods(["GET"])
+@node_view
+def pull(request: HttpRequest, agent: Agent, pull_id: UUID) -> HttpResponse:
+    """Return which image this node should fetch ahead of time, and with what account."""
+    return _secret(pull_spec(agent, pull_id).model_dump_json())
+
+
+@require_http_methods(["POST"])
+@node_view
+def pull_report(request: HttpRequest, agent: Agent, pull_id: UUID) -> HttpResponse:
+    """Take a node's word about one of its pulls."""
+    message = PullReport.model_validate_json(request.body)
+    if message.pull_id != pull_id:
+        raise UserError("The report is about another pull.", code="invalid-message")
+    return JsonResponse({"wanted": pulls_reported([(agent, message)], now=timezone.now())[0]})
+
+
 def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, UUID | None]:
     agent = _agent(request)
     if agent is None:
@@ -166,6 +192,12 @@ def _agent(request: HttpRequest) -> Agent | None:
 
 def _answer(body: str, *, status: int = 200) -> HttpResponse:
     return HttpResponse(body, content_type="application/json", status=status)
+
+
+def _secret(body: str) -> HttpResponse:
+    answer = _answer(body)
+    answer["Cache-Control"] = "no-store"
+    return answer
 
 
 def _problem(status: int, code: str, detail: str) -> HttpResponse:

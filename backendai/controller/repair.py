@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from backendai.activity.jobs import forget_jobs, give_up_jobs
+from backendai.catalog.pulls import follow_pulls
 from backendai.compute.services.draining import end_drained
 from backendai.controller.broker_repair import settle_accounts
 from backendai.controller.hearing import listen
@@ -34,6 +35,7 @@ RULES: tuple[Rule, ...] = (
     sweep_pending,
     give_up_scheduling,
     follow_kernels,
+    follow_pulls,
     give_up_jobs,
     forget_jobs,
     hint_again,

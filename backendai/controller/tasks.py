@@ -7,6 +7,7 @@ from uuid import UUID
 from celery import shared_task
 from django.utils import timezone
 
+from backendai.catalog.pulls import follow_pulls as follow
 from backendai.controller import loops, observe, scans
 
 
@@ -38,3 +39,9 @@ def schedule_group(group_id: int) -> None:
 def scan_registry(job_id: str) -> None:
     """Look through a registry, beside the passes."""
     scans.begin(UUID(job_id))
+
+
+@shared_task(name="controller.follow_pulls", ignore_result=True)
+def follow_pulls() -> None:
+    """End pulls that somebody has cancelled before their agents began."""
+    follow(timezone.now())

@@ -11,5 +11,8 @@ urlpatterns = [
     path("fleet", fleet_api.fleet, name="node-fleet"),
     path("kernels/<uuid:kernel_id>", node_api.kernel, name="node-kernel"),
     path("kernels/<uuid:kernel_id>/report", node_api.report, name="node-report"),
+    path("kernels/<uuid:kernel_id>/registry", node_api.registry, name="node-registry"),
+    path("pulls/<uuid:pull_id>", node_api.pull, name="node-pull"),
+    path("pulls/<uuid:pull_id>/report", node_api.pull_report, name="node-pull-report"),
     path("kernels/<uuid:kernel_id>/log", node_api.log, name="node-log"),
 ]

@@ -45,6 +45,7 @@ _AFTERWARDS = {
     "gave-up-scheduling": "Start it again with less or in another resource group, or when fewer sessions run.",
     "pending-timeout": "Start it again with less or in another resource group, or when fewer sessions run.",
     "registry-unreachable": "An administrator can mend the image's reference or put the image on the agents.",
+    "registry-denied": "An administrator can set the account of its registry, or put the image on the agents.",
     "image-not-found": "An administrator can mend the image's reference or put the image on the agents.",
     "accelerator-runtime-missing": "Tell an administrator: the agent lacks NVIDIA's container toolkit.",
     "accelerator-refused": "Tell an administrator: NVIDIA's runtime on the agent refused the GPU.",

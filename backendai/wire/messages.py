@@ -19,6 +19,7 @@ from backendai.core.image_names import pinned
 from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Order, Sentence, Share, Word
 from backendai.wire.live import Devices, LiveSample
+from backendai.wire.pulls import PullOrder, PullReport
 
 PROTOCOL = 1
 FLEET_WORDS = 64  # of one node in one call: words about one kernel are taken in one after the other
@@ -184,7 +185,8 @@ class SyncDown(Order):
     """What the portal wants of the node.
 
     ``desired`` holds every live kernel of the node, ``stop`` what must end, ``unwanted`` kernels from the node's list
-    that no live row asks for: the node removes one when it has been named in two answers in a row.
+    that no live row asks for: the node removes one when it has been named in two answers in a row. ``pulls``: images
+    that it should fetch, until it has said what came of them.
     """
 
     deployment: str
@@ -194,6 +196,7 @@ class SyncDown(Order):
     desired: list[Desired] = Field(default_factory=list)
     stop: list[StopOrder] = Field(default_factory=list)
     unwanted: list[KernelSighting] = Field(default_factory=list)
+    pulls: list[PullOrder] = Field(default_factory=list)
 
 
 class JoinUp(Message):
@@ -250,6 +253,7 @@ class FleetNode(Message):
     logs: list[KernelLogTail] = Field(default_factory=list, max_length=FLEET_WORDS)
     reports: list[KernelReport] = Field(default_factory=list, max_length=FLEET_WORDS)
     known: list[tuple[UUID, int]] = Field(default_factory=list, max_length=10_000)
+    pulls: list[PullReport] = Field(default_factory=list, max_length=FLEET_WORDS)
 
 
 class FleetUp(Message):

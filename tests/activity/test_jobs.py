@@ -23,7 +23,7 @@ LATER = NOW + timedelta(minutes=1)
 
 def start(owner: Any = None, **over: Any) -> BackgroundJob:
     owner_id = owner.pk if owner else None
-    return jobs.start_job(over.pop("kind", "image.pull"), "python", now=over.pop("now", NOW), owner_id=owner_id, **over)
+    return jobs.start_job(over.pop("kind", "image.copy"), "python", now=over.pop("now", NOW), owner_id=owner_id, **over)
 
 
 def test_it_counts_up_to_its_end_and_hears_nothing_after_it(cast: Cast) -> None:
@@ -42,7 +42,7 @@ def test_it_counts_up_to_its_end_and_hears_nothing_after_it(cast: Cast) -> None:
 def test_a_second_one_about_the_same_closes_the_first_or_is_refused() -> None:
     first, other = start(), start(kind="registry.scan")
     with pytest.raises(Conflict, match="goes on already"):
-        jobs.refuse_second("image.pull", "python")
+        jobs.refuse_second("image.copy", "python")
     second = start()
     assert dict(BackgroundJob.objects.values_list("pk", "status")) == {
         first.pk: "FAILED",
@@ -111,4 +111,4 @@ def test_it_tells_browsers_of_every_change_after_the_commit(
         jobs.finish_job(job.pk, message="Done.", now=NOW)
         assert not told
     own = str(cast.alice.pk)
-    assert told == [JobEvent(str(job.pk), own, "image.pull", status) for status in ("RUNNING", "RUNNING", "DONE")]
+    assert told == [JobEvent(str(job.pk), own, "image.copy", status) for status in ("RUNNING", "RUNNING", "DONE")]

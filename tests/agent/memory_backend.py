@@ -10,6 +10,7 @@ from threading import Event, RLock
 from uuid import UUID
 
 from backendai.agent.backends.base import (
+    NOBODY,
     Backend,
     BackendError,
     Ended,
@@ -23,6 +24,7 @@ from backendai.agent.backends.base import (
 )
 from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.wire.pulls import RegistryAccess
 
 
 @dataclass
@@ -67,6 +69,7 @@ class MemoryBackend(Backend):
         self.entries: dict[UUID, Entry] = {}
         self.said: list[str] = said if said is not None else []
         self.pulled = {"python"}
+        self.accounts: list[str] = []
         self.registry = {"python", "big"}
         self.down = False
         self.fault: Exception | None = None
@@ -97,8 +100,9 @@ class MemoryBackend(Backend):
         self._answer()
         return reference in self.pulled
 
-    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         self.said.append("pull")
+        self.accounts.append(access.username)
         while not self.pull_gate.wait(0.01):
             progress(0.5, "half of it")
         if reference not in self.registry:

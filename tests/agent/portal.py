@@ -17,6 +17,7 @@ from backendai.wire.messages import (
     SyncDown,
     SyncUp,
 )
+from backendai.wire.pulls import PullOrder, PullReport, PullSpec, PullState, RegistryAccess
 
 AGENT = "n1"
 DEPLOYMENT = "test"
@@ -48,6 +49,9 @@ class FakePortal:
         self.syncs: list[SyncUp] = []
         self.logs: dict[UUID, tuple[bytes, bool]] = {}
         self.fetches: list[UUID] = []
+        self.access = RegistryAccess()
+        self.pulls: dict[UUID, PullSpec] = {}
+        self.pull_reports: list[PullReport] = []
         self.down = False
         self.forget_applied = False
         self.before_report: Callable[[KernelReport], None] = lambda report: None
@@ -89,6 +93,7 @@ class FakePortal:
                     if key not in kept
                 ],
                 unwanted=[one for one in up.kernels if (one.kernel_id, one.generation) not in wanted],
+                pulls=[PullOrder(pull_id=pull_id) for pull_id in self.pulls],
             )
 
     def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
@@ -119,6 +124,22 @@ class FakePortal:
         self._answer()
         self.said.append("log")
         self.logs[kernel_id] = (log, truncated)
+
+    def registry_access(self, kernel_id: UUID) -> RegistryAccess:
+        self._answer()
+        return self.access
+
+    def fetch_pull(self, pull_id: UUID) -> PullSpec | None:
+        self._answer()
+        return self.pulls.get(pull_id)
+
+    def report_pull(self, report: PullReport) -> bool:
+        self._answer()
+        with self.lock:
+            self.pull_reports.append(report)
+            if report.state != PullState.PULLING:
+                return self.pulls.pop(report.pull_id, None) is not None
+            return report.pull_id in self.pulls
 
     def _is_kept(self, kernel_id: UUID) -> bool:
         return self.status.get(kernel_id, "TERMINATED") not in ("TERMINATING", "TERMINATED")

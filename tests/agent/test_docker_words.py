@@ -40,6 +40,8 @@ def container(
         ('Get "https://r.test/v2/": dial tcp: lookup r.test: no such host', BackendError, "registry-unreachable"),
         ("net/http: TLS handshake timeout", BackendError, "registry-unreachable"),
         ("no space left on device", BackendError, "pull-failed"),
+        ("unauthorized: authentication required", BackendError, "registry-denied"),
+        ("no basic auth credentials", BackendError, "registry-denied"),
     ],
 )
 def test_it_tells_an_unknown_image_from_a_silent_registry(words: str, error: type, code: str) -> None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 from backendai.agent.backends.base import BackendError, Ended, KernelEvent, Overfull, StartFailed
 from backendai.agent.watcher import Watcher
 from backendai.wire.messages import KernelReport, KernelState
+from backendai.wire.pulls import RegistryAccess
 from tests.agent.memory_backend import Entry
 from tests.agent.node import Node, wait_until
 from tests.agent.portal import make_spec
@@ -110,6 +111,7 @@ def test_it_ignores_a_hint_for_a_kernel_of_another_agent() -> None:
 def test_it_pulls_a_missing_image_and_says_how_far_it_is() -> None:
     node = Node()
     node.backend.pull_gate.clear()
+    node.portal.access = RegistryAccess(username="robot", password="correct horse")
     spec = node.portal.want(make_spec(image="big"))
     node.kernels.start_soon(spec.kernel_id, 1)
     wait_until(lambda: any(report.progress == 0.5 for report in node.portal.reports))
@@ -119,6 +121,7 @@ def test_it_pulls_a_missing_image_and_says_how_far_it_is() -> None:
     assert states[0] == "PULLING" and states[-2:] == ["CREATING", "RUNNING"]
     assert states.count("PULLING") < 5  # at most one a second, though the backend tells it every 10 ms
     assert "pull" in node.portal.reports[-1].timings
+    assert node.backend.accounts == ["robot"]
 
 
 def test_it_starts_other_kernels_while_one_pulls() -> None:
@@ -354,7 +357,7 @@ def test_it_begins_nothing_while_draining() -> None:
 def test_it_reports_the_reason_of_a_pull_that_failed_for_good() -> None:
     node = Node()
 
-    def pull(reference: str, *, timeout: float, progress: object) -> None:
+    def pull(reference: str, *, timeout: float, progress: object, access: object) -> None:
         raise BackendError("too slow", code="pull-timeout")
 
     node.backend.pull = pull

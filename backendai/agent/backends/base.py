@@ -16,14 +16,20 @@ from backendai.agent.service_host import ServiceHost
 from backendai.core.errors import PlatformError
 from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.wire.pulls import RegistryAccess
 
 Progress = Callable[[float | None, str], None]  # share done (0–1, None: unknown) and one sentence
+NOBODY = RegistryAccess()
 
 
 class BackendError(PlatformError):
     """The engine could not be asked, or refused; ``code`` is the kernel's reason."""
 
     code = "backend-error"
+
+
+# Codes of errors that say nothing about what was asked for: no verdict, but another try.
+ENGINE_SILENT = ("backend-error", "engine-unreachable")
 
 
 class ImageNotFound(BackendError):
@@ -128,8 +134,9 @@ class Backend(abc.ABC):
         """Return whether ``start`` would find the image now; cheap."""
 
     @abc.abstractmethod
-    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
-        """Fetch the image. Raises ImageNotFound (registry says no), BackendError (no answer, 120 s of silence)."""
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
+        """Fetch the image with this account at its registry. Raises ImageNotFound (registry says no), BackendError (no
+        answer, 120 s of silence, the account is not let in)."""
 
     @abc.abstractmethod
     def start(self, spec: KernelSpec) -> Started:

@@ -22,6 +22,7 @@ from docker.errors import DockerException, NotFound
 
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
 from backendai.agent.backends.base import (
+    NOBODY,
     Backend,
     BackendError,
     Ended,
@@ -50,6 +51,7 @@ from backendai.agent.backends.docker_terminal import Terminals
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.core.slots import MILLI, Slots, format_size
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.wire.pulls import RegistryAccess
 
 _EXITED = re.compile(r"Exited \((-?\d+)\)")
 
@@ -140,9 +142,9 @@ class DockerBackend(Backend):
     def has_image(self, reference: str) -> bool:
         return self._images.has(reference)
 
-    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         with self._engine.asking():
-            self._images.pull(reference, timeout=timeout, progress=progress)
+            self._images.pull(reference, timeout=timeout, progress=progress, access=access)
 
     def start(self, spec: KernelSpec) -> Started:
         if not self._is_set_up:

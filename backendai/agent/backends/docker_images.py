@@ -13,14 +13,16 @@ from docker import auth
 from docker.errors import APIError, NotFound
 from docker.utils import parse_repository_tag
 
-from backendai.agent.backends.base import BackendError, ImageNotFound, Progress
+from backendai.agent.backends.base import NOBODY, BackendError, ImageNotFound, Progress
 from backendai.agent.backends.docker_engine import Engine, said
 from backendai.agent.backends.docker_holder_image import IMAGE as HOLDER_IMAGE
 from backendai.wire.messages import ImageSighting
+from backendai.wire.pulls import RegistryAccess
 
 SILENCE_SECONDS = 120.0
 _CONNECT_SECONDS = 10.0
 _UNKNOWN_TO_REGISTRY = ("pull access denied", "manifest unknown", "not found", "does not exist", "repository name")
+_NOT_LET_IN = ("no basic auth credentials", "unauthorized", "incorrect username or password", "authentication required")
 _NO_REGISTRY = ("no such host", "dial tcp", "i/o timeout", "connection refused", "tls handshake", "client.timeout")
 
 
@@ -48,12 +50,12 @@ class Images:
                 return False
         return True
 
-    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
-        """Fetch an image, telling how much of its layers has come."""
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
+        """Fetch an image, telling how much of its layers has come. Without an account the engine's own one is used."""
         deadline = time.monotonic() + timeout
         layers: dict[str, tuple[int, int]] = {}
         try:
-            for message in self._pull_messages(reference):
+            for message in self._pull_messages(reference, access):
                 if "error" in message:
                     raise _refusal(reference, str(message["error"]))
                 progress(*_share(layers, message))
@@ -89,12 +91,15 @@ class Images:
                 return ""
         return self._architectures[image_id]
 
-    def _pull_messages(self, reference: str) -> Iterator[dict[str, Any]]:
+    def _pull_messages(self, reference: str, access: RegistryAccess) -> Iterator[dict[str, Any]]:
         """The SDK's own pull waits for ever when a registry falls silent, so the request is made here."""
         client = self._engine.client
         repository, tag = parse_repository_tag(reference)
         registry, _ = auth.resolve_repository_name(repository)
-        credentials = auth.get_config_header(client, registry)
+        if access.username:
+            credentials = auth.encode_header({"username": access.username, "password": access.password})
+        else:
+            credentials = auth.get_config_header(client, registry)
         response = client.post(
             f"{client.base_url}/v{client.api_version}/images/create",
             params={"fromImage": repository, "tag": tag or "latest"},
@@ -142,6 +147,11 @@ def _refusal(reference: str, words: str) -> BackendError:
         return BackendError(
             f"The image {reference} is not on this node and its registry cannot be reached: {words}",
             code="registry-unreachable",
+        )
+    if any(sign in lower for sign in _NOT_LET_IN):
+        return BackendError(
+            f"The registry of the image {reference} wants an account, or another one than is set for it: {words}",
+            code="registry-denied",
         )
     if any(sign in lower for sign in _UNKNOWN_TO_REGISTRY):
         return ImageNotFound(f"The image {reference} is neither on this node nor in its registry: {words}")

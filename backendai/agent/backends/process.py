@@ -23,6 +23,7 @@ import psutil
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends import process_log
 from backendai.agent.backends.base import (
+    NOBODY,
     Backend,
     BackendError,
     Ended,
@@ -40,6 +41,7 @@ from backendai.agent.backends.process_start import Starter
 from backendai.agent.backends.process_terminal import PtyTerminal, request_terminal
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.wire.pulls import RegistryAccess
 
 IMAGE = "process/python"
 _IMAGES = "process/"
@@ -86,7 +88,7 @@ class ProcessBackend(Backend):
     def has_image(self, reference: str) -> bool:
         return reference.startswith(_IMAGES)
 
-    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         if not self.has_image(reference):
             raise ImageNotFound(f"{reference} cannot be used here: this node has no container engine, only {IMAGE}.")
         progress(1.0, "There is nothing to fetch.")

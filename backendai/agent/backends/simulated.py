@@ -20,6 +20,7 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.base import (
+    NOBODY,
     Backend,
     Ended,
     ImageNotFound,
@@ -35,6 +36,7 @@ from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, 
 from backendai.agent.backends.simulated_terminal import EchoTerminal
 from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.wire.pulls import RegistryAccess
 
 IMAGE = "simulated/python"
 _MISSING = "no-such-image"
@@ -69,7 +71,7 @@ class SimulatedBackend(Backend):
         journal: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._deployment, self._capacity, self._images = deployment, capacity, images
+        self._deployment, self._capacity, self._images = deployment, capacity, list(images)
         self._pace, self._clock = pace or Pace(), clock
         self._journal = Journal(journal)
         self._kernels = {key: one for key, one in self._journal.load().items() if one.deployment == deployment}
@@ -93,11 +95,18 @@ class SimulatedBackend(Backend):
     def has_image(self, reference: str) -> bool:
         return _MISSING not in reference
 
-    def pull(self, reference: str, *, timeout: float, progress: Progress) -> None:
+    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         if not self.has_image(reference):
             raise ImageNotFound(f"{reference} does not exist.")
-        time.sleep(min(self._pace.pull_seconds * self._pace.time_scale, timeout))
+        time.sleep(min(self.pull_seconds, timeout))
         progress(1.0, "Pretended to fetch it.")
+        if reference not in self._images:
+            self._images.append(reference)
+
+    @property
+    def pull_seconds(self) -> float:
+        """How long a pull takes here, in real seconds."""
+        return self._pace.pull_seconds * self._pace.time_scale
 
     def begin(self, spec: KernelSpec) -> tuple[SimulatedKernel, bool]:
         """Get or adopt the kernel without waiting until its main process lives; returns it and whether it was there.

@@ -2,6 +2,7 @@
 
 from backendai.catalog.models.images import Image, ImageAlias, ImageOnAgent
 from backendai.catalog.models.presets import ResourcePreset
+from backendai.catalog.models.pulls import ImagePull
 from backendai.catalog.models.registries import Registry
 
-__all__ = ["Image", "ImageAlias", "ImageOnAgent", "Registry", "ResourcePreset"]
+__all__ = ["Image", "ImageAlias", "ImageOnAgent", "ImagePull", "Registry", "ResourcePreset"]

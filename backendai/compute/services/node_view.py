@@ -15,6 +15,8 @@ from django.db.models import Q
 from backendai.accounts.homes import Home, Residents, homes_of
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
+from backendai.catalog.pulls import pull_orders
+from backendai.catalog.registry_access import access_for
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
@@ -23,6 +25,7 @@ from backendai.compute.services.environ import environ_of
 from backendai.compute.status import PLACED, STARTING, SessionType, Status
 from backendai.core.errors import NotFound
 from backendai.wire.messages import Desired, KernelSighting, KernelSpec, StopOrder, SyncDown
+from backendai.wire.pulls import PullOrder, RegistryAccess
 from backendai.wire.tickets import public_key_of
 
 # Of a row for one kernel the many columns take longest; all that a spec is made of is here.
@@ -89,8 +92,9 @@ class _Live(NamedTuple):
 
 
 def work_for(agent: Agent, seen: Sequence[KernelSighting], *, want_images: bool) -> SyncDown:
-    """Return what this node should run, stop and remove, given what it has; one query."""
-    return _answer(_live(Q(agent=agent)), seen, want_images)
+    """Return what this node should run, stop, remove and fetch, given what it has; two queries."""
+    pulls = pull_orders([agent.pk]).get(agent.pk, [])
+    return _answer(_live(Q(agent=agent)), seen, want_images, pulls)
 
 
 def work_for_each(asking: Sequence[Asking]) -> list[Work]:
@@ -108,11 +112,11 @@ def work_for_each(asking: Sequence[Asking]) -> list[Work]:
         for kernel in of_agent[one.agent.pk]
         if kernel.status in STARTING and (kernel.pk, kernel.generation) not in one.known
     }
-    specs = _specs(new)
+    specs, pulls = _specs(new), pull_orders(syncing) if syncing else {}
     works = []
     for one in asking:
         live = of_agent[one.agent.pk]
-        down = None if one.seen is None else _answer(live, one.seen, one.want_images)
+        down = None if one.seen is None else _answer(live, one.seen, one.want_images, pulls.get(one.agent.pk, []))
         start = [specs[kernel.pk] for kernel in live if kernel.pk in specs]
         works.append(Work(down, start, _stops(live)))
     return works
@@ -135,13 +139,25 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     return _spec(agent, kernel, siblings.get(kernel.session_id, ()), homes_of([residents])[residents])
 
 
+def registry_access_for(agent: Agent, kernel_id: UUID) -> RegistryAccess:
+    """Return the account for the registry of a kernel's image, which this node is about to pull; NotFound when the
+    kernel should not start here (any more)."""
+    wanted = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING)
+    kernel = wanted.select_related("session__image").first()
+    if kernel is None:
+        raise NotFound("This kernel does not start on this agent.")
+    return access_for(kernel.session.image)
+
+
 def _live(which: Q) -> list[_Live]:
     rows = Kernel.objects.filter(which, status__in=PLACED).order_by()
     columns = rows.values_list("pk", "agent_id", "generation", "status", "forced_at")
     return [_Live(pk, agent, generation, status, bool(forced)) for pk, agent, generation, status, forced in columns]
 
 
-def _answer(live: Sequence[_Live], seen: Sequence[KernelSighting], want_images: bool) -> SyncDown:
+def _answer(
+    live: Sequence[_Live], seen: Sequence[KernelSighting], want_images: bool, pulls: list[PullOrder]
+) -> SyncDown:
     return SyncDown(
         deployment=settings.DEPLOYMENT,
         public_key=_public_key(settings.TICKET_KEY),
@@ -154,6 +170,7 @@ def _answer(live: Sequence[_Live], seen: Sequence[KernelSighting], want_images: 
         ],
         stop=_stops(live),
         unwanted=_unwanted(live, seen),
+        pulls=pulls,
     )
 
 

@@ -137,6 +137,7 @@ class ImagePage(FormPage):
 
     section = "images"
     title = "New image"
+    template_name = "web/panel/image.html"
     model = Image
     form_class = ImageForm
     audit_name = "image"

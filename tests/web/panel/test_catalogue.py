@@ -12,9 +12,11 @@ from django.utils import timezone
 from backendai.accounts.models import User
 from backendai.activity import jobs
 from backendai.activity.models import AuditEntry
-from backendai.catalog.models import Image, Registry, ResourcePreset
+from backendai.catalog.models import Image, ImagePull, Registry, ResourcePreset
+from backendai.catalog.pulls import pulls_reported
 from backendai.catalog.services import record_images
 from backendai.wire.messages import ImageSighting
+from backendai.wire.pulls import PullReport, PullState
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session
 
@@ -53,6 +55,34 @@ def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
     assert AuditEntry.objects.get(action="preset.change").details["changes"].keys() == {"slots"}
     assert dana.post(f"{path}delete/").status_code == 302
     assert not ResourcePreset.objects.exists()
+
+
+def test_an_image_is_put_on_agents_and_the_page_shows_how_far_each_is(
+    cast: Cast, dana: Client, django_assert_num_queries: Any
+) -> None:
+    image, here, there = make_image("torch"), make_agent("here"), make_agent("there")
+    record_images(here, [ImageSighting(reference=image.reference)], "d1")
+    make_agent("native", backend="process")
+    path = f"{IMAGES}{image.pk}/agents/"
+    assert path in dana.get(f"{IMAGES}{image.pk}/").content.decode()
+    page = dana.get(path).content.decode()
+    assert "here · default · has it" in page and "there · default · does not have it" in page
+    assert "native ·" not in page and "The newest pull" not in page
+    assert dana.post(path).status_code == 422, "nothing was chosen"
+    assert dana.post(path, {"agents": [here.pk, there.pk]}).status_code == 302
+    assert "goes on already" in dana.post(path, {"agents": [here.pk]}).content.decode()
+    words = [PullReport(pull_id=pull.pk, state=PullState.PULLING, message="5 of 10 MiB", progress=0.5)
+             for pull in ImagePull.objects.all()]  # fmt: skip
+    pulls_reported([(here, words[0]), (there, words[1])], now=timezone.now())
+    page = dana.get(path).content.decode()
+    assert page.count("5 of 10 MiB") == 2 and 'value="50"' in page and 'hx-trigger="every 2s"' in page
+    with django_assert_num_queries(5):
+        part = dana.get(path, headers={"HX-Request": "true"}).content.decode()
+    assert "<html" not in part and "5 of 10 MiB" in part
+    assert "torch" in dana.get("/notifications/").content.decode(), "the bell shows it to whoever asked for it"
+    ends = [PullReport(pull_id=word.pull_id, state=PullState.DONE) for word in words]
+    pulls_reported([(here, ends[0]), (there, ends[1])], now=timezone.now())
+    assert "every 2s" not in dana.get(path).content.decode()
 
 
 def test_an_image_is_made_changed_and_forgotten(cast: Cast, dana: Client) -> None:

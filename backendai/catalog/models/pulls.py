@@ -1,0 +1,51 @@
+"""Images on their way to agents."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+
+from backendai.activity.models import BackgroundJob
+from backendai.catalog.models.images import Image
+from backendai.cluster.models import Agent
+
+
+class ImagePull(models.Model):
+    """One agent's part of a background job that puts an image on agents. It goes with the job."""
+
+    class Status(models.TextChoices):
+        WAITING = "WAITING", "waiting"
+        PULLING = "PULLING", "pulling"
+        DONE = "DONE", "there"
+        FAILED = "FAILED", "failed"
+        CANCELLED = "CANCELLED", "cancelled"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    job = models.ForeignKey(BackgroundJob, on_delete=models.CASCADE, related_name="pulls")
+    image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="pulls")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="pulls")
+    status = models.CharField(max_length=16, choices=Status, default=Status.WAITING)
+    progress = models.FloatField(null=True, blank=True, help_text="From 0 to 1; empty: not known.")
+    message = models.CharField(max_length=500, blank=True)
+    heard_at = models.DateTimeField(null=True, blank=True, help_text="When its agent last gave a word about it.")
+
+    class Meta:
+        ordering = ["agent__name"]
+        constraints = [models.UniqueConstraint(fields=["job", "agent"], name="pull_once_per_job")]
+        indexes = [
+            models.Index(fields=["agent"], condition=models.Q(status__in=["WAITING", "PULLING"]), name="pull_not_over")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.image} on {self.agent}: {self.status}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.status not in (self.Status.WAITING, self.Status.PULLING)
+
+    @property
+    def percent(self) -> int | None:
+        """How far it is, 0 to 100; None when that is not known."""
+        return None if self.progress is None else int(100 * self.progress)

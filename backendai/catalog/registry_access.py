@@ -1,0 +1,25 @@
+"""With what account an image is fetched from its registry."""
+
+from __future__ import annotations
+
+from backendai.catalog.models import Image, Registry
+from backendai.core.image_names import USUAL_REGISTRY, parse_image_name
+from backendai.wire.pulls import RegistryAccess
+
+_HUB = frozenset({USUAL_REGISTRY, "index.docker.io", "registry-1.docker.io"})
+
+
+def access_for(image: Image) -> RegistryAccess:
+    """Return the account of the registry that the image's reference names: its own registry's, else that of another one
+    at the same host. Without one the registry is asked as nobody. Ask for it only when a node is about to pull."""
+    host = _known_as(parse_image_name(image.reference).registry)
+    registries = Registry.objects.exclude(username="").order_by("name")
+    there = [registry for registry in registries if _known_as(registry.host) == host]
+    there.sort(key=lambda registry: registry.pk != image.registry_id)
+    if not there:
+        return RegistryAccess()
+    return RegistryAccess(username=there[0].username, password=there[0].password)
+
+
+def _known_as(host: str) -> str:
+    return USUAL_REGISTRY if host.lower() in _HUB else host.lower()

@@ -1,0 +1,103 @@
+"""Putting an image on agents ahead of time: which ones, and how far each of them is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.generic import TemplateView
+
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.catalog.pulls import WITHOUT_IMAGES, pulls_of, start_pull
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.core.errors import UserError
+from backendai.core.image_names import pinned
+from backendai.web.panel.access import PanelPage
+from backendai.web.panel.editing import show_error
+
+
+class _AgentChoice(forms.ModelMultipleChoiceField):
+    """Agents by name, with their group and whether they have the image."""
+
+    there: frozenset[Any] = frozenset()
+
+    def label_from_instance(self, agent: Any) -> str:
+        """Return what stands beside the box."""
+        has_it = _("has it") if agent.pk in self.there else _("does not have it")
+        return f"{agent.name} · {agent.resource_group.name} · {has_it}"
+
+
+class PullForm(forms.Form):
+    """Where the image shall be."""
+
+    resource_groups = forms.ModelMultipleChoiceField(
+        ResourceGroup.objects.all(),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        label=gettext_lazy("All agents of these resource groups"),
+        help_text=gettext_lazy("Those that answer, have a container engine and the image's architecture."),
+    )
+    agents = _AgentChoice(
+        Agent.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label=gettext_lazy("These agents")
+    )
+
+    def __init__(self, image: Image, data: Any = None) -> None:
+        super().__init__(data)
+        agents = Agent.objects.answering().exclude(backend__in=WITHOUT_IMAGES)
+        field = self.fields["agents"]
+        assert isinstance(field, _AgentChoice)
+        field.queryset = agents.select_related("resource_group")
+        field.there = _having(image)
+
+
+class ImageAgentsPage(PanelPage, TemplateView):
+    """The agents of one image."""
+
+    section = "images"
+    template_name = "web/panel/image_agents.html"
+    image: Image
+
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show how far the newest pull is, and the form for another one."""
+        self.image = get_object_or_404(Image, pk=kwargs["pk"])
+        if request.headers.get("HX-Request"):
+            self.template_name = "web/panel/_image_pulls.html"
+            return self.render_to_response(_pull_facts(self.image))
+        return self.render_to_response(self.get_context_data(form=PullForm(self.image)))
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Begin to put it there."""
+        self.image = get_object_or_404(Image, pk=kwargs["pk"])
+        form = PullForm(self.image, request.POST)
+        if form.is_valid():
+            agents, groups = list(form.cleaned_data["agents"]), list(form.cleaned_data["resource_groups"])
+            try:
+                start_pull(self.viewer, self.image, agents=agents, groups=groups, now=timezone.now())
+            except UserError as error:
+                show_error(form, error)
+            else:
+                messages.success(request, _("The agents are told to fetch it; the bell shows how far they are."))
+                return redirect("manage:image-agents", pk=self.image.pk)
+        return self.render_to_response(self.get_context_data(form=form), status=422)
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the form with the newest pull."""
+        shown = {"title": self.image.name, "back_url": reverse("manage:image", args=[self.image.pk])}
+        return super().get_context_data(**(shown | _pull_facts(self.image) | kwargs))
+
+
+def _pull_facts(image: Image) -> dict[str, Any]:
+    job, pulls = pulls_of(image)
+    return {"image": image, "job": job, "pulls": pulls}
+
+
+def _having(image: Image) -> frozenset[Any]:
+    names = [image.reference, pinned(image.reference, image.digest)]
+    return frozenset(ImageOnAgent.objects.filter(reference__in=names).values_list("agent", flat=True))
