@@ -38,6 +38,9 @@ class SettingsBody(StrictSerializer):
 
     custom_allocation = serializers.BooleanField(required=False)
     agent_select = serializers.BooleanField(required=False)
+    manual_image = serializers.BooleanField(
+        required=False, help_text="The launch page takes the name of an image typed by hand."
+    )
     group_resources_visible = serializers.BooleanField(required=False)
     container_caps = AmountsField(required=False, help_text="The most of each slot that one kernel may have.")
 

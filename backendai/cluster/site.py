@@ -24,6 +24,7 @@ class SiteSettings:
 
     custom_allocation: bool = True
     agent_select: bool = False
+    manual_image: bool = False
     group_resources_visible: bool = True
     container_caps: Slots = field(default_factory=Slots)
 
@@ -47,6 +48,7 @@ def _amounts(name: str, value: Any) -> dict[str, str]:
 SCHEMA: dict[str, Callable[[str, Any], Any]] = {
     "custom_allocation": _yes_or_no,
     "agent_select": _yes_or_no,
+    "manual_image": _yes_or_no,
     "group_resources_visible": _yes_or_no,
     "container_caps": _amounts,
 }

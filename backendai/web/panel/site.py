@@ -38,6 +38,11 @@ class SettingsForm(forms.Form):
         label="People may choose the agent",
         help_text="Ticked, the launch page offers the agents of the groups by name.",
     )
+    manual_image = forms.BooleanField(
+        required=False,
+        label="People may type the name of an image",
+        help_text="Ticked, the launch page has a field for it. It finds what people may use anyway, and nothing else.",
+    )
     group_resources_visible = forms.BooleanField(
         required=False,
         label="People see what is free",

@@ -1,0 +1,194 @@
+"""Images as the launcher offers them: environments with their versions, and why one cannot be chosen here."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from backendai.accounts.models import Project, User
+from backendai.catalog.models import Image
+from backendai.catalog.querysets import ImageQuerySet
+from backendai.cluster.models import Agent
+from backendai.core.errors import UserError
+from backendai.core.image_names import parse_image_name
+
+FEW = 6
+_BASE, _ROLE, _FEATURES = "ai.backend.base-distro", "ai.backend.role", "ai.backend.features"
+_CUSTOMIZED = "ai.backend.customized-image.name"
+_SHORT_DIGEST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One image of an environment. ``obstacle`` says why it cannot be chosen where the form stands; empty: it can."""
+
+    image: Image
+    name: str
+    badges: tuple[str, ...]
+    obstacle: str
+
+    @property
+    def text(self) -> str:
+        """All of it on one line, for a list without badges."""
+        return " · ".join((self.name, *self.badges))
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What people choose first; its versions stand newest first, those that can be chosen before the others."""
+
+    key: str
+    title: str
+    description: str
+    versions: tuple[Version, ...]
+
+    @property
+    def first(self) -> Version:
+        """The version to begin with."""
+        return self.versions[0]
+
+    @property
+    def obstacle(self) -> str:
+        """Why none of its versions can be chosen."""
+        return self.first.obstacle
+
+    @property
+    def words(self) -> str:
+        """What a search looks through."""
+        own = {self.title, self.description, *(version.text for version in self.versions)}
+        return " ".join(sorted(own | {version.image.name for version in self.versions})).lower()
+
+    def has(self, name: str) -> bool:
+        """Return whether the image of this name is one of its versions."""
+        return any(version.image.name == name for version in self.versions)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """All environments that somebody may choose from."""
+
+    environments: tuple[Environment, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether each is a card of its own: there are few, and none has several versions."""
+        return len(self.environments) <= FEW and all(len(each.versions) == 1 for each in self.environments)
+
+    @property
+    def has_many(self) -> bool:
+        """Whether there are so many that one searches."""
+        return len(self.environments) > FEW
+
+    @property
+    def first(self) -> Image | None:
+        """The image to begin with: the first that can be chosen."""
+        open_ones = [each.first.image for each in self.environments if not each.obstacle]
+        return open_ones[0] if open_ones else None
+
+    def find(self, name: str) -> Version | None:
+        """Return the version with the image of this name."""
+        found = (version for each in self.environments for version in each.versions if version.image.name == name)
+        return next(found, None)
+
+
+def offer_for(owner: User, *, project: str, group: str) -> Offer:
+    """Return what the owner may start in this project (by id) and resource group (by name), in three queries. What the
+    place rules out is there with the reason; images for the system's own sessions and private ones are not."""
+    images = Image.objects.usable_by(owner)
+    obstacle = _obstacles(images, project, group)
+    found: dict[str, list[Version]] = {}
+    for image in images:
+        if _is_for_people(image):
+            name, tags = _version(image)
+            found.setdefault(_key(image), []).append(Version(image, name, _badges(image, tags), obstacle(image)))
+    environments = _told_apart([_environment(key, versions) for key, versions in found.items()])
+    return Offer(tuple(sorted(environments, key=lambda each: (bool(each.obstacle), each.title.lower(), each.key))))
+
+
+def _obstacles(images: ImageQuerySet, project: str, group: str) -> Callable[[Image], str]:
+    """Return what tells why an image cannot start there."""
+    place = Project.objects.filter(pk=project).only("name", "domain_id").first() if _is_id(project) else None
+    open_there = set(images.usable_in(place.domain_id).order_by().values_list("pk", flat=True)) if place else None
+    agents = Agent.objects.registered().filter(resource_group__name=group).order_by()
+    offered = sorted({name for name in agents.values_list("architecture", flat=True).distinct() if name})
+
+    def obstacle(image: Image) -> str:
+        if open_there is not None and place and image.pk not in open_there:
+            return _("Not open to project %(project)s.") % {"project": place.name}
+        if image.architecture and offered and image.architecture not in offered:
+            facts = {"wanted": image.architecture, "group": group, "offered": ", ".join(offered)}
+            return _("It needs %(wanted)s; resource group %(group)s has %(offered)s.") % facts
+        return ""
+
+    return obstacle
+
+
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_for_people(image: Image) -> bool:
+    labels = image.labels
+    return labels.get(_ROLE, "").upper() != "SYSTEM" and "private" not in labels.get(_FEATURES, "").split()
+
+
+def _key(image: Image) -> str:
+    try:
+        name = parse_image_name(image.reference)
+    except UserError:
+        return image.reference
+    return f"{name.registry}/{name.repository}"
+
+
+def _version(image: Image) -> tuple[str, list[str]]:
+    """Return the version that the image's tag names, and the tags behind it: ``2.15-py312-cuda12`` is 2.15."""
+    try:
+        name = parse_image_name(image.reference)
+    except UserError:
+        return image.name, []
+    if name.digest:
+        return name.digest.partition(":")[2][:_SHORT_DIGEST], []
+    first, *tags = name.tag.split("-")
+    return first or name.tag, [tag for tag in tags if tag]
+
+
+def _badges(image: Image, tags: Collection[str]) -> tuple[str, ...]:
+    own = f"Customized{image.labels.get(_CUSTOMIZED, '')}" if image.is_customized else ""
+    base = image.labels.get(_BASE, "")
+    shown = (own, base, image.architecture, *(tag for tag in tags if not tag.lower().startswith("customized_")))
+    return tuple(dict.fromkeys(text for text in shown if text))
+
+
+def _environment(key: str, versions: Iterable[Version]) -> Environment:
+    ordered = sorted(versions, key=lambda version: _natural(version.text), reverse=True)
+    ordered.sort(key=lambda version: (bool(version.obstacle), version.image.is_customized))
+    titles = {version.image.title for version in ordered}
+    descriptions = {version.image.description for version in ordered}
+    if len(ordered) == 1:
+        title = ordered[0].image.display_name
+    else:
+        title = (titles.pop() if len(titles) == 1 else "") or key.rpartition("/")[2]
+    return Environment(key, title, descriptions.pop() if len(descriptions) == 1 else "", tuple(ordered))
+
+
+def _told_apart(environments: list[Environment]) -> list[Environment]:
+    """Return them with where they come from behind titles that several have."""
+    number = Counter(each.title for each in environments)
+    return [
+        replace(each, title=f"{each.title} ({each.key})") if number[each.title] > 1 else each for each in environments
+    ]
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """Return what sorts 3.9 before 3.12, and a word such as ``latest`` behind every number."""
+    parts = re.findall(r"\d+|[^\d.·\s]+", text)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
