@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from typing import Any
+from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import ValidationError
@@ -20,17 +21,16 @@ from backendai.accounts.models import User
 from backendai.accounts.rates import check_launch_rate
 from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.check_wishes import USUAL_PRIORITY
-from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch
 from backendai.compute.status import SessionType, Status
-from backendai.core.errors import UserError
+from backendai.core.errors import NotFound, UserError
 from backendai.planning.turns import Busy
 from backendai.web.images import build_by_image, builds_for
 from backendai.web.launcher.address import named_in
-from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
 from backendai.web.launcher.form import LaunchForm
-from backendai.web.launcher.presets import mark_obstacles, obstacles_in, typed_amounts
+from backendai.web.launcher.presets import mark_obstacles, obstacles_in
+from backendai.web.launcher.refill import Refill, initial_of, refill_of
 from backendai.web.launcher.steps import REVIEW, LaunchStep, step_named, steps_of
 from backendai.web.outlook import outlook_of_form
 from backendai.web.requests import PageRequest
@@ -43,13 +43,16 @@ from backendai.web.resources import rooms_for
 def launch(request: PageRequest) -> HttpResponse:
     """Show the form; on POST create the session and go to where its output will appear, or only look at what was typed
     (``go=review``)."""
-    owner, unknown = _owner(request)
+    refill = _refill(request)
+    owner, unknown = (refill.owner, "") if refill else _owner(request)
     rooms = rooms_for(owner)
     slots = {bar.slot for room in rooms for bar in room.bars}
     named = {"owner": "" if owner == request.user else owner.email}
     form = LaunchForm(
-        request.POST or None, user=owner, actor=request.user, slots=slots, initial=_initial(request) | named
+        request.POST or None, user=owner, actor=request.user, slots=slots, initial=_initial(request, refill) | named
     )
+    if refill:
+        refill.fill(form)
     if request.method == "POST" and form.is_valid() and request.POST.get("go") != "review":
         try:
             created = _create(request, form)
@@ -68,12 +71,13 @@ def launch(request: PageRequest) -> HttpResponse:
         "rooms": rooms,
         "builds": build_by_image(builds_for(owner)),
         "replaced": _replaced(request),
+        "refill": refill,
         "owner": owner,
         "unknown_owner": unknown,
         "asked_owner": request.POST.get("owner", request.GET.get("owner", "")),
         "may_act": request.user.role != User.Role.USER,
     }
-    return render(request, "web/launch/page.html", context, status=422 if form.errors else 200)
+    return render(request, "web/launch/page.html", context, status=422 if form.errors and not refill else 200)
 
 
 @require_POST
@@ -129,9 +133,10 @@ def _create(request: PageRequest, form: LaunchForm) -> ComputeSession:
     """Return the new session; the one whose place it takes is cancelled in the same transaction, or neither happens."""
     key = form.cleaned_data["request_key"] or None
     replaced: ComputeSession | None = form.cleaned_data["replaces"]
-    check_launch_rate(request.user, now=timezone.now())
+    now = timezone.now()
+    check_launch_rate(request.user, now=now)
     with transaction.atomic():
-        created = create_session(request.user, form.spec(), idempotency_key=key)
+        created = launch_and_remember(request.user, form.spec(), idempotency_key=key, now=now)[0].session
         if replaced and replaced.status == Status.PENDING:
             terminate_session(replaced, request.user)
         elif replaced and not replaced.is_terminal:
@@ -139,9 +144,9 @@ def _create(request: PageRequest, form: LaunchForm) -> ComputeSession:
     return created
 
 
-def _initial(request: PageRequest) -> dict[str, Any]:
-    """Return what the form shows at first: what the address names, then what a session to start again had."""
-    return _basis(request) | named_in(request.GET.dict())
+def _initial(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
+    """Return what the form shows at first: what the address names, then what an earlier launch had."""
+    return _basis(request, refill) | named_in(request.GET.dict())
 
 
 def _replaced(request: PageRequest) -> ComputeSession | None:
@@ -150,27 +155,26 @@ def _replaced(request: PageRequest) -> ComputeSession | None:
     return model if model and model.status == Status.PENDING else None
 
 
-def _basis(request: PageRequest) -> dict[str, Any]:
+def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
     key = {"request_key": uuid.uuid4().hex}
+    if refill:
+        return key | refill.initial
     model = _session_like(request)
     if model is None:
         first = Image.objects.usable_by(request.user).values_list("name", flat=True).first()
         return key | {"image": first}
-    return key | {
-        "image": model.image.name,
-        "session_type": model.session_type,
-        "startup_command": model.startup_command,
-        "project": model.project_id,
-        "resource_group": model.resource_group.name,
-        "preset": CUSTOM,
-        "environ": model.environ,
-        "cluster_size": model.cluster_size,
-        "cluster_mode": model.cluster_mode,
-        "priority": model.priority if model.priority != USUAL_PRIORITY else None,
-        "batch_timeout": model.batch_timeout,
-        "depends_on": list(model.depends_on.live().values_list("pk", flat=True)),
-        **initial_amounts(typed_amounts(model.kernel_slots)),
-    }
+    waits_for = list(model.depends_on.live().values_list("pk", flat=True))
+    return key | initial_of(parameters_of(model)) | {"depends_on": waits_for}
+
+
+def _refill(request: PageRequest) -> Refill | None:
+    """Return what the recent launch that ``?recent=`` names fills the form with, if it is one's own."""
+    if request.method == "POST":
+        return None
+    try:
+        return refill_of(recent_launch(request.user, UUID(request.GET.get("recent", ""))), request.user)
+    except (ValueError, NotFound):
+        return None
 
 
 def _session_like(request: PageRequest) -> ComputeSession | None:

@@ -1,0 +1,83 @@
+"""The recent launches as a list: what each would start, and what of it is not there any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q
+from django.utils.translation import gettext as _
+
+from backendai.accounts.models import User
+from backendai.catalog.models import Image, ResourcePreset
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import LaunchRecord
+from backendai.compute.services.recent import recent_launches
+from backendai.core.errors import UserError
+from backendai.core.slots import Slots
+
+
+@dataclass(frozen=True, slots=True)
+class RecentLaunch:
+    """One row. ``missing`` are the names of what is not there, or not open, any more."""
+
+    record: LaunchRecord
+    environment: str
+    missing: tuple[str, ...]
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What was asked for, in the words of ``SessionSpec``."""
+        parameters: dict[str, Any] = self.record.parameters
+        return parameters
+
+    @property
+    def amounts(self) -> Slots:
+        """What each of its containers would get."""
+        try:
+            return Slots.parse(self.said.get("resources", {}))
+        except UserError:
+            return Slots()
+
+    @property
+    def number(self) -> int:
+        """How many containers it would start."""
+        return int(self.said.get("count", 1)) * int(self.said.get("cluster_size", 1))
+
+
+def recent_list(user: User) -> list[RecentLaunch]:
+    """Return the user's recent launches, in four queries however many there are. What somebody else's session would
+    need is looked for only when it is launched again."""
+    records = recent_launches(user)
+    titles = _titles(user, _said(records, "image"))
+    groups = ResourceGroup.objects.visible_to(user).filter(is_active=True, name__in=_said(records, "resource_group"))
+    presets = ResourcePreset.objects.visible_to(user).filter(name__in=_said(records, "preset"))
+    known = {"resource_group": set(groups.values_list("name", flat=True))}
+    known["preset"] = set(presets.order_by().values_list("name", flat=True))
+    known["image"] = set(titles)
+    return [
+        RecentLaunch(record, titles.get(name := record.parameters.get("image", ""), name), _missing(record, known))
+        for record in records
+    ]
+
+
+def _titles(user: User, names: set[str]) -> dict[str, str]:
+    """Return what images are called, by their names, other names and references."""
+    rows = Image.objects.usable_by(user).order_by().values_list("title", "name", "reference", "aliases__name")
+    found = rows.filter(Q(name__in=names) | Q(reference__in=names) | Q(aliases__name__in=names))
+    return {key: title or keys[0] for title, *keys in found for key in keys if key}
+
+
+def _said(records: Iterable[LaunchRecord], name: str) -> set[str]:
+    return {value for record in records if (value := record.parameters.get(name))}
+
+
+def _missing(record: LaunchRecord, known: dict[str, set[str]]) -> tuple[str, ...]:
+    said = record.parameters
+    if "owner" in said:
+        return ()
+    words = {"image": _("image"), "resource_group": _("resource group"), "preset": _("preset")}
+    return tuple(
+        f"{word} {said[name]}" for name, word in words.items() if said.get(name) and said[name] not in known[name]
+    )

@@ -1,0 +1,174 @@
+"""Filling the launch form from a request that was made before: a recent launch, or a session to start again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from uuid import UUID
+
+from django import forms
+from django.db.models import QuerySet
+from django.utils.datastructures import MultiValueDict
+from django.utils.dateparse import parse_duration
+from django.utils.translation import gettext as _
+
+from backendai.accounts.acting import people_to_act_for, projects_to_act_in
+from backendai.accounts.models import User
+from backendai.catalog.models import Image, ResourcePreset
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession, LaunchRecord
+from backendai.core.errors import UserError
+from backendai.core.slots import Slots
+from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
+from backendai.web.launcher.presets import typed_amounts
+from backendai.web.launcher.variables import VariablesField
+
+_LONGEST_NAME = 64
+_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
+_AS_THEY_ARE = (
+    "image",
+    "name",
+    "session_type",
+    "startup_command",
+    "project",
+    "resource_group",
+    "shm",
+    "cluster_size",
+    "cluster_mode",
+    "priority",
+    "depends_on",
+    "preopen_ports",
+    "retry_on_agent_loss",
+    "access_key",
+    "count",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """What a recent launch fills the form with. ``gone``: why a field's value cannot be taken over any more; ``notes``:
+    what else is to be looked at."""
+
+    record: LaunchRecord
+    owner: User
+    initial: dict[str, Any]
+    gone: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def fill(self, form: forms.Form) -> None:
+        """Make of a form that shows the initial values one that was sent with them, so that it says what is wrong."""
+        form.data = sent_by(form)
+        form.is_bound = True
+        for name, text in self.gone.items():
+            if name in form.errors:
+                form.errors[name] = form.error_class([text])
+
+
+def refill_of(record: LaunchRecord, actor: User) -> Refill:
+    """Return what launches the same again, for whom it was and with a name that is free now."""
+    said: Mapping[str, Any] = record.parameters
+    owner = _owner(said, actor)
+    gone = gone_in(said, actor, owner or actor)
+    if owner is None:
+        gone["owner"] = _("Whom it was launched for is not there any more, or you may not act for them.")
+    initial = initial_of(said)
+    if name := initial.get("name"):
+        initial["name"] = free_name(owner or actor, name)
+    return Refill(record, owner or actor, initial, gone, list(_notes(said)))
+
+
+def initial_of(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the initial values of the form's fields for a request in the words of ``SessionSpec``. A start time is
+    left out: it belongs to the launch that was."""
+    values = {name: said[name] for name in _AS_THEY_ARE if name in said}
+    if isinstance(span := said.get("batch_timeout"), str):
+        values["batch_timeout"] = parse_duration(span)
+    elif span:
+        values["batch_timeout"] = span
+    if "environ" in said:
+        values["environ"] = {name: value or "" for name, value in said["environ"].items()}
+    if agents := said.get("agents"):
+        values["agents"] = agents[0]
+    values["preset"] = said.get("preset", CUSTOM)
+    return values | _amounts(said.get("resources", {}))
+
+
+def sent_by(form: forms.Form) -> MultiValueDict[str, str]:
+    """Return what a browser would send of the form as it stands."""
+    data: MultiValueDict[str, str] = MultiValueDict()
+    for bound in form:
+        value = bound.value()
+        if value in (None, "") and type(bound.field.widget) is forms.Select:
+            value = next((str(key) for key, _label in cast(Any, bound.field).choices), "")  # as a browser does
+        if isinstance(bound.field, VariablesField):
+            rows = list((value or {}).items())
+            data.setlist(f"{bound.html_name}.name", [name for name, _ in rows])
+            data.setlist(f"{bound.html_name}.value", [text for _, text in rows])
+        elif isinstance(value, (list, tuple)):
+            data.setlist(bound.html_name, [str(one) for one in value])
+        elif value is True:
+            data[bound.html_name] = "on"
+        elif value not in (None, False):
+            data[bound.html_name] = str(value)
+    return data
+
+
+def gone_in(said: Mapping[str, Any], actor: User, owner: User) -> dict[str, str]:
+    """Return by field what of a request is not there for this owner any more; a query for each that is named."""
+    named: dict[str, tuple[Callable[[str], QuerySet[Any]], str]] = {
+        "image": (
+            lambda name: Image.objects.usable_by(owner).named(name),
+            _("Image %(name)s is not there any more, or not open to you."),
+        ),
+        "resource_group": (
+            lambda name: ResourceGroup.objects.visible_to(owner).filter(is_active=True, name=name),
+            _("Resource group %(name)s is not there any more, or not open to you."),
+        ),
+        "preset": (
+            lambda name: ResourcePreset.objects.visible_to(owner).filter(name=name),
+            _("Preset %(name)s is not there any more."),
+        ),
+        "project": (
+            lambda name: projects_to_act_in(actor, owner).filter(pk=name),
+            _("Its project is not there any more, or you are not in it."),
+        ),
+    }
+    return {
+        field: text % {"name": name}
+        for field, (find, text) in named.items()
+        if (name := said.get(field)) and not find(name).exists()
+    }
+
+
+def free_name(owner: User, name: str) -> str:
+    """Return the name, with a short random end where a live session of the owner has it."""
+    if not ComputeSession.objects.live().filter(owner=owner, name=name).exists():
+        return name
+    end = "".join(secrets.choice(_LETTERS) for _ in range(4))
+    return f"{name[: _LONGEST_NAME - 5].rstrip('._-')}-{end}"
+
+
+def _owner(said: Mapping[str, Any], actor: User) -> User | None:
+    if "owner" not in said:
+        return actor
+    found: User | None = people_to_act_for(actor).filter(pk=UUID(said["owner"])).first()
+    return found
+
+
+def _notes(said: Mapping[str, Any]) -> Iterator[str]:
+    empty = [name for name, value in said.get("environ", {}).items() if value is None]
+    if empty:
+        yield _("Type these values again, which look like secrets and are not kept: %(names)s.") % {
+            "names": ", ".join(empty)
+        }
+    if "starts_at" in said:
+        yield _("Its start time is not taken over: choose another one, or it starts as soon as it can.")
+
+
+def _amounts(resources: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        return initial_amounts(typed_amounts(Slots.parse(resources)))
+    except UserError:
+        return {}

@@ -1,0 +1,63 @@
+"""The recent history of launches: a list to choose from, and what one does to its entries."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from backendai.compute.models import LaunchRecord
+from backendai.compute.services.recent import forget_launch, pin_launch, recent_launch, rename_launch
+from backendai.core.errors import NotFound, UserError
+from backendai.web.launcher.recent import recent_list
+from backendai.web.requests import PageRequest
+
+
+@require_safe
+@never_cache
+@login_required
+def recent(request: PageRequest) -> HttpResponse:
+    """Show one's recent launches; htmx asks for the list alone."""
+    return _shown(request, {})
+
+
+@require_POST
+@login_required
+def change(request: PageRequest, recent_launch_id: UUID) -> HttpResponse:
+    """Rename, pin, unpin or delete one of them."""
+    try:
+        record = recent_launch(request.user, recent_launch_id)
+    except NotFound as error:
+        raise Http404 from error
+    try:
+        _do(request, record, request.POST.get("deed", ""))
+    except UserError as error:
+        if request.htmx:
+            return _shown(
+                request, {"wrong": record.pk, "refusal": error.message, "typed": request.POST.get("name", "")}
+            )
+        messages.error(request, error.message)
+    return _shown(request, {}) if request.htmx else redirect("web:recent")
+
+
+def _do(request: PageRequest, record: LaunchRecord, deed: str) -> None:
+    if deed == "rename":
+        rename_launch(request.user, record, request.POST.get("name", "").strip())
+    elif deed in ("pin", "unpin"):
+        pin_launch(request.user, record, deed == "pin")
+    elif deed == "delete":
+        forget_launch(request.user, record)
+    else:
+        raise UserError(f"There is no deed {deed[:20]!r}.", field="deed", code="unknown-deed")
+
+
+def _shown(request: PageRequest, more: dict[str, Any]) -> HttpResponse:
+    context = {"section": "sessions", "launches": recent_list(request.user), **more}
+    template = "web/launch/_recent_list.html" if request.htmx else "web/launch/recent.html"
+    return render(request, template, context)
