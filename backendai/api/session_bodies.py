@@ -10,9 +10,9 @@ from rest_framework import serializers
 from backendai.api.answers import Answer
 from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.steps import full_steps
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import SessionType
+from backendai.planning.steps import shown_steps
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 _Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
@@ -194,4 +194,4 @@ class RecordBody(Answer[SchedulingRecord]):
     @extend_schema_field(StepBody(many=True))
     def get_sub_steps(self, record: SchedulingRecord) -> list[dict[str, Any]]:
         """Return its steps, each with all of its fields."""
-        return full_steps(record)
+        return shown_steps(record)

@@ -12,8 +12,8 @@ from backendai.cluster.models import ResourceGroup
 from backendai.cluster.services import may_count_tries
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.services.waits import Waiting, note_waits
+from backendai.planning.steps import short_steps
 from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait
-from backendai.scheduler.trace import GATES_PASSED
 
 
 def apply_plan(group: ResourceGroup, plan: Plan, *, now: datetime) -> set[UUID]:
@@ -59,15 +59,11 @@ class _Writer:
     def _text(self, trail: Trail) -> str:
         shared = self._shared.get(id(trail.shared))
         if shared is None:
-            shared = self._shared[id(trail.shared)] = "".join([f", {_text_of(step)}" for step in _short(trail.shared)])
+            shared = self._shared[id(trail.shared)] = "".join(
+                [f", {_text_of(step)}" for step in short_steps(trail.shared)]
+            )
         own = "".join([f", {_text_of(step)}" for step in trail.own])
         return f'[{{"step": "sequencing", "message": {_quoted(trail.in_turn)}}}{shared}{own}]'
-
-
-def _short(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps with all gates as one when all of them were passed: every row of the history has them."""
-    passed = len(GATES_PASSED)
-    return (_ALL_GATES, *steps[passed:]) if steps[:passed] == GATES_PASSED else steps
 
 
 def _data_of(reason: Reason) -> dict[str, Any]:
@@ -81,6 +77,3 @@ def _text_of(step: Step) -> str:
     """Return the step as it is stored; success and no code are what a reader takes for granted."""
     result = "" if step.passed else f', "result": "FAILURE", "error_code": {_quoted(step.code)}'
     return f'{{"step": {_quoted(step.step)}, "message": {_quoted(step.message)}{result}}}'
-
-
-_ALL_GATES = Step("gates", True, f"passed: {', '.join(step.step for step in GATES_PASSED)}")

@@ -18,8 +18,9 @@ from django.utils.safestring import SafeString, mark_safe
 from backendai.accounts.duration_field import short_duration
 from backendai.cluster.slot_types import in_order
 from backendai.compute.models import ComputeSession, SchedulingRecord
-from backendai.compute.services.steps import Step, full_steps
+from backendai.compute.services.steps import Step
 from backendai.core.slots import Slots, decimal_text, format_size, is_size, limit_text
+from backendai.planning.steps import shown_steps
 from backendai.web.advice import try_text
 from backendai.web.resources import name_of_slot
 from backendai.web.statuses import appearance_of, deed_of
@@ -59,7 +60,7 @@ def what_happened(record: SchedulingRecord) -> str:
 @register.filter
 def steps(record: SchedulingRecord) -> list[Step]:
     """Return the steps of a row of the history, each with all of its fields."""
-    return full_steps(record)
+    return shown_steps(record)
 
 
 @register.filter

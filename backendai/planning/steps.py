@@ -1,0 +1,33 @@
+"""The steps of a history row as they are stored and as they are shown: gates that were all passed are stored as one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backendai.compute.models import SchedulingRecord
+from backendai.compute.services.steps import full_steps
+from backendai.scheduler.gates import GATES
+from backendai.scheduler.plan import Step
+from backendai.scheduler.trace import GATES_PASSED
+
+_GATES = "gates"
+_PASSED = "passed: "
+_ALL_GATES = Step(_GATES, True, f"{_PASSED}{', '.join(gate.step for gate in GATES)}")
+_TEXTS = {gate.step: gate.passed for gate in GATES}
+
+
+def short_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps with all gates as one when all of them were passed: every row of the history has them."""
+    passed = len(GATES_PASSED)
+    return (_ALL_GATES, *steps[passed:]) if steps[:passed] == GATES_PASSED else steps
+
+
+def shown_steps(record: SchedulingRecord) -> list[dict[str, Any]]:
+    """Return a row's steps, each with all of its fields and each gate by itself."""
+    return [each for step in full_steps(record) for each in (_gates_of(step) if step["step"] == _GATES else [step])]
+
+
+def _gates_of(step: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return those gates that there were when the row was written; one that is gone since then has no words left."""
+    names = str(step["message"]).removeprefix(_PASSED).split(", ")
+    return [step | {"step": name, "message": _TEXTS.get(name, "")} for name in names]
