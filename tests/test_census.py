@@ -153,6 +153,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/join-tokens/<int:pk>/revoke/": (P.SUPERADMIN, "GET POST"),
     "notifications/": (P.SIGNED_IN, "GET"),
     "notifications/bell/": (P.SIGNED_IN, "GET"),
+    "notifications/cards/": (P.SIGNED_IN, "GET"),
+    "notifications/cards/<uuid:session_id>/close/": (P.SIGNED_IN, "POST"),
     "notifications/seen/": (P.SIGNED_IN, "POST"),
     "notifications/clear/": (P.SIGNED_IN, "POST"),
     "notifications/jobs/<uuid:job_id>/cancel/": (P.VISIBLE, "POST"),

@@ -1,6 +1,6 @@
 from django.contrib import admin
 
-from backendai.activity.models import AuditEntry, BackgroundJob
+from backendai.activity.models import AuditEntry, BackgroundJob, NoticeChoice
 from backendai.activity.read_only import MadeElsewhere, ReadOnly
 
 
@@ -18,3 +18,10 @@ class BackgroundJobAdmin(MadeElsewhere):
     list_filter = ["kind", "status"]
     search_fields = ["subject", "owner__email"]
     list_select_related = ["owner"]
+
+
+@admin.register(NoticeChoice)
+class NoticeChoiceAdmin(MadeElsewhere):
+    list_display = ["user", "kind", "card", "bell", "email"]
+    search_fields = ["user__email"]
+    list_select_related = ["user"]

@@ -97,3 +97,20 @@ class BackgroundJob(models.Model):
         if self.progress is None and self.total:
             return min(1.0, self.done / self.total)
         return None if self.progress is None else min(1.0, max(0.0, self.progress))
+
+
+class NoticeChoice(models.Model):
+    """Where one person wants to be told of one kind of news; without a row it is as usual."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_choices")
+    kind = models.CharField(max_length=16)
+    card = models.BooleanField(default=True, help_text="A card on the page that is open.")
+    bell = models.BooleanField(default=True, help_text="A line under the bell.")
+    email = models.BooleanField(default=False, help_text="An e-mail, where the site sends any.")
+
+    class Meta:
+        ordering = ["user", "kind"]
+        constraints = [models.UniqueConstraint(fields=["user", "kind"], name="notice_choice_once_per_kind")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.user_id}"

@@ -1,8 +1,8 @@
 from django.contrib import admin
 from django.urls import reverse
 
-from backendai.activity.read_only import ReadOnly
-from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord
+from backendai.activity.read_only import MadeElsewhere, ReadOnly
+from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord, SessionNotice
 
 _SHOWN = ("hostname", "status", "status_reason", "agent", "generation", "container_id", "exit_code")
 
@@ -57,3 +57,11 @@ class SchedulingRecordAdmin(ReadOnly):
 class KernelLogAdmin(ReadOnly):
     list_display = ["kernel", "size", "is_truncated", "saved_at"]
     exclude = ["content"]
+
+
+@admin.register(SessionNotice)
+class SessionNoticeAdmin(MadeElsewhere):
+    list_display = ["created_at", "owner", "kind", "session", "seen_at", "cleared_at"]
+    list_filter = ["kind"]
+    search_fields = ["owner__email", "session__name"]
+    list_select_related = ["owner", "session"]

@@ -16,6 +16,7 @@ from backendai.accounts.models import Project
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.launch_records import LaunchRecord as LaunchRecord
+from backendai.compute.notice_models import SessionNotice as SessionNotice
 from backendai.compute.querysets import KernelQuerySet, SessionQuerySet
 from backendai.compute.status import (
     LIVE,

@@ -9,6 +9,7 @@ from datetime import datetime
 from backendai.activity.jobs import forget_jobs, give_up_jobs
 from backendai.catalog.pulls import follow_pulls
 from backendai.compute.services.draining import end_drained
+from backendai.compute.services.notices import forget_notices, warn_of_ends
 from backendai.controller.broker_repair import settle_accounts
 from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
@@ -29,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     end_what_is_lost,
     end_drained,
     end_starts,
+    warn_of_ends,
     end_runs,
     force_ends,
     cancel_in_vain,
@@ -38,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     follow_pulls,
     give_up_jobs,
     forget_jobs,
+    forget_notices,
     hint_again,
     settle_accounts,
 )

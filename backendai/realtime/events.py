@@ -24,13 +24,14 @@ TRY_AGAIN_LATER = 1013
 
 
 class EventsConsumer(GuardedConsumer):
-    """Sends ``{"type": "hello"}``, then ``{"type": "session", "id", "status", "version"}`` for every change of one's
-    own sessions and ``{"type": "job", "id", "kind", "status"}`` of one's own background jobs; superadmins get
-    everybody's. When the channel layer dies the socket closes with 1013."""
+    """Sends ``{"type": "hello"}``, then ``{"type": "session", "id", "status", "version", "own"}`` for every change of
+    one's own sessions and ``{"type": "job", "id", "kind", "status"}`` of one's own background jobs; superadmins get
+    everybody's, where ``own`` is false. When the channel layer dies the socket closes with 1013."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._group = ""
+        self._user_id = ""
         self._prober: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -52,7 +53,8 @@ class EventsConsumer(GuardedConsumer):
 
     async def session_changed(self, event: dict[str, Any]) -> None:
         """Pass on one change."""
-        news = {"type": "session", "id": event["id"], "status": event["status"], "version": event["version"]}
+        told = {name: event[name] for name in ("id", "status", "version")}
+        news = {"type": "session", **told, "own": event["owner_id"] == self._user_id}
         await self.send(text_data=json.dumps(news))
 
     async def sessions_changed(self, message: dict[str, Any]) -> None:
@@ -83,6 +85,7 @@ class EventsConsumer(GuardedConsumer):
 
     def _find_group(self) -> str:
         user = signed_in(self.credentials)
+        self._user_id = str(user.pk)
         return EVERYTHING if user.is_superadmin else group_of(user.pk)
 
     async def _probe(self) -> None:

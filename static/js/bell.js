@@ -1,4 +1,5 @@
-// Renews the mark on the bell, and the list behind it while it is in sight, when background jobs change.
+// Renews the mark on the bell, and the list behind it while it is in sight, when background jobs change or there is
+// news of one's sessions.
 (() => {
   let planned = 0;
   const renew = () => {
@@ -13,6 +14,7 @@
   };
 
   document.addEventListener("job-changed", soon);
+  document.addEventListener("news-changed", soon);
   document.addEventListener("look-again-at-all", soon);
   // What has been read or put away is marked no more.
   document.addEventListener("htmx:afterRequest", ({ detail }) => {

@@ -33,10 +33,10 @@ async def test_it_tells_the_owner_and_superadmins_and_nobody_else(cast: Cast) ->
             assert await one.message() == {"type": "hello"}
         await _send([change_of(cast.alice)])
         news = {"type": "session", "id": "5e5510", "status": "RUNNING", "version": 3}
-        assert await alice.message() == news
-        assert await dana.message() == news
+        assert await alice.message() == news | {"own": True}
+        assert await dana.message() == news | {"own": False}
         await _send([change_of(cast.bob)])
-        assert await bob.message() == news
+        assert await bob.message() == news | {"own": True}
         assert await alice.is_quiet()
         assert await bob.is_quiet()
 

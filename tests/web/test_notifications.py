@@ -29,16 +29,16 @@ def end(job: BackgroundJob, **over: Any) -> None:
     jobs.finish_job(job.pk, message="Two agents have it.", now=timezone.now(), **over)
 
 
-def test_the_bell_marks_what_goes_on_and_what_ended_unseen_in_one_query(
+def test_the_bell_marks_what_goes_on_and_what_ended_unseen_in_three_queries(
     cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any]
 ) -> None:
     client, others = browse(cast.alice), start(cast.bob)
     first, _ = start(cast.alice, "one"), start(cast.alice, "two")
-    with django_assert_num_queries(3):  # 2 for who asks
+    with django_assert_num_queries(5):  # 2 for who asks
         assert "2 under way" in client.get(reverse(BELL)).content.decode()
     end(first)
     end(others)
-    assert "1 ended since you looked" in client.get(reverse(BELL)).content.decode()
+    assert "1 piece of news since you looked" in client.get(reverse(BELL)).content.decode()
     client.post(reverse("web:notifications_seen"), **HTMX)
     assert "1 under way" in client.get(reverse(BELL)).content.decode()
 
@@ -53,7 +53,7 @@ def test_it_lists_progress_results_and_fixes_in_a_fixed_number_of_queries(
     end(start(cast.alice, "two"), failed=True, fix="Free some space.", result={"parts": parts})
     start(cast.bob, "of-bob")
     for headers in ({}, HTMX):
-        with django_assert_num_queries(3):
+        with django_assert_num_queries(5):
             text = client.get(reverse(LIST), **headers).content.decode()
         assert "&lt;one&gt;" in text and "1 of 4 agents" in text and 'value="25"' in text
         assert "Free some space." in text and "node-1" in text and "No space is left." in text
@@ -69,7 +69,7 @@ def test_one_cancels_and_clears_with_and_without_scripts(cast: Cast, browse: Bro
     answer = client.post(reverse("web:job_cancel", args=[over.pk]), follow=True)
     assert "It is over: done." in answer.content.decode()
     answer = client.post(reverse("web:notifications_clear"), follow=True)
-    assert [job.pk for job in answer.context["jobs"]] == [going.pk]
+    assert [line.job.pk for line in answer.context["lines"]] == [going.pk]
     jobs.stop_job(going.pk, message="Stopped.", now=timezone.now())
-    assert "Nothing goes on" in client.post(reverse("web:notifications_clear"), **HTMX).content.decode()
+    assert "Nothing new" in client.post(reverse("web:notifications_clear"), **HTMX).content.decode()
     assert BackgroundJob.objects.filter(owner=cast.alice).count() == 2, "put away, not deleted"

@@ -98,6 +98,17 @@ def insert_rows(table: str, columns: Mapping[str, Values | str | int | datetime]
             cursor.executemany(statement, list(zip(*lists, strict=True)))
 
 
+def insert_new(table: str, columns: Mapping[str, tuple[str, Values]]) -> None:
+    """Insert rows, given column by column (PostgreSQL type, values), but those that a unique constraint forbids."""
+    target = connection.ops.quote_name(table)
+    names = ", ".join(map(connection.ops.quote_name, columns))
+    given, parameters = _given(columns)
+    # SQLite would take the words after a mere SELECT for those of a join.
+    statement = f"INSERT INTO {target} ({names}) SELECT {names} FROM {given} WHERE true ON CONFLICT DO NOTHING"  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+
+
 def _given(columns: Mapping[str, tuple[str, Values]]) -> tuple[str, list[Any]]:
     """Return the values as a table ``v`` of a statement, and its parameters."""
     names = [connection.ops.quote_name(name) for name in columns]

@@ -19,6 +19,7 @@ from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, history_entry
 from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.services.limits import check_pending
+from backendai.compute.services.notices import note_launch
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import LIVE, ClusterMode, Outcome, Phase, Status
 from backendai.core.errors import Conflict, UserError
@@ -167,12 +168,14 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
 
 
 def _tell(session: ComputeSession, actor: User, names: Mapping[str, str]) -> None:
-    """Write the first row of the history and the entry of the audit trail, and tell browsers after commit."""
+    """Write the first row of the history and the entry of the audit trail, and tell the owner and, after commit,
+    browsers."""
     said = "Launched by {actor} for {owner}.".format(**names) if names else ""
     first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING, "message": said}
     SchedulingRecord.objects.bulk_create([history_entry(session=session, **first)])
     told = {"name": session.name, "image": session.image.name, "slots": session.slots, **names}
     audit(actor.pk, "session.create", "session", [session.pk], **told)
+    note_launch(session)
     publish_on_commit([SessionEvent(str(session.pk), str(session.owner_id), session.status, 0)])
 
 

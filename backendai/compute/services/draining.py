@@ -19,6 +19,7 @@ from backendai.compute.services.ending import end_each
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, stop_for_another_try
 from backendai.compute.services.moves import Why, touch
+from backendai.compute.services.notices import warn_owners, withdraw_warnings
 from backendai.compute.services.place import lock_group
 from backendai.compute.status import PLACED, STARTING, Outcome, Phase, Status
 from backendai.core.errors import Conflict, UserError
@@ -62,7 +63,9 @@ def cancel_drain(actor: User, agent: Agent) -> None:
         drained = Agent.objects.filter(pk=agent.pk, drain_started_at__isnull=False)
         if not drained.update(drain_started_at=None, drain_ends_at=None, drain_kernels=0):
             raise Conflict(f"Agent {agent.name} is not being drained.", code="not-draining")
-        touch(set(Kernel.objects.filter(agent=agent, status__in=PLACED).values_list("session_id", flat=True)))
+        told = set(Kernel.objects.filter(agent=agent, status__in=PLACED).values_list("session_id", flat=True))
+        touch(told)
+        withdraw_warnings(told)
         audit(actor.pk, "agent.cancel-drain", "agent", [agent.pk], name=agent.name)
         hint_on_commit("controller.schedule_group", agent.resource_group_id, queue=CONTROL_QUEUE)
     agent.refresh_from_db()
@@ -115,6 +118,8 @@ def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime 
         f"Node {agent.name} is being emptied. {until or 'The session may go on, but start no further work on it'}."
     )
     touch(session_ids)  # holds the sessions still, so that their rows chain
+    if ends_at:
+        warn_owners(dict.fromkeys(session_ids, message), ends_at, now=now)
     rows = ComputeSession.objects.filter(pk__in=session_ids).values_list("pk", "status")
     by_status: dict[str, list[UUID]] = {}
     for pk, status in rows:

@@ -16,6 +16,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among, update_returning
 from backendai.compute.services.history import NO_STEPS, Entry, write_history
 from backendai.compute.services.ledger import free
+from backendai.compute.services.notices import Moved, note_moves
 from backendai.compute.status import KERNEL_MOVES, PLACED, SESSION_MOVES, TERMINAL, Outcome, Phase, Status, sources_of
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
@@ -57,7 +58,8 @@ def move(
     """Move sessions to ``to`` and return those that moved; the others were not in a status that allows it.
 
     ``only_from`` narrows the statuses that the table of moves allows.
-    Writes one history row each and tells browsers after commit. The first reason of an end stays.
+    Writes one history row each, tells owners what they should know, and browsers after commit. The first reason of an
+    end stays.
     """
     if not session_ids:
         return set()
@@ -71,11 +73,14 @@ def move(
     with transaction.atomic():
         allowed = [source for source in sources_of(to, SESSION_MOVES) if only_from is None or source in only_from]
         rows = ComputeSession.objects.filter(pk__in=among(session_ids), status__in=allowed)
-        found = update_returning(rows, changes, ("id", "moved_from", "owner_id", "version"))
-        moved = [(_id(pk), source, _id(owner), version) for pk, source, owner, version in found]
-        _write_history([(pk, source) for pk, source, _, _ in moved], to, why, now)
-        publish_on_commit(SessionEvent(str(pk), str(owner), str(to), version) for pk, _, owner, version in moved)
-    return {pk for pk, _, _, _ in moved}
+        found = update_returning(rows, changes, ("id", "owner_id", "created_at", "moved_from", "version"))
+        moved = [(Moved(_id(pk), _id(owner), since), source, version) for pk, owner, since, source, version in found]
+        _write_history([(one.session_id, source) for one, source, _ in moved], to, why, now)
+        note_moves([one for one, _, _ in moved], to, why.code, now)
+        publish_on_commit(
+            SessionEvent(str(one.session_id), str(one.owner_id), str(to), version) for one, _, version in moved
+        )
+    return {one.session_id for one, _, _ in moved}
 
 
 def move_kernels(

@@ -1,4 +1,4 @@
-"""The bell: what goes on in the background for the one who asks, and how it ended."""
+"""The bell and the cards: news of one's sessions, what goes on in the background, and how it ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.db.models import Count, Q
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -15,11 +14,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from backendai.activity.jobs import cancel_job, clear_jobs, see_jobs
-from backendai.activity.models import BackgroundJob
+from backendai.compute.services.notices import clear_notices, close_card, see_notices
 from backendai.core.errors import NotFound, UserError
+from backendai.web.news.bell import counts_of, lines_of
+from backendai.web.news.cards import MOST_SHOWN, cards_of
 from backendai.web.requests import PageRequest
-
-_MOST_SHOWN = 50
 
 
 @require_safe
@@ -35,26 +34,43 @@ def notifications(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def bell(request: PageRequest) -> HttpResponse:
-    """Return the mark on the bell: how many jobs go on, how many ended unseen; one query."""
-    jobs = BackgroundJob.objects.in_bell_of(request.user).order_by()
-    over = Q(seen_at=None) & ~Q(status="RUNNING")
-    counts = jobs.aggregate(running=Count("pk", filter=Q(status="RUNNING")), unseen=Count("pk", filter=over))
-    return render(request, "web/_bell.html", counts)
+    """Return the mark on the bell: how much goes on, how much is new."""
+    return render(request, "web/_bell.html", counts_of(request.user))
+
+
+@require_safe
+@never_cache
+@login_required
+def cards(request: PageRequest) -> HttpResponse:
+    """Return the cards of one's sessions."""
+    return _cards(request)
+
+
+@require_POST
+@login_required
+def card_close(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Close the card of a session; whoever has none with it has closed nothing."""
+    close_card(request.user, session_id, now=timezone.now())
+    return _cards(request) if request.htmx else redirect("web:notifications")
 
 
 @require_POST
 @login_required
 def seen(request: PageRequest) -> HttpResponse:
-    """Note that one has read how one's jobs ended."""
-    see_jobs(request.user, now=timezone.now())
+    """Note that one has read the news."""
+    now = timezone.now()
+    see_jobs(request.user, now=now)
+    see_notices(request.user, now=now)
     return _answer(request)
 
 
 @require_POST
 @login_required
 def clear(request: PageRequest) -> HttpResponse:
-    """Put away what is over."""
-    clear_jobs(request.user, now=timezone.now())
+    """Put away what is over, and the news."""
+    now = timezone.now()
+    clear_jobs(request.user, now=now)
+    clear_notices(request.user, now=now)
     return _answer(request)
 
 
@@ -78,6 +94,11 @@ def _answer(request: PageRequest) -> HttpResponse:
     return redirect("web:notifications")
 
 
+def _cards(request: PageRequest) -> HttpResponse:
+    cards = cards_of(request.user, now=timezone.now())
+    context = {"cards": cards[:MOST_SHOWN], "more": max(0, len(cards) - MOST_SHOWN), "beside_first": len(cards) - 1}
+    return render(request, "web/_cards.html", context)
+
+
 def _context(request: PageRequest) -> dict[str, Any]:
-    jobs = BackgroundJob.objects.in_bell_of(request.user)
-    return {"section": "notifications", "jobs": list(jobs[:_MOST_SHOWN])}
+    return {"section": "notifications", "lines": lines_of(request.user)}

@@ -1,0 +1,100 @@
+"""Which news of their sessions people want, and where: in a card on the page, under the bell, by e-mail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import models, transaction
+
+from backendai.activity.models import NoticeChoice
+from backendai.activity.services import audit
+from backendai.core.errors import UserError
+
+
+class NoticeKind(models.TextChoices):
+    """What the owner of a session is told."""
+
+    LAUNCHED = "launched", "launched"
+    STARTED = "started", "started after a wait"
+    FAILED = "failed", "failed"
+    ENDED = "ended", "ended by the platform"
+    ENDING = "ending", "will end soon"
+
+
+@dataclass(frozen=True, slots=True)
+class Channels:
+    """Where one kind of news is shown."""
+
+    card: bool = True
+    bell: bool = True
+    email: bool = False
+
+
+CHANNELS = ("card", "bell", "email")
+# That a session is launched belongs to its start: one choice for both.
+CHOSEN = (NoticeKind.STARTED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING)
+
+
+def choices_of(user: Any) -> dict[str, Channels]:
+    """Return by kind, all of them, where this person wants to be told; one query."""
+    rows = NoticeChoice.objects.filter(user=user)
+    found = {row.kind: Channels(row.card, row.bell, row.email) for row in rows}
+    chosen = {str(kind): found.get(kind, Channels()) for kind in CHOSEN}
+    return chosen | {str(NoticeKind.LAUNCHED): chosen[NoticeKind.STARTED]}
+
+
+def kinds_in(choices: Mapping[str, Channels], channel: str) -> list[str]:
+    """Return the kinds that these choices show in this channel."""
+    return [kind for kind, channels in choices.items() if getattr(channels, channel)]
+
+
+def choose(user: Any, values: Mapping[str, Mapping[str, bool]]) -> dict[str, Channels]:
+    """Write where the user wants to be told of the kinds that are named, channel by channel; returns all choices.
+
+    Raises a UserError for an unknown kind or channel, and for e-mail where the site sends none, with nothing written.
+    """
+    before = choices_of(user)
+    after = {kind: _changed(kind, before.get(kind), channels) for kind, channels in values.items()}
+    new = {kind: channels for kind, channels in after.items() if channels != before[kind]}
+    with transaction.atomic():
+        for kind, channels in new.items():
+            told = {name: getattr(channels, name) for name in CHANNELS}
+            NoticeChoice.objects.update_or_create(user=user, kind=kind, defaults=told)
+        if new:
+            changes = {kind: [_text(before[kind]), _text(channels)] for kind, channels in new.items()}
+            audit(user.pk, "user.choose-notices", "user", [user.pk], changes=changes)
+    return choices_of(user)
+
+
+def mail_wanted() -> dict[str, set[UUID]]:
+    """Return by kind who wants it by e-mail; one query."""
+    wanted: dict[str, set[UUID]] = {}
+    for kind, user_id in NoticeChoice.objects.filter(email=True).values_list("kind", "user_id"):
+        wanted.setdefault(kind, set()).add(user_id)
+    return wanted
+
+
+def sends_mail() -> bool:
+    """Return whether the site has a mail server."""
+    return bool(settings.EMAIL_URL)
+
+
+def _changed(kind: str, before: Channels | None, values: Mapping[str, bool]) -> Channels:
+    if before is None or kind not in CHOSEN:
+        known = ", ".join(CHOSEN)
+        raise UserError(f"There is no kind of news {kind!r}; use {known}.", field=kind[:32], code="unknown-kind")
+    for channel, value in values.items():
+        if channel not in CHANNELS or not isinstance(value, bool):
+            text = f"{kind}: use true or false for {', '.join(CHANNELS)}."
+            raise UserError(text, field=kind, code="invalid-choice")
+    if values.get("email") and not before.email and not sends_mail():
+        raise UserError("This site sends no e-mail.", field=kind, code="no-mail-server")
+    return Channels(**({name: getattr(before, name) for name in CHANNELS} | dict(values)))
+
+
+def _text(channels: Channels) -> str:
+    return ", ".join(name for name in CHANNELS if getattr(channels, name)) or "nowhere"

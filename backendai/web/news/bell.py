@@ -1,0 +1,56 @@
+"""What lies under the bell: news of sessions and work that goes on in the background, the newest first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db.models import Count, Q
+
+from backendai.accounts.models import User
+from backendai.activity.models import BackgroundJob
+from backendai.activity.notices import choices_of, kinds_in
+from backendai.compute.models import ComputeSession
+from backendai.compute.notice_models import SessionNotice
+
+_MOST_JOBS, _MOST_NOTICES = 50, 200
+
+
+@dataclass(slots=True)
+class Line:
+    """One entry: a background job, or a session with all that was told of it, the newest first."""
+
+    at: datetime
+    job: BackgroundJob | None = None
+    session: ComputeSession | None = None
+    notices: list[SessionNotice] = field(default_factory=list)
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether something in it is new to its reader."""
+        if self.job is not None:
+            return not self.job.is_running and self.job.seen_at is None
+        return any(notice.seen_at is None for notice in self.notices)
+
+
+def lines_of(user: User) -> list[Line]:
+    """Return what the user has not put away; three queries."""
+    jobs = BackgroundJob.objects.in_bell_of(user)[:_MOST_JOBS]
+    lines = [Line(job.created_at, job=job) for job in jobs]
+    of_session: dict[object, Line] = {}
+    notices = SessionNotice.objects.in_bell_of(user).filter(kind__in=kinds_in(choices_of(user), "bell"))
+    for notice in notices.select_related("session").order_by("-pk")[:_MOST_NOTICES]:
+        line = of_session.setdefault(notice.session_id, Line(notice.created_at, session=notice.session))
+        line.notices.append(notice)
+    return sorted([*lines, *of_session.values()], key=lambda line: line.at, reverse=True)
+
+
+def counts_of(user: User) -> dict[str, int]:
+    """Return how many jobs go on, and how much news the user has not seen; three queries."""
+    over = Q(seen_at=None) & ~Q(status=BackgroundJob.Status.RUNNING)
+    jobs = BackgroundJob.objects.in_bell_of(user).order_by()
+    counts = jobs.aggregate(
+        running=Count("pk", filter=Q(status=BackgroundJob.Status.RUNNING)), unseen=Count("pk", filter=over)
+    )
+    notices = SessionNotice.objects.in_bell_of(user).unseen().filter(kind__in=kinds_in(choices_of(user), "bell"))
+    return counts | {"unseen": counts["unseen"] + notices.order_by().count()}

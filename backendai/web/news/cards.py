@@ -1,0 +1,67 @@
+"""The cards at the bottom right of every page: one for each session that is starting, or of which there is news."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from backendai.accounts.models import User
+from backendai.activity.notices import NoticeKind, choices_of, kinds_in
+from backendai.compute.models import ComputeSession
+from backendai.compute.notice_models import SessionNotice
+from backendai.compute.status import LIVE, Status
+
+MOST_SHOWN = 3
+_MOST_READ = 100
+_STAYS = timedelta(hours=24)
+_LAUNCH_STAYS = timedelta(hours=1)
+_STAYS_RUNNING = timedelta(minutes=5)
+_STAYS_ENDED = timedelta(seconds=15)  # long enough to be seen and to close itself
+_LASTING = (NoticeKind.FAILED, NoticeKind.ENDED)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A session and the newest of what its owner has not closed."""
+
+    session: ComputeSession
+    notice: SessionNotice
+
+    @property
+    def says_why(self) -> bool:
+        """Whether it stays until somebody closes it: it says what went wrong."""
+        return self.notice.kind in _LASTING
+
+    @property
+    def closes_itself(self) -> bool:
+        """Whether the session is over, and there is nothing more to say about it."""
+        return self.session.is_terminal and not self.says_why
+
+    @property
+    def may_end(self) -> bool:
+        """Whether there is something left to terminate."""
+        return self.session.status in LIVE and self.session.status != Status.TERMINATING
+
+
+def cards_of(user: User, *, now: datetime) -> list[Card]:
+    """Return the user's open cards, the newest first; two queries."""
+    kinds = kinds_in(choices_of(user), "card")
+    notices = SessionNotice.objects.in_bell_of(user).filter(closed_at=None, kind__in=kinds, created_at__gt=now - _STAYS)
+    newest: dict[object, SessionNotice] = {}
+    for notice in notices.select_related("session").order_by("-pk")[:_MOST_READ]:
+        newest.setdefault(notice.session_id, notice)
+    return [Card(notice.session, notice) for notice in newest.values() if _is_due(notice, now)]
+
+
+def _is_due(notice: SessionNotice, now: datetime) -> bool:
+    """Return whether there is something to see: a launch that is under way or has just succeeded, or lasting news."""
+    session = notice.session
+    if notice.kind in _LASTING:
+        return True
+    if session.is_terminal:
+        return session.ended_at is not None and session.ended_at > now - _STAYS_ENDED
+    if notice.kind != NoticeKind.LAUNCHED:
+        return True
+    if session.status == Status.RUNNING:
+        return session.started_at is not None and session.started_at > now - _STAYS_RUNNING
+    return notice.created_at > now - _LAUNCH_STAYS

@@ -1,0 +1,49 @@
+"""News of sessions in words: what a notice says now."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext as _
+
+from backendai.activity.notices import NoticeKind
+from backendai.compute.models import ComputeSession
+from backendai.compute.notice_models import SessionNotice
+
+_TONES = {NoticeKind.FAILED: "bad", NoticeKind.ENDED: "wait", NoticeKind.ENDING: "wait"}
+_ICONS = {
+    NoticeKind.FAILED: "alert-circle",
+    NoticeKind.ENDED: "alert-triangle",
+    NoticeKind.ENDING: "clock",
+    NoticeKind.STARTED: "player-play",
+}
+
+
+def headline(notice: SessionNotice) -> str:
+    """Return what happened, in a few words."""
+    texts = {
+        NoticeKind.LAUNCHED: _("Launched"),
+        NoticeKind.STARTED: _("Started after its wait"),
+        NoticeKind.FAILED: _("It failed"),
+        NoticeKind.ENDED: _("Ended by the platform"),
+        NoticeKind.ENDING: _("It will end soon"),
+    }
+    return texts.get(NoticeKind(notice.kind), notice.kind)
+
+
+def sentence(notice: SessionNotice) -> str:
+    """Return why, in one sentence; empty when there is nothing to add."""
+    session: ComputeSession = notice.session
+    if notice.kind in (NoticeKind.FAILED, NoticeKind.ENDED):
+        return session.reason_text
+    if notice.kind == NoticeKind.ENDING:
+        return notice.message or _("It has run for nearly as long as it may. Keep what you need elsewhere before.")
+    return ""
+
+
+def tone(notice: SessionNotice) -> str:
+    """Return the tone of a notice: bad, wait, or nothing."""
+    return _TONES.get(NoticeKind(notice.kind), "")
+
+
+def icon_of(notice: SessionNotice) -> str:
+    """Return the name of the icon beside it."""
+    return _ICONS.get(NoticeKind(notice.kind), "info-circle")

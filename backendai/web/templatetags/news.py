@@ -1,0 +1,13 @@
+"""News of sessions in templates."""
+
+from __future__ import annotations
+
+from django import template
+
+from backendai.web.news import lines
+
+register = template.Library()
+register.filter("news_headline", lines.headline)
+register.filter("news_sentence", lines.sentence)
+register.filter("news_tone", lines.tone)
+register.filter("news_icon", lines.icon_of)

@@ -1,0 +1,155 @@
+"""The cards at the bottom right, and the same news under the bell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.activity.models import NoticeChoice
+from backendai.compute.models import ComputeSession, SessionNotice
+from backendai.compute.services.ending import end_sessions, terminate_session
+from backendai.compute.services.moves import Why
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.status import Phase
+from backendai.wire.messages import KernelState
+from tests.api.callers import SESSIONS, Caller
+from tests.cast import Cast
+from tests.factories import make_agent, make_image, make_running_session, make_session, report_of
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+CARDS, LIST, BELL = "web:cards", "web:notifications", "web:bell"
+
+
+def cards(client: Client) -> list[Any]:
+    return list(client.get(reverse(CARDS)).context["cards"])
+
+
+def names(client: Client) -> list[str]:
+    return [card.session.name for card in cards(client)]
+
+
+def fail(session: ComputeSession, code: str = "failed-to-start", message: str = "The <b>disk</b> is full.") -> None:
+    end_sessions([session.pk], Why(Phase.START, code, message), now=timezone.now())
+
+
+def finish(session: ComputeSession) -> None:
+    kernel = session.kernels.select_related("agent").get()
+    kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, exit_code=0))
+
+
+def test_a_session_launched_over_rest_has_a_card_with_its_status_and_what_can_be_done(
+    cast: Cast, browse: Browse
+) -> None:
+    client = browse(cast.alice)
+    assert client.get(reverse(CARDS)).content.strip() == b""
+    make_agent()
+    make_image()
+    body = {"name": "from-a-script", "image": "python", "resources": {"cpu": 1, "mem": "512m"}}
+    pk = Caller(cast.alice).post(SESSIONS, body).json()["id"]
+    page = client.get(reverse(CARDS)).content.decode()
+    address = reverse("web:session", args=[pk])
+    assert f'href="{address}"' in page and ">Pending<" in page
+    assert f'href="{reverse("web:terminate", args=[pk])}"' in page
+    assert f'href="{address}#log"' in page
+    assert "Apps: only while it runs" in page and f'href="{address}#terminal"' not in page
+    assert names(browse(cast.bob)) == []
+    assert names(browse(cast.dana)) == [], "an administrator has cards of their own sessions only"
+
+
+def test_a_running_one_has_all_four_buttons_and_goes_after_a_while(cast: Cast, browse: Browse) -> None:
+    client = browse(cast.alice)
+    session = make_running_session(cast.alice)
+    page, address = client.get(reverse(CARDS)).content.decode(), reverse("web:session", args=[session.pk])
+    assert ">Running<" in page and f'href="{address}#terminal"' in page and "only while it runs" not in page
+    ComputeSession.objects.update(started_at=timezone.now() - timedelta(minutes=6))
+    assert names(client) == []
+
+
+def test_it_closes_itself_when_all_went_well_and_stays_when_not(cast: Cast, browse: Browse) -> None:
+    client, agent = browse(cast.alice), make_agent()
+    well, badly = (
+        make_running_session(cast.alice, agent, name="well"),
+        make_running_session(cast.alice, agent, name="badly"),
+    )
+    terminate_session(well, cast.alice)
+    assert b"data-over" not in client.get(reverse(CARDS)).content, "it is still on its way out"
+    fail(badly)
+    for session in (well, badly):
+        finish(session)
+    shown = {card.session.name: card for card in cards(client)}
+    assert (shown["well"].closes_itself, shown["badly"].closes_itself) == (True, False)
+    page = client.get(reverse(CARDS)).content.decode()
+    assert "The &lt;b&gt;disk&lt;/b&gt; is full." in page
+    assert f"{reverse('web:launch')}?like={badly.pk}" in page
+    ComputeSession.objects.update(ended_at=timezone.now() - timedelta(minutes=1))
+    assert names(client) == ["badly"]
+
+
+def test_a_closed_card_comes_again_only_with_further_news(cast: Cast, browse: Browse) -> None:
+    client, session = browse(cast.alice), make_running_session(cast.alice, name="mine")
+    close = reverse("web:card_close", args=[session.pk])
+    assert browse(cast.bob).post(close, **HTMX).status_code == 200
+    assert names(client) == ["mine"], "nobody closes the cards of others"
+    assert client.post(close, **HTMX).content.strip() == b""
+    assert names(client) == []
+    fail(session, "agent-lost", "Its node has not answered.")
+    assert names(client) == ["mine"]
+    assert client.post(close)["Location"] == reverse(LIST)
+    assert names(client) == []
+
+
+def test_three_are_shown_the_newest_first_and_the_others_counted(
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    client = browse(cast.alice)
+    for number in range(5):
+        make_session(cast.alice, name=f"session-no-{number}")
+        with django_assert_num_queries(4):  # 2 for who asks
+            page = client.get(reverse(CARDS))
+    assert [card.session.name for card in page.context["cards"]] == [f"session-no-{number}" for number in (4, 3, 2)]
+    assert "2 more" in page.content.decode()
+
+
+def test_under_the_bell_a_session_is_one_line_with_its_history(
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any]
+) -> None:
+    client = browse(cast.alice)
+    session = make_running_session(cast.alice, name="mine")
+    make_session(cast.bob, name="of-bob")
+    assert client.get(reverse(BELL)).content.strip() == b"", "one's own launch is no news"
+    fail(session, "agent-lost", "Its node has not answered.")
+    assert "1 piece of news" in client.get(reverse(BELL)).content.decode()
+    for headers in ({}, HTMX):
+        with django_assert_num_queries(5):  # 2 for who asks
+            page = client.get(reverse(LIST), **headers).content.decode()
+        assert "Its node has not answered." in page and "Launched" in page and "of-bob" not in page
+        assert page.count('data-news="') == 1
+    client.post(reverse("web:notifications_seen"), **HTMX)
+    assert client.get(reverse(BELL)).content.strip() == b""
+    assert "Its node has not answered." in client.get(reverse(LIST)).content.decode()
+    assert "Nothing new" in client.post(reverse("web:notifications_clear"), follow=True).content.decode()
+    assert SessionNotice.objects.filter(owner=cast.alice).count() == 2, "put away, not deleted"
+    assert names(client) == [], "what was put away has no card either"
+
+
+def test_each_kind_is_shown_where_its_reader_wants_it(cast: Cast, browse: Browse) -> None:
+    client = browse(cast.alice)
+    NoticeChoice.objects.create(user=cast.alice, kind="started", card=False)
+    NoticeChoice.objects.create(user=cast.alice, kind="failed", bell=False)
+    session = make_running_session(cast.alice, name="mine")
+    assert names(client) == []
+    assert "Launched" in client.get(reverse(LIST)).content.decode()
+    fail(session)
+    assert names(client) == ["mine"]
+    page = client.get(reverse(LIST)).content.decode()
+    assert "It failed" not in page and "Launched" in page
+    assert client.get(reverse(BELL)).content.strip() == b""
