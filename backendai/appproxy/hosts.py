@@ -6,11 +6,23 @@ import re
 
 from django.conf import settings
 
+from backendai.cluster.app_domains import holds, is_domain, portal_names
+
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_OF_SESSION = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}\Z")
 
 
 def app_host(header: str) -> str | None:
-    """Return the host name without its port if it is one that an app may have, else None."""
+    """Return the host name without its port if it is one that an app may have, else None.
+
+    Under the site's domain that is any name. Under others, which resource groups may have, it must look like an app's;
+    that it is one say the codes and cookies, which are good for one whole name each.
+    """
     name = header.rpartition(":")[0] if re.search(r":\d+\Z", header) else header
     label, dot, domain = name.lower().rstrip(".").partition(".")
-    return f"{label}.{domain}" if dot and domain == settings.APPS_DOMAIN and _LABEL.match(label) else None
+    if not dot or not _LABEL.match(label):
+        return None
+    if domain == settings.APPS_DOMAIN:
+        return f"{label}.{domain}"
+    is_foreign = is_domain(domain) and not any(holds(domain, name) for name in portal_names())
+    return f"{label}.{domain}" if is_foreign and _OF_SESSION.match(label) else None

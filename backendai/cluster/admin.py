@@ -76,6 +76,7 @@ class ResourceGroupAdmin(Audited):
             {
                 "fields": [
                     "pull_timeout", "create_timeout", "terminate_timeout", "max_retries", "agent_lost_grace",
+                    "app_domain",
                 ],
             },
         ),

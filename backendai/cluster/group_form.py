@@ -70,6 +70,11 @@ _WORDS: dict[str, tuple[str, str]] = {
     "create_timeout": ("Making a container takes at most", "As for fetching."),
     "terminate_timeout": ("Ending takes at most", "Then a container that does not end by itself is killed."),
     "max_retries": ("Further tries of a start", "When these fail as well, it ends in error. 0: one try alone."),
+    "app_domain": (
+        "Apps live under",
+        "Such as gpu.apps.example.org; *.gpu.apps.example.org must lead to the app proxy. Empty: the site's domain. A "
+        "change holds for apps that are opened from then on.",
+    ),
     "agent_lost_grace": (
         "An agent may be silent for", "From when it counts as lost (a minute). Then its sessions end with agent-lost."
     ),

@@ -105,6 +105,9 @@ class ResourceGroup(models.Model):
     terminate_timeout = models.DurationField(default=timedelta(minutes=1))
     agent_lost_grace = models.DurationField(default=timedelta(minutes=5))
     max_retries = models.PositiveSmallIntegerField(default=3, help_text="Tries of a start before it is given up.")
+    app_domain = models.CharField(
+        max_length=180, blank=True, help_text="Apps of sessions live under this domain; empty: under the site's."
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = ResourceGroupQuerySet.as_manager()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from backendai.cluster.app_domains import wrong_app_domain
 from backendai.cluster.session_defaults import parse_session_defaults
 from backendai.core.errors import UserError
 from backendai.core.slots import parse_amount
@@ -97,6 +98,11 @@ def _half_life(group: ResourceGroup) -> Iterator[tuple[str, str]]:
         yield "usage_half_life", f"It is {value}; use is counted by the day: choose 1 to 365 days."
 
 
+def _app_domain(group: ResourceGroup) -> Iterator[tuple[str, str]]:
+    if wrong := wrong_app_domain(group.app_domain):
+        yield "app_domain", wrong
+
+
 def _session_defaults(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     try:
         parse_session_defaults(group.session_defaults)
@@ -111,6 +117,7 @@ _CHECKS: tuple[Callable[[ResourceGroup], Iterator[tuple[str, str]]], ...] = (
     _durations,
     _half_life,
     _session_defaults,
+    _app_domain,
 )
 
 

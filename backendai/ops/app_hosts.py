@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
+from backendai.cluster.app_domains import holds, is_domain
+from backendai.cluster.models import ResourceGroup
+
 _MISDIRECTED = 421
+_OF_SESSION = re.compile(r"[a-z0-9-]+-[0-9a-f]{12}\Z")
 
 
 def refuse_app_hosts(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
@@ -15,9 +20,17 @@ def refuse_app_hosts(get_response: Callable[[HttpRequest], HttpResponse]) -> Cal
 
     def handle(request: HttpRequest) -> HttpResponse:
         name = request.META.get("HTTP_HOST", "").lower().partition(":")[0].rstrip(".")
-        if name == settings.APPS_DOMAIN or name.endswith(f".{settings.APPS_DOMAIN}"):
+        if holds(settings.APPS_DOMAIN, name) or _is_of_a_group(name):
             text = "This name belongs to an app of a session. The portal has another."
             return HttpResponse(text, status=_MISDIRECTED, content_type="text/plain")
         return get_response(request)
 
     return handle
+
+
+def _is_of_a_group(name: str) -> bool:
+    """Return whether an app of a session has this name, under a domain of its resource group; the database is asked for
+    names that look so."""
+    label, _, domain = name.partition(".")
+    looks_so = _OF_SESSION.match(label) and is_domain(domain)
+    return bool(looks_so) and ResourceGroup.objects.filter(app_domain=domain).exists()

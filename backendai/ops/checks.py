@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,10 +10,9 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
 from backendai.accounts.claims import wrong_mapping
+from backendai.cluster.app_domains import holds, is_domain, portal_names
 from backendai.wire.cluster_network import most_networks
 
-_DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
-_LONGEST_DOMAIN = 180
 _LAST_PORT = 65535
 
 
@@ -62,14 +60,14 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
 def check_apps(**kwargs: Any) -> list[CheckMessage]:
     """What users run lives under names that share nothing with the portal's."""
     domain, found = settings.APPS_DOMAIN, list[CheckMessage]()
-    if not _DOMAIN.match(domain) or len(domain) > _LONGEST_DOMAIN:
+    if not is_domain(domain):
         hint = "Write it as apps.example.org: a name, no port, no address. Each app gets a name under it."
         return [Error("BACKENDAI_APPS_DOMAIN is not a domain name.", hint, id="portal.E011")]
-    for name in _portal_names():
-        if name == domain or name.endswith(f".{domain}"):
+    for name in portal_names():
+        if holds(domain, name):
             hint = "Take a domain that does not hold the portal itself: apps could stand in for it."
             found.append(Error(f"BACKENDAI_APPS_DOMAIN holds the portal's own name {name}.", hint, id="portal.E012"))
-        elif domain.endswith(f".{name}") and name != "localhost":
+        elif holds(name, domain) and name != "localhost":
             hint = f"Apps can send cookies to {name}. A domain beside it, such as apps-of-{name}, cannot."
             found.append(Warning("BACKENDAI_APPS_DOMAIN lies under the portal's name.", hint, id="portal.W011"))
     for port in (settings.APPS_PORT, settings.APPS_PUBLIC_PORT):
@@ -77,13 +75,6 @@ def check_apps(**kwargs: Any) -> list[CheckMessage]:
             hint = "BACKENDAI_APPS_PORT and BACKENDAI_APPS_PUBLIC_PORT are numbers from 1 to 65535, not the portal's."
             found.append(Error(f"Apps cannot have port {port}.", hint, id="portal.E013"))
     return found
-
-
-def _portal_names() -> set[str]:
-    """Return the names under which the portal is known; what stands for any name is none."""
-    urls = [settings.PORTAL_URL, *settings.CSRF_TRUSTED_ORIGINS]
-    names = {urlsplit(url).hostname or "" for url in urls} | {name.lower() for name in settings.ALLOWED_HOSTS}
-    return {name for name in names if name and not name.startswith((".", "*"))}
 
 
 @register()

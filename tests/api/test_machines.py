@@ -28,7 +28,9 @@ def test_a_group_is_made_read_changed_and_deleted(cast: Cast) -> None:
     assert (group.pending_timeout, list(group.projects.all())) == (timedelta(hours=1), [cast.project])
     assert alice.get(f"{GROUPS}gpu/").json()["allowed_session_types"] == ["interactive", "batch"]
     settings = f"{GROUPS}gpu/settings/"
-    changed = dana.patch(settings, {"is_default": True, "projects": [], "sequence": "drf"})
+    more = {"is_default": True, "projects": [], "sequence": "drf", "app_domain": "gpu.example.net"}
+    changed = dana.patch(settings, more)
+    assert changed.json()["app_domain"] == "gpu.example.net"
     assert (changed.json()["is_default"], changed.json()["projects"]) == (True, [])
     assert alice.get(f"{GROUPS}gpu/").status_code == 404, "no list names her any more"
     for path, act in (
@@ -50,6 +52,7 @@ def test_a_wrong_setting_is_refused_by_name_and_a_group_in_use_stays(cast: Cast)
         ({"slot_order": ["cpu", "cpu"]}, "slot_order"),
         ({"session_defaults": {"priority": -1}}, "session_defaults"),
         ({"projects": ["7"]}, "projects"),
+        ({"app_domain": "no domain"}, "app_domain"),
     ):
         answer = dana.patch(f"{GROUPS}default/settings/", body)
         assert (answer.status_code, answer.json()["field"]) == (400, field), answer.content

@@ -131,7 +131,7 @@ class Stage:
     def __init__(self, cast: Cast, session: ComputeSession, app: App, services: FakeServices) -> None:
         self.cast, self.session, self.app, self.services = cast, session, app, services
         self.kernel: Kernel = session.kernels.get()
-        self.host = host_of(session.pk, "notes")
+        self.host = host_of(session, "notes")
         self.browser = Client()
         self.browser.force_login(cast.alice)
         self.port = 0

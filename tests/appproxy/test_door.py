@@ -21,8 +21,9 @@ from backendai.accounts.standing import Standing
 from backendai.activity.models import AuditEntry
 from backendai.appproxy import guard
 from backendai.appproxy.models import AppGrant
-from backendai.cluster.models import Agent
-from backendai.compute.services.apps import origin_of
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.apps import host_of, origin_of
 from backendai.compute.services.ending import terminate_session
 from tests.appproxy.stage import Stage, stage
 
@@ -354,6 +355,26 @@ async def test_it_says_that_the_node_does_not_answer() -> None:
         await Agent.objects.aupdate(gateway_url="http://127.0.0.1:1")
         answer = await here.ask("GET", "/", cookie=cookie)
         assert (answer.status, (await answer.json())["code"]) == (502, "node-unreachable")
+
+
+async def test_an_app_under_the_domain_of_its_group_opens_there_and_nowhere_else() -> None:
+    async with stage() as here:
+        usual = here.host
+        await sync_to_async(ResourceGroup.objects.update)(app_domain="gpu.example.net")
+        here.session = await sync_to_async(ComputeSession.objects.get)(pk=here.session.pk)
+        here.host = host_of(await sync_to_async(with_group)(here.session), "notes")
+        assert here.host.endswith(".gpu.example.net")
+        cookie = await here.enter()
+        assert (await here.ask("GET", "/echo", cookie=cookie)).status == 200
+        here.host = usual
+        assert (await here.ask("GET", "/echo", cookie=cookie)).status == 401
+        for host in ("notes-0123456789ab.gpu.example.org", "notes.gpu.example.net", "notes-0123456789ab.localhost"):
+            answer = await here.ask("GET", "/", cookie=cookie, headers={"Host": host})
+            assert answer.status in (401, 404), host
+
+
+def with_group(session: ComputeSession) -> ComputeSession:
+    return ComputeSession.objects.select_related("resource_group").get(pk=session.pk)
 
 
 async def test_it_is_healthy_and_knows_no_other_names() -> None:

@@ -47,11 +47,20 @@ def test_every_strategy_of_the_scheduler_can_be_chosen(sequence: str, selection:
         ("overtaking_limit", timedelta(days=-1), "It is -86400 s; 0 or more is needed."),
         ("agent_lost_grace", timedelta(seconds=-5), "It is -5 s; 0 or more is needed."),
         ("pull_timeout", timedelta(days=5000), "It is 5000 days; the most is 3650."),
+        ("app_domain", "10.0.0.1", "'10.0.0.1' is not a domain"),
+        ("app_domain", "Apps.Example.org", "is not a domain"),
+        ("app_domain", "apps.example.org:81", "is not a domain"),
+        ("app_domain", "example.net", "holds the portal's own name portal.example.net"),
+        ("app_domain", "portal.example.net", "holds the portal's own name portal.example.net"),
+        ("app_domain", "apps.portal.example.net", "apps could send cookies to it"),
         ("usage_half_life", timedelta(0), "choose 1 to 365 days."),
         ("usage_half_life", timedelta(hours=3), "choose 1 to 365 days."),
     ],
 )
-def test_a_rule_that_cannot_be_carried_out_is_refused_at_its_field(field: str, value: Any, text: str) -> None:
+def test_a_rule_that_cannot_be_carried_out_is_refused_at_its_field(
+    field: str, value: Any, text: str, settings: Any
+) -> None:
+    settings.PORTAL_URL = "https://portal.example.net"
     for act in (
         lambda: ResourceGroup.objects.create(name="g", **{field: value}),
         lambda: ResourceGroup(name="g", **{field: value}).clean(),

@@ -8,7 +8,7 @@ from django.template.loader import render_to_string
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
-from backendai.cluster.models import Agent
+from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import CODE_SECONDS, host_of, origin_of, read_code
 from backendai.web.app_reach import why_out_of_reach
@@ -41,7 +41,7 @@ def test_it_has_a_button_for_each_app_and_says_why_one_has_none(session: Compute
 def test_it_costs_no_query_where_the_kernels_are_known(
     session: ComputeSession, django_assert_num_queries: object
 ) -> None:
-    session = ComputeSession.objects.select_related("image").get()
+    session = ComputeSession.objects.select_related("image", "resource_group").get()
     kernels = list(session.kernels.select_related("agent"))
     with django_assert_num_queries(0):  # type: ignore[operator]
         assert "JupyterLab" in shown(session, kernels=kernels)
@@ -83,17 +83,16 @@ def test_it_says_what_to_set_when_the_browser_will_not_find_the_apps(session: Co
         ("[fd00::1]:8080", False),
     ],
 )
-def test_it_knows_from_where_local_names_are_found(host: str, is_reachable: bool, settings: object) -> None:
-    assert (why_out_of_reach(host) == "") == is_reachable
-    settings.APPS_DOMAIN = "apps.example.org"  # type: ignore[attr-defined]
-    assert why_out_of_reach(host) == ""
+def test_it_knows_from_where_local_names_are_found(host: str, is_reachable: bool) -> None:
+    assert (why_out_of_reach(host, "apps.localhost") == "") == is_reachable
+    assert why_out_of_reach(host, "apps.example.org") == ""
 
 
 def test_the_way_in_is_a_form_that_may_go_to_the_apps_origin_alone(cast: Cast, session: ComputeSession) -> None:
     client = Client()
     client.force_login(cast.alice)
     answer = client.get(f"/sessions/{session.pk}/apps/jupyterlab/", headers={"Host": "127.0.0.1"})
-    origin = origin_of(host_of(session.pk, "jupyterlab"))
+    origin = origin_of(host_of(session, "jupyterlab"))
     assert f"form-action 'self' {origin};" in f"{answer['Content-Security-Policy']};"
     assert "script-src 'self';" in f"{answer['Content-Security-Policy']};"
     assert "no-store" in answer["Cache-Control"]
@@ -127,11 +126,27 @@ def test_it_leads_back_with_the_reason_when_there_is_no_way_in(
 
 def test_the_portal_does_not_answer_to_the_names_of_apps(cast: Cast, session: ComputeSession) -> None:
     for host in (
-        f"{host_of(session.pk, 'jupyterlab')}:8080",
+        f"{host_of(session, 'jupyterlab')}:8080",
         settings.APPS_DOMAIN,
         f"X.{settings.APPS_DOMAIN.upper()}",
     ):
         assert Client().get("/login/", headers={"Host": host}).status_code == 421
+
+
+def test_apps_live_under_the_domain_of_their_group_which_the_portal_does_not_answer_to(
+    cast: Cast, session: ComputeSession
+) -> None:
+    ResourceGroup.objects.update(app_domain="gpu.example.net")
+    session = ComputeSession.objects.get(pk=session.pk)
+    host = host_of(session, "jupyterlab")
+    assert host == f"jupyterlab-{session.pk.hex[:12]}.gpu.example.net"
+    client = Client()
+    client.force_login(cast.alice)
+    text = client.get(f"/sessions/{session.pk}/apps/jupyterlab/", headers={"Host": "127.0.0.1"}).content.decode()
+    assert f'action="{origin_of(host)}/.backendai/enter"' in text
+    assert read_code(text.partition('name="code" value="')[2].partition('"')[0], timezone.now()).host == host
+    assert Client().get("/login/", headers={"Host": host}).status_code == 421
+    assert Client().get("/login/", headers={"Host": "127.0.0.1"}).status_code == 200
 
 
 def test_a_cluster_has_the_apps_of_its_main_kernel(cast: Cast) -> None:

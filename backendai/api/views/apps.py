@@ -76,6 +76,6 @@ class SessionApp(APIView):
 
 
 def _session(request: Request, session_id: UUID) -> ComputeSession:
-    visible = ComputeSession.objects.visible_to(asker(request)).select_related("image")
+    visible = ComputeSession.objects.visible_to(asker(request)).select_related("image", "resource_group")
     session: ComputeSession = get_object_or_404(visible, pk=session_id)
     return session

@@ -21,6 +21,7 @@ from django.conf import settings
 
 from backendai.accounts.models import User
 from backendai.accounts.standing import Standing
+from backendai.cluster.app_domains import app_domain_of
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, NotFound
@@ -111,7 +112,7 @@ def make_entry(user: User, session: ComputeSession, name: str, standing: Standin
     if app.code:
         raise Conflict(app.reason, code=app.code)
     claims = Claims(
-        uuid.uuid4(), user.pk, kernel.pk, kernel.generation, app.name, app.port, host_of(session.pk, app.name), standing
+        uuid.uuid4(), user.pk, kernel.pk, kernel.generation, app.name, app.port, host_of(session, app.name), standing
     )
     return Entry(app, f"{app.url}{ENTER_PATH}", _seal(claims, now))
 
@@ -140,9 +141,14 @@ def main_kernel(session: ComputeSession) -> Kernel | None:
     return kernel
 
 
-def host_of(session_id: UUID, service: str) -> str:
-    """Return the host name of an app: one origin for each service of each session."""
-    return f"{service}-{session_id.hex[:12]}.{settings.APPS_DOMAIN}"
+def host_of(session: ComputeSession, service: str) -> str:
+    """Return the host name of an app: one origin for each service of each session, under its group's domain."""
+    return f"{service}-{session.pk.hex[:12]}.{app_domain(session)}"
+
+
+def app_domain(session: ComputeSession) -> str:
+    """Return the domain under which the apps of this session live: its group's own, else the site's."""
+    return app_domain_of(session.resource_group.app_domain)
 
 
 def origin_of(host: str) -> str:
@@ -174,7 +180,7 @@ def _obstacle(session: ComputeSession, kernel: Kernel | None) -> tuple[str, str]
 
 def _app(session: ComputeSession, service: ServicePort, obstacle: tuple[str, str]) -> App:
     code, reason = _NO_BROWSER if service.protocol not in _IN_BROWSERS else obstacle
-    url = origin_of(host_of(session.pk, service.name))
+    url = origin_of(host_of(session, service.name))
     title = _TITLES.get(service.name, service.name)
     return App(service.name, title, service.protocol, service.port, url, code, reason)
 

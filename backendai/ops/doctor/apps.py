@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
+from django.db import DatabaseError
 
+from backendai.cluster.models import ResourceGroup
 from backendai.ops.doctor.check import Check, ok, warning
 
 Resolve = Callable[[str, int], Any]
@@ -19,7 +21,7 @@ Resolve = Callable[[str, int], Any]
 
 def apps() -> list[Check]:
     """Return whether the app proxy answers, and whether browsers find the names of apps."""
-    return [app_proxy(), app_names()]
+    return [app_proxy(), app_names(), *(app_names(domain) for domain in _of_groups())]
 
 
 def app_proxy(port: int | None = None) -> Check:
@@ -50,6 +52,15 @@ def app_names(domain: str | None = None, host: str | None = None, resolve: Resol
         fix = f"Add a wildcard to the DNS: *.{domain} with the address of this machine (or of the proxy in front)."
         return warning("app names", f"*.{domain} is not found: apps of sessions do not open", fix)
     return ok("app names", f"*.{domain} is found")
+
+
+def _of_groups() -> list[str]:
+    """Return the domains that resource groups have of their own; none while the database cannot be asked."""
+    domains = ResourceGroup.objects.exclude(app_domain="").order_by("app_domain")
+    try:
+        return list(domains.values_list("app_domain", flat=True).distinct())
+    except DatabaseError:
+        return []
 
 
 def _is_loopback(host: str) -> bool:

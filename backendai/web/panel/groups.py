@@ -104,6 +104,7 @@ class PanelGroupForm(GroupForm, EditForm):
             "Phases of a start and an end",
             ("pull_timeout", "create_timeout", "terminate_timeout", "max_retries", "agent_lost_grace"),
         ),
+        ("Apps of sessions", ("app_domain",)),
         ("Options of strategies", ("strategy_options",)),
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import template
 
-from backendai.compute.services.apps import App, apps_of, main_kernel
+from backendai.compute.services.apps import App, app_domain, apps_of, main_kernel
 from backendai.web.app_reach import why_out_of_reach
 
 register = template.Library()
@@ -26,4 +26,4 @@ def app_list(context: Any) -> list[App]:
 @register.simple_tag(takes_context=True)
 def app_reach(context: Any) -> str:
     """Return why this browser cannot open apps, and what an administrator sets; nothing when it can."""
-    return why_out_of_reach(context["request"].get_host())
+    return why_out_of_reach(context["request"].get_host(), app_domain(context["session"]))

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 
 from backendai.accounts.standing import Standing
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import Entry, make_entry
+from backendai.compute.services.apps import Entry, app_domain, make_entry
 from backendai.core.errors import UserError
 from backendai.web.app_reach import why_out_of_reach
 from backendai.web.requests import PageRequest
@@ -29,10 +29,10 @@ from backendai.web.requests import PageRequest
 def app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
     """Show a form that carries a one-time code to the app's own origin, and sends itself. Nothing is written here: the
     code counts when it is redeemed."""
-    rows = ComputeSession.objects.visible_to(request.user).select_related("image")
+    rows = ComputeSession.objects.visible_to(request.user).select_related("image", "resource_group")
     session: ComputeSession = get_object_or_404(rows, pk=session_id)
     standing = Standing(login=request.session.session_key or "")
-    obstacle = why_out_of_reach(request.get_host())
+    obstacle = why_out_of_reach(request.get_host(), app_domain(session))
     try:
         entry = None if obstacle else make_entry(request.user, session, service, standing, timezone.now())
     except UserError as error:

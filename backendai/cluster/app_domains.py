@@ -1,0 +1,47 @@
+"""The domains under which apps of sessions live: the site's, and those that resource groups have of their own."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+LONGEST = 180
+_DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+
+
+def is_domain(text: str) -> bool:
+    """Return whether this is the name of a domain, written as it is compared: small letters, no port, no address."""
+    return len(text) <= LONGEST and bool(_DOMAIN.match(text))
+
+
+def portal_names() -> set[str]:
+    """Return the names under which the portal is known; what stands for any name is none."""
+    urls = [settings.PORTAL_URL, *settings.CSRF_TRUSTED_ORIGINS]
+    names = {urlsplit(url).hostname or "" for url in urls} | {name.lower() for name in settings.ALLOWED_HOSTS}
+    return {name for name in names if name and not name.startswith((".", "*"))}
+
+
+def holds(domain: str, name: str) -> bool:
+    """Return whether the name is the domain, or lies under it."""
+    return name == domain or name.endswith(f".{domain}")
+
+
+def wrong_app_domain(domain: str) -> str:
+    """Return why a resource group cannot have this domain for its apps; empty when it can, or has none of its own."""
+    if not domain:
+        return ""
+    if not is_domain(domain):
+        return f"{domain[:60]!r} is not a domain: write it as gpu.apps.example.org, a name in small letters, no port."
+    for name in sorted(portal_names()):
+        if holds(domain, name):
+            return f"{domain} holds the portal's own name {name}: apps could stand in for it."
+        if holds(name, domain) and name != "localhost" and not holds(settings.APPS_DOMAIN, domain):
+            return f"{domain} lies under the portal's name {name}: apps could send cookies to it. Take one beside it."
+    return ""
+
+
+def app_domain_of(own: str) -> str:
+    """Return where the apps of a group live, whose own domain this is (empty: the site's)."""
+    return own or str(settings.APPS_DOMAIN)
