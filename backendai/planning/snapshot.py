@@ -9,13 +9,15 @@ from datetime import datetime
 from uuid import UUID
 
 from backendai.cluster.models import ResourceGroup
+from backendai.compute.services.cluster_networks import networks_left
 from backendai.core.slots import Slots
 from backendai.planning.agents import builds_of, images_there, read_agent_rows, read_agents
 from backendai.planning.fairness import read_past_usage, read_weights
 from backendai.planning.holdings import read_held, read_running
 from backendai.planning.limits import read_limits
 from backendai.planning.queue import Newcomer, read_queue
-from backendai.scheduler.snapshot import SLOT_ORDER, AgentView, Rules, Snapshot
+from backendai.scheduler.gates import needs_network
+from backendai.scheduler.snapshot import SLOT_ORDER, AgentView, Networks, Rules, Snapshot
 
 _BLIND_TO_SHARES = frozenset({"fifo", "lifo"})  # their order does not ask who holds what
 _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
@@ -67,6 +69,7 @@ def read_picture(
         weights=read_weights(holders) if by_shares else {},
         past_usage=read_past_usage(group, holders, _capacity(agents), now) if by_past else {},
         running=read_running(group) if rules.backfill else (),
+        networks=Networks(*networks_left()) if any(map(needs_network, sessions)) else None,
     )
     return Picture(snapshot, broken)
 

@@ -47,7 +47,7 @@ def sight_of(snapshot: Snapshot, limits: Limits) -> Sight:
         group=snapshot.group,
         session_types=snapshot.rules.session_types,
         limits=limits,
-        has_limits=bool(snapshot.limits),
+        has_limits=bool(snapshot.limits) or snapshot.networks is not None,
         agents=frozenset(agent.id for agent in snapshot.agents),
         offered=_offered(snapshot.agents),
         architectures=frozenset(agent.architecture for agent in snapshot.agents),
@@ -169,6 +169,15 @@ def _over_a_limit(session: SessionView, asked: Amounts, sight: Sight) -> Reason 
     return sight.limits.slots_reason(session.holder, asked)
 
 
+def _no_network(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    return sight.limits.networks_reason() if needs_network(session) else None
+
+
+def needs_network(session: SessionView) -> bool:
+    """Return whether the session takes one of the networks that join agents."""
+    return session.multi_node and len(session.kernels) > 1
+
+
 def _not_offered(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
     if not sight.agents:
         return None
@@ -215,6 +224,7 @@ _SESSION_GATES = (
     Gate("image", _image_not_ready, "The image is not being built."),
     Gate("concurrency", _too_many_sessions, "The limits leave room for a session more."),
     Gate("limits", _over_a_limit, "The limits leave room for what it asks for."),
+    Gate("network", _no_network, "A network over several agents is left, or it needs none."),
 )
 GATES = (*_SHAPE_GATES, *_SESSION_GATES)
 _OF_SHAPE = tuple(enumerate(_SHAPE_GATES))

@@ -7,7 +7,7 @@ from math import inf
 
 from backendai.core.slots import decimal_text, format_amount
 from backendai.scheduler.plan import Reason
-from backendai.scheduler.snapshot import Holder, LimitView
+from backendai.scheduler.snapshot import Holder, LimitView, Networks
 
 Amounts = tuple[tuple[str, int], ...]  # slot, thousandths
 
@@ -17,7 +17,9 @@ _SCOPES = {"key-pair": "Key pair", "user": "User", "project": "Project", "domain
 class Limits:
     """The limits of all holders; what was placed in this pass counts."""
 
-    def __init__(self, limits: Mapping[str, LimitView]) -> None:
+    def __init__(self, limits: Mapping[str, LimitView], networks: Networks | None = None) -> None:
+        self._networks = networks
+        self._networks_left: float = inf if networks is None else networks.left
         self._accounts = {key: _Account(limit) for key, limit in limits.items()}
         self._by_holder: dict[int, _Accounts] = {}  # by id: the snapshot keeps its holders alive
 
@@ -42,6 +44,18 @@ class Limits:
             if account.exceeded(asked):
                 return accounts.slots_reason(asked)
         return None
+
+    def networks_reason(self) -> Reason | None:
+        """Return why no further session over several agents may start, whoever asks, or None."""
+        if self._networks is None or self._networks_left > 0:
+            return None
+        most = self._networks.most
+        message = f"All {most} networks for sessions over several agents are taken; it waits until one of them ends."
+        return Reason("no-cluster-network", message, {"limit": most, "used": most}, never=most == 0)
+
+    def count_network(self) -> None:
+        """Count a session over several agents that was placed."""
+        self._networks_left -= 1
 
     def count(self, holder: Holder, asked: Amounts) -> None:
         """Count a session that was placed."""

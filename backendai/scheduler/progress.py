@@ -8,7 +8,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from backendai.scheduler.demand import DemandKey, demand_key, demand_of
-from backendai.scheduler.gates import closed_for_all, closed_for_one, sight_of
+from backendai.scheduler.gates import closed_for_all, closed_for_one, needs_network, sight_of
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.outlook import Kind, kinds_of, no_designated_agent, outlook
 from backendai.scheduler.place import Seat, place, placement_of
@@ -54,8 +54,8 @@ class Progress:
         self.rooms = Rooms(snapshot.agents, snapshot.rules)
         self.tally = Tally(snapshot.held)
         self.started: list[tuple[SessionView, list[Seat]]] = []  # with backfill only: nobody else asks
-        self._limits = Limits(snapshot.limits)
-        self._has_limits = bool(snapshot.limits)
+        self._limits = Limits(snapshot.limits, snapshot.networks)
+        self._has_limits = bool(snapshot.limits) or snapshot.networks is not None
         self._sight = sight_of(snapshot, self._limits)
         self._kinds: dict[frozenset[UUID], tuple[Kind, ...]] = {}
         self._shapes: dict[DemandKey, Shape] = {}
@@ -111,6 +111,8 @@ class Progress:
             self.started.append((session, seats))
         if self._has_limits:
             self._limits.count(session.holder, shape.asked)
+            if needs_network(session):
+                self._limits.count_network()
         self.tally.latest = shape.asked
 
     def wait(self, session: SessionView, refusal: Refusal, turn: int, *, tried: bool = False) -> None:

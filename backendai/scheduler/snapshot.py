@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from backendai.core.slots import Slots
@@ -192,13 +193,21 @@ class Rules:
 _USUAL = Rules()
 
 
+class Networks(NamedTuple):
+    """How many sessions over several agents there may be at once, and how many more there may be now."""
+
+    most: int
+    left: int
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One resource group at ``now``: its rules, its agents (all that are registered), its pending sessions.
 
     Keyed by the keys of ``Holder``: ``limits``; ``held``, what a user's sessions hold in this group; ``weights``
     (missing: 1); ``past_usage``, the decayed use of this group as a share of its capacity (missing: none).
-    ``running`` is needed for backfill only.
+    ``running`` is needed for backfill only. ``networks``: of so many that sessions over several agents may have there
+    are so many left; None where nobody asks for one.
     """
 
     now: datetime
@@ -211,3 +220,4 @@ class Snapshot:
     weights: Mapping[str, float] = field(default_factory=dict)
     past_usage: Mapping[str, float] = field(default_factory=dict)
     running: tuple[RunningView, ...] = ()
+    networks: Networks | None = None

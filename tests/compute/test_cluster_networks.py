@@ -113,6 +113,24 @@ def test_a_session_waits_when_no_network_is_left(cast: Cast) -> None:
     assert [session.status for session in sessions] == ["SCHEDULED", "PENDING"]
 
 
+def test_whoever_waits_for_a_network_is_told_and_holds_nobody_back(cast: Cast) -> None:
+    two_agents()
+    over_agents = {"cluster_size": 2, "cluster_mode": "multi-node"}
+    first, second = (make_session(cast.alice, **over_agents) for _ in range(2))
+    alone = make_session(cast.alice, cluster_size=2)
+    with override_settings(CLUSTER_POOL="10.88.0.0/26"):
+        schedule_group(first.resource_group_id, timezone.now())
+        for session in (first, second, alone):
+            session.refresh_from_db()
+        assert [each.status for each in (first, second, alone)] == ["SCHEDULED", "PENDING", "SCHEDULED"]
+        assert second.status_reason == "no-cluster-network"
+        assert "All 1 networks" in second.status_message
+        ComputeSession.objects.filter(pk=first.pk).update(status="TERMINATED")
+        schedule_group(first.resource_group_id, timezone.now())
+    second.refresh_from_db()
+    assert second.status == "SCHEDULED"
+
+
 @pytest.mark.parametrize(("pool", "most"), [("10.88.0.0/16", 1024), ("10.0.0.0/8", 4096), ("10.0.0.0/27", 0)])
 def test_a_pool_is_cut_into_networks_that_do_not_overlap(pool: str, most: int) -> None:
     assert most_networks(pool) == most

@@ -10,11 +10,12 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import QuerySet
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
-from backendai.compute.status import LIVE, ClusterMode
+from backendai.compute.status import LIVE, ClusterMode, Status
 from backendai.wire.cluster_network import (
     ClusterNetwork,
     gateway_address,
@@ -51,12 +52,18 @@ def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
     if connection.vendor == "postgresql":  # SQLite has one writer
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-    live = ComputeSession.objects.filter(status__in=LIVE, cluster_network__isnull=False)
-    taken = set(live.values_list("cluster_network", flat=True))
+    taken = set(_numbered().values_list("cluster_network", flat=True))
     free = [number for number in range(most_networks(settings.CLUSTER_POOL)) if number not in taken]
     for session_id, number in zip(ids, free, strict=False):
         ComputeSession.objects.filter(pk=session_id).update(cluster_network=number)
     return ids[len(free) :]
+
+
+def networks_left() -> tuple[int, int]:
+    """Return how many networks over several agents there can be, and how many are left; one query. One that a waiting
+    session kept from a start that failed counts as left."""
+    most = most_networks(settings.CLUSTER_POOL)
+    return most, max(0, most - _numbered().exclude(status=Status.PENDING).count())
 
 
 def siblings_of(session_ids: Collection[UUID]) -> dict[UUID, list[Sibling]]:
@@ -103,6 +110,10 @@ def peers_of(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling], network:
         ]
     subnet = ipaddress.IPv4Network(network.subnet)
     return [Peer(hostname=one.hostname, address=kernel_address(subnet, one.rank)) for one in siblings]
+
+
+def _numbered() -> QuerySet[ComputeSession]:
+    return ComputeSession.objects.filter(status__in=LIVE, cluster_network__isnull=False)
 
 
 def _address_of(gateway_url: str) -> str:
