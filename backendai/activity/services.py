@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -14,4 +14,14 @@ def audit(actor_id: UUID | None, action: str, target_type: str, target_ids: Iter
     AuditEntry.objects.bulk_create(
         AuditEntry(actor_id=actor_id, action=action, target_type=target_type, target_id=str(target), details=details)
         for target in target_ids
+    )
+
+
+def audit_each(actor_id: UUID | None, action: str, target_type: str, details: Mapping[Any, Mapping[str, Any]]) -> None:
+    """Write one entry per target with its own details, in one statement of the caller's transaction."""
+    AuditEntry.objects.bulk_create(
+        AuditEntry(
+            actor_id=actor_id, action=action, target_type=target_type, target_id=str(target), details=dict(about)
+        )
+        for target, about in details.items()
     )

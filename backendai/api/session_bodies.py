@@ -10,6 +10,7 @@ from rest_framework import serializers
 from backendai.api.answers import Answer
 from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.ending_many import EndedMany, Refusal
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import SessionType
 from backendai.planning.steps import shown_steps
@@ -89,6 +90,30 @@ class TerminateRequest(StrictSerializer):
     """How to end a session."""
 
     force = serializers.BooleanField(default=False)
+
+
+class TerminateManyRequest(TerminateRequest):
+    """Which sessions to end, and how."""
+
+    sessions = serializers.ListField(child=serializers.UUIDField(), allow_empty=False, help_text="100 at most.")
+
+
+class RefusalBody(serializers.Serializer[Refusal]):
+    """A session that was not ended, and why. Without a name there is none that one may see."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class EndedManyBody(serializers.Serializer[EndedMany]):
+    """Ids of those that never ran, are on their way out, and were freed by force; and what was refused."""
+
+    cancelled = serializers.ListField(child=serializers.UUIDField(), source="ended.cancelled")
+    terminating = serializers.ListField(child=serializers.UUIDField(), source="ended.terminating")
+    forced = serializers.ListField(child=serializers.UUIDField(), source="ended.forced")
+    refused = RefusalBody(many=True)
 
 
 class KernelBody(Answer[Kernel]):

@@ -32,6 +32,7 @@ urlpatterns = [
     path("schema/", documents.Schema.as_view(), name="schema"),
     path("docs/", documents.Documents.as_view(), name="docs"),
     path("v1/sessions/", sessions.SessionList.as_view(), name="sessions"),
+    path("v1/sessions/terminate/", sessions.SessionsEnd.as_view(), name="sessions-terminate"),
     path("v1/sessions/<uuid:session_id>/", sessions.SessionDetail.as_view(), name="session"),
     path("v1/sessions/<uuid:session_id>/terminate/", sessions.SessionEnd.as_view(), name="session-terminate"),
     path("v1/sessions/<uuid:session_id>/rename/", sessions.SessionName.as_view(), name="session-rename"),

@@ -17,6 +17,7 @@ from backendai.web.views import (
     notifications,
     recent,
     session,
+    session_ends,
     sessions,
     sign_in,
 )
@@ -24,6 +25,7 @@ from backendai.web.views import (
 app_name = "web"
 urlpatterns = [
     path("", sessions.sessions, name="sessions"),
+    path("sessions/terminate/", session_ends.terminate_many, name="terminate_many"),
     path("sessions/columns/", sessions.columns, name="session_columns"),
     path("sessions/new/", launch.launch, name="launch"),
     path("sessions/new/presets/", launch.launch_presets, name="launch_presets"),

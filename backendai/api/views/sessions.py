@@ -22,17 +22,20 @@ from backendai.api.filters import FiltersAskedFor, HistoryFilter, SessionFilter
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.session_bodies import (
+    EndedManyBody,
     KernelBody,
     LaunchRequest,
     RecordBody,
     RenameRequest,
     SessionBody,
+    TerminateManyRequest,
     TerminateRequest,
 )
 from backendai.api.shown_sessions import shown_at_launch, shown_kernels, shown_sessions
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.create import launch_session
 from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.ending_many import terminate_sessions
 from backendai.compute.services.renaming import rename_session
 from backendai.core.errors import UserError
 
@@ -113,6 +116,25 @@ class SessionEnd(GenericAPIView[ComputeSession]):
         body.is_valid(raise_exception=True)
         terminate_session(session, asker(request), force=body.validated_data["force"])
         return Response(self.get_serializer(get_object_or_404(shown_sessions(asker(request)), pk=session_id)).data)
+
+
+class SessionsEnd(GenericAPIView[Any]):
+    """Ending many sessions."""
+
+    serializer_class = EndedManyBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(
+        operation_id="v1_sessions_terminate_many_create", request=TerminateManyRequest, responses=EndedManyBody
+    )
+    def post(self, request: Request) -> Response:
+        """End those that live and that one may see, 100 at most; of each other one it is said why not."""
+        body = TerminateManyRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        done = terminate_sessions(asker(request), asked["sessions"], force=asked["force"], now=timezone.now())
+        return Response(EndedManyBody(done).data)
 
 
 class SessionName(GenericAPIView[ComputeSession]):

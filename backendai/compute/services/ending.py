@@ -49,7 +49,7 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
     now = timezone.now()
     with transaction.atomic():
         ended = end_sessions([session.pk], Why(Phase.TERMINATE, code, f"Ended by {user.email}."), now=now, force=force)
-        forced = _give_up_on_nodes([session.pk], user, now) if force and user.is_superadmin else set()
+        forced = give_up_on_nodes([session.pk], user, now) if force and user.is_superadmin else set()
         told = {"name": session.name, "force": force, "forced": bool(forced)}
         names = {} if own else both_names(user, session.owner)
         audit(user.pk, "session.terminate", "session", [session.pk], **told, **names)
@@ -115,6 +115,25 @@ def hint_stops(session_ids: Collection[UUID]) -> None:
     rows = Kernel.objects.filter(session__in=session_ids, status=Status.TERMINATING)
     for kernel_id, generation, agent in rows.values_list("pk", "generation", "agent__name"):
         hint_on_commit("node.stop_kernel", str(kernel_id), generation, queue=node_queue(agent))
+
+
+def give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
+    """End kernels whose node does not answer, or cannot kill them, on an administrator's word; the message says that
+    they may still run. Returns the sessions that are over by it; three statements more for each such node."""
+    killed_in_vain = Q(forced_at__lt=now - F("session__resource_group__terminate_timeout"))
+    stuck = Kernel.objects.filter(
+        killed_in_vain | ~Q(agent__in=Agent.objects.answering()), session__in=session_ids, status=Status.TERMINATING
+    )
+    by_agent: dict[str, list[UUID]] = defaultdict(list)
+    for kernel_id, agent in stuck.values_list("pk", "agent__name"):
+        by_agent[agent].append(kernel_id)
+    for agent, kernels in by_agent.items():
+        message = f"Ended by force by {user.email}; node {agent} has not confirmed it and may still run it."
+        move_kernels(kernels, Status.TERMINATED, message=message, reason="force-terminated", now=now)
+        Kernel.objects.filter(pk__in=kernels).update(is_unconfirmed=True)
+    over = ComputeSession.objects.filter(pk__in=session_ids, status=Status.TERMINATING)
+    why = Why(Phase.TERMINATE, "force-terminated", "Ended by force.")
+    return finish(list(over.exclude(kernels__status__in=LIVE)), why, now=now)
 
 
 def _end(
@@ -193,19 +212,3 @@ def _last_status(session: ComputeSession) -> Status:
     if session.started_at is None and session.session_type != SessionType.BATCH:
         return Status.CANCELLED
     return Status.TERMINATED
-
-
-def _give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -> set[UUID]:
-    """End kernels whose node does not answer, or cannot kill them, on an administrator's word; the message says that
-    they may still run."""
-    killed_in_vain = Q(forced_at__lt=now - F("session__resource_group__terminate_timeout"))
-    stuck = Kernel.objects.filter(
-        killed_in_vain | ~Q(agent__in=Agent.objects.answering()), session__in=session_ids, status=Status.TERMINATING
-    )
-    for kernel_id, agent in list(stuck.values_list("pk", "agent__name")):
-        message = f"Ended by force by {user.email}; node {agent} has not confirmed it and may still run it."
-        move_kernels([kernel_id], Status.TERMINATED, message=message, reason="force-terminated", now=now)
-        Kernel.objects.filter(pk=kernel_id).update(is_unconfirmed=True)
-    over = ComputeSession.objects.filter(pk__in=session_ids, status=Status.TERMINATING)
-    why = Why(Phase.TERMINATE, "force-terminated", "Ended by force.")
-    return finish(list(over.exclude(kernels__status__in=LIVE)), why, now=now)

@@ -66,7 +66,7 @@ def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Return one row of the list as it is now."""
     columns = chosen_columns(request.user)
     found = get_object_or_404(shown(request.user, columns), pk=session_id)
-    context = {"session": found, "section": "sessions", "columns": columns}
+    context = {"session": found, "address": Address.of(request.GET), "columns": columns}
     return render(request, "web/_session_row.html", context | {"column_names": {one.name for one in columns}})
 
 

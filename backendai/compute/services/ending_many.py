@@ -1,0 +1,99 @@
+"""Ending many sessions at once: what can be ended is, and of each other one it is said why not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.accounts.acting import both_names
+from backendai.accounts.models import User
+from backendai.activity.services import audit_each
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.ending import Ended, end_sessions, give_up_on_nodes
+from backendai.compute.services.moves import Why
+from backendai.compute.status import LIVE, Phase, Status
+from backendai.core.errors import UserError
+
+MOST_ENDED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A session that was not ended, and why. Its name is empty when there is none that the user may see."""
+
+    id: UUID
+    name: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndedMany:
+    """What became of those that were ended, and what was refused, in the order in which they were named."""
+
+    ended: Ended
+    refused: list[Refusal]
+
+
+def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False, now: datetime) -> EndedMany:
+    """End all of these that the user may see and that live; ``force`` as for one. The number of statements does not
+    grow with the sessions. Raises UserError when more than ``MOST_ENDED`` are named."""
+    if len(ids) > MOST_ENDED:
+        text = f"{len(ids)} sessions named, but at most {MOST_ENDED} are ended at once."
+        raise UserError(text, field="sessions", code="too-many-sessions", limit=MOST_ENDED)
+    with transaction.atomic():
+        found = _visible(user, ids)
+        asked = {pk: one for pk, one in found.items() if not _why_not(one, force)}
+        ended = _end(user, asked, force, now)
+        forced = give_up_on_nodes(asked, user, now) if force and user.is_superadmin else set()
+        touched = asked.keys() if force else ended.cancelled | ended.terminating
+        _tell(user, {pk: asked[pk] for pk in touched}, force, forced)
+    refused = [one for pk in dict.fromkeys(ids) if (one := _refusal(pk, found.get(pk), pk in touched, force))]
+    return EndedMany(Ended(ended.cancelled, ended.terminating, forced), refused)
+
+
+def _visible(user: User, ids: Collection[UUID]) -> dict[UUID, ComputeSession]:
+    rows = ComputeSession.objects.visible_to(user).filter(pk__in=ids).select_related("owner").order_by("pk")
+    return {one.pk: one for one in rows.only("name", "status", "owner__email")}
+
+
+def _end(user: User, asked: dict[UUID, ComputeSession], force: bool, now: datetime) -> Ended:
+    cancelled: set[UUID] = set()
+    terminating: set[UUID] = set()
+    for code, is_own in (("user-requested", True), ("admin-requested", False)):
+        ids = [pk for pk, one in asked.items() if (one.owner_id == user.pk) == is_own]
+        if ids:
+            why = Why(Phase.TERMINATE, code, f"Ended by {user.email}.")
+            ended = end_sessions(ids, why, now=now, force=force)
+            cancelled |= ended.cancelled
+            terminating |= ended.terminating
+    return Ended(cancelled, terminating, set())
+
+
+def _tell(user: User, touched: dict[UUID, ComputeSession], force: bool, forced: set[UUID]) -> None:
+    details = {
+        pk: {"name": one.name, "force": force, "forced": pk in forced} | both_names(user, one.owner)
+        for pk, one in touched.items()
+    }
+    audit_each(user.pk, "session.terminate", "session", details)
+
+
+def _refusal(pk: UUID, session: ComputeSession | None, is_touched: bool, force: bool) -> Refusal | None:
+    if session is None:
+        return Refusal(pk, "", "not-found", "There is no such session.")
+    if is_touched:
+        return None
+    code, message = _why_not(session, force) or ("already-ended", "It has ended meanwhile.")
+    return Refusal(pk, session.name, code, message)
+
+
+def _why_not(session: ComputeSession, force: bool) -> tuple[str, str] | None:
+    if session.status not in LIVE:
+        return "already-ended", f"It has ended already ({session.get_status_display()})."
+    if session.status == Status.TERMINATING and not force:
+        return "already-ending", "It is being ended already."
+    return None

@@ -1,0 +1,105 @@
+"""Ending many sessions from a list: a question with what it means, and the answer for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.ending_many import MOST_ENDED, EndedMany, terminate_sessions
+from backendai.compute.status import LIVE, Status
+from backendai.core.errors import UserError
+from backendai.web.requests import PageRequest
+
+_MOST_NAMED = 20
+
+
+@require_POST
+@never_cache
+@login_required
+def terminate_many(request: PageRequest) -> HttpResponse:
+    """Ask for a confirmation; when it is given end the chosen sessions, and say of which one it could not be done."""
+    ids, back = _ids(request.POST.getlist("session")), _back(request)
+    if not ids:
+        messages.error(request, _("Choose sessions first: nothing was ended."))
+        return redirect(back)
+    if not request.POST.get("confirmed"):
+        return render(request, "web/terminate_many.html", _question(request, ids) | {"back": back})
+    try:
+        done = terminate_sessions(request.user, ids, force=request.POST.get("force") == "on", now=timezone.now())
+    except UserError as error:
+        messages.error(request, error.message)
+    else:
+        _say(request, done)
+    return redirect(back)
+
+
+def _ids(texts: Sequence[str]) -> list[UUID]:
+    """Return the ids; what is none is left out, and so is what exceeds the limit by more than one."""
+    found = []
+    for text in dict.fromkeys(texts[: MOST_ENDED + 1]):
+        try:
+            found.append(UUID(text))
+        except ValueError:
+            continue
+    return found
+
+
+def _back(request: PageRequest) -> str:
+    """Return where the list is that they were chosen from, the list of sessions unless it says so."""
+    back = request.POST.get("back", "")[:2000]
+    if back.startswith("/") and url_has_allowed_host_and_scheme(back, allowed_hosts=None):
+        return back
+    return reverse("web:sessions")
+
+
+def _question(request: PageRequest, ids: Sequence[UUID]) -> dict[str, Any]:
+    visible = ComputeSession.objects.visible_to(request.user)
+    rows = visible.filter(pk__in=ids).select_related("owner").only("name", "status", "owner__email")
+    chosen = [one for one in rows.order_by("name", "pk") if one.status in LIVE]
+    waiting = visible.pending().filter(depends_on__in=[one.pk for one in chosen])
+    before = waiting.exclude(pk__in=ids).order_by("name", "pk").distinct()
+    own = all(one.owner_id == request.user.pk for one in chosen)
+    pending = sum(one.status == Status.PENDING for one in chosen)
+    return {
+        "section": "sessions",
+        "chosen": chosen,
+        "left_out": len(ids) - len(chosen),
+        "pending": pending,
+        "placed": len(chosen) - pending,
+        "before": list(before[:_MOST_NAMED]),
+        "may_force": own or request.user.is_superadmin,
+    }
+
+
+def _say(request: PageRequest, done: EndedMany) -> None:
+    # By force, those are ended too that were on their way out.
+    cancelled, ending = len(done.ended.cancelled), len(done.ended.terminating | done.ended.forced)
+    if ending:
+        text = ngettext("%(number)s session is being ended.", "%(number)s sessions are being ended.", ending)
+        messages.success(request, text % {"number": ending})
+    if cancelled:
+        text = ngettext(
+            "%(number)s session was cancelled before it ran.",
+            "%(number)s sessions were cancelled before they ran.",
+            cancelled,
+        )
+        messages.success(request, text % {"number": cancelled})
+    for one in done.refused[:_MOST_NAMED]:
+        messages.error(request, f"{one.name}: {one.message}" if one.name else one.message)
+    if (more := len(done.refused) - _MOST_NAMED) > 0:
+        text = ngettext("%(number)s more was left.", "%(number)s more were left.", more)
+        messages.error(request, text % {"number": more})
