@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.test import Client
+from django.utils import timezone
 
+from backendai.accounts.models import User
 from backendai.catalog.models import Image
+from backendai.cluster.site import change_site
+from backendai.compute.models import ComputeSession
 from backendai.web.launcher.environments import Environment, offer_for
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image
 
 pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+LAUNCH, RENEWED = "/sessions/new/", "/sessions/new/environments/"
 ROOT = "cr.example.org/stable/"
 
 
@@ -94,3 +102,87 @@ def test_environments_of_one_name_say_where_they_come_from(cast: Cast) -> None:
     image("1.0", "env", title="Same")
     image("1.0", "lab/env", title="Same")
     assert set(offered(cast)) == {f"Same ({ROOT}env)", f"Same ({ROOT}lab/env)"}
+
+
+def typed(cast: Cast, **over: Any) -> dict[str, Any]:
+    values = {"name": "try-one", "session_type": "interactive", "project": str(cast.project.pk), "preset": ""}
+    return values | {"resource_group": "default", "cpu": "1", "mem": "1g", "manual_image": ""} | over
+
+
+def allow_typed_images(cast: Cast) -> None:
+    change_site(cast.dana, {"manual_image": True}, now=timezone.now())
+
+
+def test_the_form_begins_with_the_first_environment_that_can_be_chosen(cast: Cast, browse: Browse) -> None:
+    make_agent(architecture="aarch64")
+    image("1.0", "aaa", architecture="x86_64")
+    image("1.0", "bbb", architecture="aarch64")
+    answer = browse(cast.alice).get(LAUNCH)
+    assert answer.context["form"]["image"].value() == "bbb-1.0"
+    page = answer.content.decode()
+    assert 'name="image" value="bbb-1.0" checked' in page
+    assert 'name="image" value="aaa-1.0" disabled' in page
+    assert "It needs x86_64; resource group default has aarch64." in page
+
+
+def test_several_versions_are_one_list_by_environment_that_works_without_scripts(cast: Cast, browse: Browse) -> None:
+    make_agent()
+    for tag in ("1.0", "2.0"):
+        image(tag)
+    client = browse(cast.alice)
+    page = client.get(LAUNCH).content.decode()
+    assert '<optgroup label="tensorflow"' in page
+    assert page.index('value="tensorflow-2.0"') < page.index('value="tensorflow-1.0"')
+    assert client.post(LAUNCH, typed(cast, image="tensorflow-1.0")).status_code == 302
+    assert ComputeSession.objects.get().image.name == "tensorflow-1.0"
+
+
+def test_another_group_renews_the_environments_and_keeps_the_choice(cast: Cast, browse: Browse) -> None:
+    make_agent(architecture="x86_64")
+    make_agent(architecture="aarch64", group=make_group("arm"))
+    image("1.0")
+    image("2.0")
+    renewed = browse(cast.alice).post(RENEWED, typed(cast, image="tensorflow-1.0", resource_group="arm"))
+    page = renewed.content.decode()
+    assert "It needs x86_64; resource group arm has aarch64." in page
+    assert "selected>1.0" in page
+    assert "invalid-feedback" not in page
+    of_bob = typed(cast, owner="bob@example.com")
+    assert browse(cast.alice).post(RENEWED, of_bob).status_code == 200, "for oneself then"
+
+
+def test_a_typed_image_counts_instead_of_the_choice_where_the_site_allows_it(cast: Cast, browse: Browse) -> None:
+    make_agent()
+    image("1.0")
+    image("2.0")
+    client = browse(cast.alice)
+    assert 'name="manual_image"' not in client.get(LAUNCH).content.decode()
+    ignored = typed(cast, image="tensorflow-1.0", manual_image=f"{ROOT}tensorflow:2.0", name="ignored")
+    assert client.post(LAUNCH, ignored).status_code == 302
+    assert ComputeSession.objects.get().image.name == "tensorflow-1.0"
+    allow_typed_images(cast)
+    assert 'name="manual_image"' in client.get(LAUNCH).content.decode()
+    assert client.post(LAUNCH, typed(cast, manual_image=f"{ROOT}tensorflow:2.0")).status_code == 302
+    assert ComputeSession.objects.get(name="try-one").image.name == "tensorflow-2.0"
+
+
+def test_a_typed_name_is_no_door_past_what_one_may_use(cast: Cast, browse: Browse) -> None:
+    make_agent()
+    allow_typed_images(cast)
+    image("1.0")
+    image("1.0", "off", is_enabled=False)
+    image("1.0", "theirs").domains.add(cast.elsewhere.domain)
+    image("1.0", "bobs", is_customized=True, owner=cast.bob)
+    client = browse(cast.alice)
+    for name in ("off-1.0", f"{ROOT}theirs:1.0", "bobs-1.0", "docker.io/library/nothing:1.0"):
+        errors = client.post(LAUNCH, typed(cast, manual_image=name)).context["form"].errors
+        assert errors["manual_image"] == ["No image of this name is open to alice@example.com."], name
+        assert "image" not in errors
+    wrong = client.post(LAUNCH, typed(cast, image="tensorflow-1.0", manual_image="not a name!"))
+    assert "is not the name of an image" in wrong.context["form"].errors["manual_image"][0]
+    assert 'value="not a name!"' in wrong.content.decode()
+    foreign = image("1.0", "foreign")
+    foreign.domains.add(cast.elsewhere.domain)
+    dana = browse(cast.dana).post(LAUNCH, typed(cast, manual_image="foreign-1.0"))
+    assert "There is no image" in dana.context["form"].errors["manual_image"][0], "not open to the project"
+    assert not ComputeSession.objects.exists()

@@ -1,7 +1,8 @@
-"""Fields of the environment: the image and the variables."""
+"""Fields of the environment: the image, chosen or typed, and the variables."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, cast
 
 from django import forms
@@ -9,8 +10,14 @@ from django.utils.translation import gettext_lazy as _
 
 from backendai.accounts.models import User
 from backendai.catalog.models import Image
+from backendai.cluster.site import site_settings
+from backendai.core.errors import UserError
+from backendai.core.image_names import parse_image_name
 from backendai.web.launcher.choices import ImageField
+from backendai.web.launcher.environments import Offer, offer_for
 from backendai.web.launcher.variables import VariablesField, rows_of
+
+_MANUAL = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false"}
 
 
 class EnvironmentFields(forms.Form):
@@ -21,13 +28,72 @@ class EnvironmentFields(forms.Form):
         to_field_name="name",
         empty_label=None,
         widget=forms.RadioSelect,
-        label=_("Image"),
+        label=_("Environment"),
+    )
+    manual_image = forms.CharField(
+        required=False,
+        max_length=255,
+        label=_("Image name"),
+        help_text=_("Instead of the choice above: the name or the reference of an image that is open to you."),
+        widget=forms.TextInput(attrs=_MANUAL | {"placeholder": "registry.example.org/lab/python:3.12"}),
     )
     environ = VariablesField(required=False, label=_("Environment variables"))
 
     def offer_images(self, user: User) -> None:
-        """Let people choose what this user may use."""
+        """Let people choose what this user may use, and type its name where the site takes that."""
+        self._user = user
         cast(Any, self.fields["image"]).queryset = Image.objects.usable_by(user)
+        if not site_settings().manual_image:
+            del self.fields["manual_image"]
+
+    def choose_first_image(self) -> None:
+        """Begin with the first environment that can be chosen where the form stands, unless it says one."""
+        if not self.is_bound and not self.initial.get("image") and (first := self.offer.first):
+            self.initial["image"] = first.name
+
+    def clean_manual_image(self) -> str:
+        """Return the name of the image that was typed; what its owner may not use is unknown like what is not there."""
+        typed = str(self.cleaned_data["manual_image"])
+        if not typed:
+            return ""
+        try:
+            parse_image_name(typed, field="manual_image")
+        except UserError as error:
+            raise forms.ValidationError(error.message, code=error.code) from None
+        found = Image.objects.usable_by(self._user).named(typed).first()
+        if found is None:
+            raise forms.ValidationError(
+                _("No image of this name is open to %(owner)s."),
+                code="unknown-image",
+                params={"owner": self._user.email},
+            )
+        self._typed_image = found
+        return str(found.name)
+
+    def clean(self) -> dict[str, Any] | None:
+        """Let the image whose name was typed stand instead of a choice."""
+        data = super().clean()
+        if self.is_image_typed():
+            self.errors.pop("image", None)
+            if self.cleaned_data.get("manual_image"):
+                self.cleaned_data["image"] = self._typed_image
+        return data
+
+    def is_image_typed(self) -> bool:
+        """Return whether a typed name stands instead of a choice."""
+        return "manual_image" in self.fields and bool(str(self["manual_image"].value() or "").strip())
+
+    @cached_property
+    def offer(self) -> Offer:
+        """What can be chosen in the project and the group in which the form stands."""
+        project, group = cast(Any, self).place()
+        return offer_for(self._user, project=project, group=group)
+
+    @property
+    def environment_key(self) -> str:
+        """The environment whose version is chosen now; empty: none."""
+        name = self["image"].value()
+        return next((each.key for each in self.offer.environments if each.has(str(name))), "")
 
     def variable_rows(self) -> list[tuple[str, str]]:
         """Return the environment variables so far, and empty rows."""

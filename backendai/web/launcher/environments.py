@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
@@ -31,6 +32,11 @@ class Version:
     name: str
     badges: tuple[str, ...]
     obstacle: str
+
+    @property
+    def badges_json(self) -> str:
+        """The badges for a script, as JSON."""
+        return json.dumps(self.badges)
 
     @property
     def text(self) -> str:

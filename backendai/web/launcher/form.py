@@ -45,6 +45,7 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields)
         self.offer_order(user, actor)
         self.offer_images(user)
         self.offer_places(user, actor, slots)
+        self.choose_first_image()
 
     def full_clean(self) -> None:
         """Read the start time as the browser's clock shows it."""
@@ -98,6 +99,8 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields)
 
     def _field_of(self, error: UserError) -> str | None:
         name = _FIELD_OF.get(error.field or "", error.field or "")
+        if name == "image" and self.is_image_typed():
+            name = "manual_image"
         if name.startswith("resources."):
             name = "slot." + name.removeprefix("resources.")
         if self.cleaned_data.get("preset") and (name in ("cpu", "mem") or name.startswith("slot.")):

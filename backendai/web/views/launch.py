@@ -19,7 +19,6 @@ from django.views.decorators.http import require_http_methods, require_POST
 from backendai.accounts.acting import owner_named
 from backendai.accounts.models import User
 from backendai.accounts.rates import check_launch_rate
-from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch
@@ -161,8 +160,7 @@ def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
         return key | refill.initial
     model = _session_like(request)
     if model is None:
-        first = Image.objects.usable_by(request.user).values_list("name", flat=True).first()
-        return key | {"image": first}
+        return key
     waits_for = list(model.depends_on.live().values_list("pk", flat=True))
     return key | initial_of(parameters_of(model)) | {"depends_on": waits_for}
 

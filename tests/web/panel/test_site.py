@@ -90,7 +90,7 @@ def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse
     address, launch = reverse("manage:settings"), reverse("web:launch")
     assert 'id="preset-custom"' in alice.get(launch).content.decode()
     assert "Resources" in text_of(alice.get("/"))
-    saved = dana.post(address, {"agent_select": "on", "container_caps": "cpu=2, mem=4g"})
+    saved = dana.post(address, {"agent_select": "on", "manual_image": "on", "container_caps": "cpu=2, mem=4g"})
     assert saved.status_code == 302
     page = alice.get(launch)
     assert 'id="preset-custom"' not in page.content.decode()
@@ -104,11 +104,11 @@ def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse
         make_session(cast.alice, resources={"cpu": 3, "mem": "1g"})
     assert (refused.value.code, refused.value.field) == ("above-container-cap", "resources.cpu")
     wrong = dana.post(address, {"container_caps": "cpu=much"})
-    assert (wrong.status_code, SiteSetting.objects.count()) == (422, 4)
+    assert (wrong.status_code, SiteSetting.objects.count()) == (422, 5)
     assert dana.get(address).context["form"].initial["container_caps"] == {"cpu": "2", "mem": str(4 * 2**30)}
     entry = AuditEntry.objects.get(action="site-settings.change")
     assert set(entry.details["changes"]) == {
-        "agent_select", "custom_allocation", "group_resources_visible", "container_caps",
+        "agent_select", "custom_allocation", "group_resources_visible", "container_caps", "manual_image",
     }  # fmt: skip
     assert agent.name == "node-1"
 

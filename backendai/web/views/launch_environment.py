@@ -1,0 +1,25 @@
+"""The environments on the launch form, renewed when it stands elsewhere."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from backendai.web.images import build_by_image, builds_for
+from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.owner import asked_owner
+from backendai.web.requests import PageRequest
+
+
+@require_POST
+@never_cache
+@login_required
+def launch_environments(request: PageRequest) -> HttpResponse:
+    """Return the environments as they can be chosen in the project and the group that the form names now."""
+    owner = asked_owner(request).owner
+    form = LaunchForm(request.POST, user=owner, actor=request.user)
+    context = {"form": form, "builds": build_by_image(builds_for(owner)), "is_renewed": True}
+    return render(request, "web/launch/_environment_choice.html", context)
