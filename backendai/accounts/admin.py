@@ -179,7 +179,8 @@ class ProjectAdmin(Audited):
 
 
 @admin.register(Membership)
-class MembershipAdmin(admin.ModelAdmin):
+class MembershipAdmin(Audited):
+    audit_name = "membership"
     list_display = ["user", "project", "role", "created_at"]
     list_filter = ["role", "project"]
     search_fields = ["user__email"]

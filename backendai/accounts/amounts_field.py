@@ -1,4 +1,4 @@
-"""A form field for slots with amounts, written as people write them: ``cpu=8, mem=64g``."""
+"""Form fields for amounts, written as people write them: ``cpu=8, mem=64g``, and ``256m``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 
 from backendai.accounts.policy_rules import clean_amounts
 from backendai.core.errors import UserError
-from backendai.core.slots import is_size
+from backendai.core.slots import is_size, parse_size
 
 _UNITS = (("p", 2**50), ("t", 2**40), ("g", 2**30), ("m", 2**20), ("k", 2**10))
 
@@ -49,6 +49,35 @@ class AmountsField(forms.CharField):
         """Return whether the typed amounts differ from those that were there, however they are written."""
         try:
             return self.to_python(data) != (initial or {})
+        except ValidationError:
+            return True
+
+
+class SizeField(forms.CharField):
+    """An amount of memory as people write it: ``256m``, ``2GiB``. Its value is whole bytes, None when it is empty."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("widget", forms.TextInput(attrs={"size": 12, "placeholder": "256m"}))
+        super().__init__(required=False, **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return what the input shows: the largest unit that keeps it exact."""
+        return _short("mem", str(value)) if isinstance(value, int) else value
+
+    def to_python(self, value: Any) -> int | None:  # type: ignore[override]
+        """Return the bytes; raises a ValidationError that quotes what was typed."""
+        text = str(value if value is not None else "").strip()
+        if not text:
+            return None
+        try:
+            return parse_size(text, field="size")
+        except UserError as error:
+            raise ValidationError(error.message) from error
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Return whether the size is another one, however it is written."""
+        try:
+            return self.to_python(data) != initial
         except ValidationError:
             return True
 

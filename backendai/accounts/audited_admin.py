@@ -30,6 +30,21 @@ class Audited(admin.ModelAdmin):
             if changes:
                 audit(request.user.pk, action, self.audit_name, [obj.pk], name=str(obj), changes=changes)
 
+    def save_formset(self, request: HttpRequest, form: ModelForm, formset: Any, change: bool) -> None:
+        """Write the rows of a table inside the page, and what became of each."""
+        with transaction.atomic():
+            super().save_formset(request, form, formset, change)
+            name = formset.model._meta.model_name
+            changed = [obj for obj, _ in formset.changed_objects]
+            for deed, rows in (
+                ("create", formset.new_objects),
+                ("change", changed),
+                ("delete", formset.deleted_objects),
+            ):
+                for row in rows:
+                    details = {"name": str(row), "of": str(form.instance)}
+                    audit(request.user.pk, f"{name}.{deed}", self.audit_name, [form.instance.pk], **details)
+
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete the object and say so."""
         delete_object(request.user.pk, obj, self.audit_name)

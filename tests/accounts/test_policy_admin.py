@@ -114,6 +114,30 @@ def test_giving_a_person_another_policy_and_weight_is_kept_in_the_trail(dana: Cl
     assert entry.details["changes"] == {"policy": [None, "students"], "share_weight": [1.0, 2.5]}
 
 
+def test_members_that_are_added_changed_and_removed_on_a_page_are_in_the_trail(dana: Client, cast: Cast) -> None:
+    path = reverse("admin:accounts_project_change", args=[cast.elsewhere.pk])
+    row = cast.charlie.memberships.get()
+    form = {
+        "domain": cast.elsewhere.domain_id, "name": "other", "is_active": "on", "share_weight": "1.0",
+        "created_at_0": "2026-01-01", "created_at_1": "00:00:00", "memberships-TOTAL_FORMS": "2",
+        "memberships-INITIAL_FORMS": "1", "memberships-0-id": row.pk, "memberships-0-project": cast.elsewhere.pk,
+        "memberships-0-user": cast.charlie.pk, "memberships-0-role": "member", "memberships-0-DELETE": "on",
+        "memberships-0-created_at_0": "2026-01-01", "memberships-0-created_at_1": "00:00:00",
+        "memberships-1-project": cast.elsewhere.pk, "memberships-1-user": cast.bob.pk, "memberships-1-role": "admin",
+        "memberships-1-created_at_0": "2026-01-01", "memberships-1-created_at_1": "00:00:00",
+    }  # fmt: skip
+    answer = dana.post(path, form)
+    assert answer.status_code == 302, answer.context["inline_admin_formsets"][0].formset.errors
+    said = {
+        entry.action: (entry.actor_id, entry.details["name"])
+        for entry in AuditEntry.objects.filter(action__startswith="membership.")
+    }
+    assert said == {
+        "membership.create": (cast.dana.pk, "bob@example.com in other"),
+        "membership.delete": (cast.dana.pk, "charlie@example.com in other"),
+    }
+
+
 def test_a_new_person_made_on_the_page_is_in_the_trail_without_the_password(dana: Client, cast: Cast) -> None:
     form = {
         "email": "erin@example.com", "usable_password": "true", "password1": "a long enough secret",

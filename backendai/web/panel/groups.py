@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import django_filters
 import django_tables2 as tables
 from django import forms
 from django.db.models import Count, Q, QuerySet
@@ -12,6 +13,7 @@ from backendai.accounts.duration_field import TimeSpanField, short_duration
 from backendai.cluster.group_form import GroupForm
 from backendai.cluster.groups import change_group, create_group, delete_group
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.cluster.rules import SEQUENCE, strategies
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
@@ -61,9 +63,13 @@ class GroupFilter(PanelFilter):
     search_fields = ("name", "description")
     search_hint = "Name or description"
 
+    sequence = django_filters.ChoiceFilter(
+        label="Sequence", empty_label="any", choices=lambda: [(name, name) for name in strategies(SEQUENCE)]
+    )
+
     class Meta:
         model = ResourceGroup
-        fields: ClassVar[list[str]] = ["is_active", "is_public", "sequence"]
+        fields: ClassVar[list[str]] = ["is_active", "is_public"]
 
 
 class GroupList(ListPage):

@@ -55,13 +55,14 @@ class ImageFilter(PanelFilter):
     search_fields = ("name", "title", "reference", "aliases__name")
     search_hint = "Name, other name or reference"
 
+    architecture = django_filters.AllValuesFilter(field_name="architecture", label="Architecture", empty_label="any")
     on_agents = django_filters.ChoiceFilter(
         label="On agents", method="by_agents", empty_label="any", choices=[("some", "on some"), ("none", "on none")]
     )
 
     class Meta:
         model = Image
-        fields: ClassVar[list[str]] = ["is_enabled", "architecture", "is_customized"]
+        fields: ClassVar[list[str]] = ["is_enabled", "is_customized"]
 
     def search(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
         """Return each image once, however many of its names match."""

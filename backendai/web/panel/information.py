@@ -12,8 +12,11 @@ from django.utils import timezone
 from django.views.generic import TemplateView
 
 from backendai.accounts.models import User
-from backendai.activity.models import BackgroundJob
+from backendai.activity.jobs import newest_jobs
+from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.activity.services import audit
+from backendai.catalog.models import Registry
+from backendai.catalog.registries import SCAN_JOB
 from backendai.compute.auditing import CHECKS, World
 from backendai.web.configuration import effective_configuration
 from backendai.web.health import agents_heard, health, versions
@@ -22,6 +25,7 @@ from backendai.web.panel.access import PanelPage
 # What can be asked of the database while somebody waits. The rest is for ``manage.py audit``: the whole history, and
 # what the container engines run.
 BOOKS = ("I-01", "I-03", "I-05", "I-07", "I-08", "L-01")
+_VERIFIED = "site.verify-books"
 _PATIENCE_SECONDS, _MOST_SHOWN = 20.0, 20
 
 
@@ -56,7 +60,7 @@ class Verdict:
 
 
 class MaintenancePage(PanelPage, TemplateView):
-    """Checks of the books, and the jobs that go on."""
+    """Checks of the books, looks through registries, and the jobs that go on."""
 
     section = "maintenance"
     title = "Maintenance"
@@ -67,13 +71,26 @@ class MaintenancePage(PanelPage, TemplateView):
         assert isinstance(request.user, User)
         verdicts = list(_verdicts())
         wrong = sum(verdict.number for verdict in verdicts)
-        audit(request.user.pk, "site.verify-books", "site", ["site"], violations=wrong)
+        audit(request.user.pk, _VERIFIED, "site", ["site"], violations=wrong)
         return self.render_to_response(self.get_context_data(verdicts=verdicts, wrong=wrong))
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the newest jobs beside the verdicts."""
-        jobs = BackgroundJob.objects.order_by("-created_at")[:10]
-        return super().get_context_data(**({"jobs": jobs, "verdicts": None, "wrong": 0} | kwargs))
+        shown = {
+            "jobs": BackgroundJob.objects.order_by("-created_at")[:10],
+            "registries": _registries(),
+            "verified": AuditEntry.objects.filter(action=_VERIFIED).select_related("actor").first(),
+            "verdicts": None,
+            "wrong": 0,
+        }
+        return super().get_context_data(**(shown | kwargs))
+
+
+def _registries() -> list[tuple[Registry, BackgroundJob | None]]:
+    """Return the registries that may be looked through, each with the newest job that does or did it."""
+    registries = list(Registry.objects.filter(is_enabled=True))
+    scans = newest_jobs(SCAN_JOB, [registry.name for registry in registries])
+    return [(registry, scans.get(registry.name)) for registry in registries]
 
 
 def _verdicts() -> Iterator[Verdict]:

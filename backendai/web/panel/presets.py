@@ -8,7 +8,7 @@ import django_tables2 as tables
 from django import forms
 from django.db.models import QuerySet
 
-from backendai.accounts.amounts_field import AmountsField
+from backendai.accounts.amounts_field import AmountsField, SizeField
 from backendai.catalog.models import ResourcePreset
 from backendai.catalog.presets import delete_preset, write_preset
 from backendai.core.slots import format_size
@@ -56,15 +56,16 @@ class PresetForm(EditForm):
     """A preset: its amounts are those of each kernel."""
 
     slots = AmountsField(label="Amounts", help_text="What each kernel gets, such as cpu=2, mem=4g, cuda.device=1.")
+    shm_bytes = SizeField(
+        label="Shared memory", help_text="Such as 256m or 2g: a part of the memory, and less than it. Empty: as usual."
+    )
     rank = forms.IntegerField(label="Place", initial=0, help_text="The lower comes first; equals go by name.")
 
     class Meta:
         model = ResourcePreset
         fields: ClassVar[list[str]] = ["name", "resource_group", "slots", "shm_bytes", "rank"]
-        labels: ClassVar[dict[str, str]] = {"shm_bytes": "Shared memory in bytes"}
         help_texts: ClassVar[dict[str, str]] = {
             "resource_group": "Empty: for all groups. In a group its own comes before one of the same name for all.",
-            "shm_bytes": "A part of the memory, and less than it. Empty: as usual.",
         }
 
 

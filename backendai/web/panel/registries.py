@@ -177,4 +177,5 @@ def registry_scan(request: PageRequest, pk: int) -> HttpResponse:
         where = reverse("web:notifications")
         text = '{} is being looked through; the bell shows <a href="{}">how far it is</a>.'
         messages.success(request, format_html(text, registry.name, where))
-    return redirect("manage:registry", pk=pk)
+    came_from_maintenance = request.POST.get("from") == "maintenance"
+    return redirect("manage:maintenance") if came_from_maintenance else redirect("manage:registry", pk=pk)

@@ -39,7 +39,7 @@ def shown(client: Client, path: str) -> dict[str, Any]:
 
 def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
     group = make_group()
-    sent = {"name": "gpu", "slots": "cpu=4, mem=16g", "rank": "1", "shm_bytes": str(2**30)}
+    sent = {"name": "gpu", "slots": "cpu=4, mem=16g", "rank": "1", "shm_bytes": "1g"}
     assert dana.post(f"{PRESETS}new/", sent | {"resource_group": group.pk}).status_code == 302
     preset = ResourcePreset.objects.get()
     page = dana.get(PRESETS).content.decode().replace("\N{NO-BREAK SPACE}", " ")
@@ -47,6 +47,9 @@ def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
     path = f"{PRESETS}{preset.pk}/"
     wrong = dana.post(path, shown(dana, path) | {"shm_bytes": str(2**40), "slots": "cpu=4, mem=16g"})
     assert (wrong.status_code, list(wrong.context["form"].errors)) == (422, ["shm_bytes"])
+    assert 'value="1g"' in dana.get(path).content.decode()
+    words = dana.post(path, shown(dana, path) | {"shm_bytes": "much", "slots": "cpu=4, mem=16g"})
+    assert (words.status_code, list(words.context["form"].errors)) == (422, ["shm_bytes"])
     twice = dana.post(f"{PRESETS}new/", sent | {"resource_group": group.pk})
     assert twice.status_code == 422 and twice.context["form"].errors
     assert dana.post(path, shown(dana, path) | {"slots": "cpu=2, mem=16g"}).status_code == 302
@@ -118,7 +121,7 @@ def test_images_are_counted_on_agents_and_filtered_in_a_fixed_number_of_queries(
             seen = [ImageSighting(reference=image.reference, size_bytes=3 * 2**30)]
             record_images(make_agent(), seen, "d")
             record_images(make_agent(), seen, "d")
-        with django_assert_num_queries(4):  # 2 for who asks, count, rows
+        with django_assert_num_queries(5):  # 2 for who asks, architectures, count, rows
             page = dana.get(IMAGES)
         rows = {row.record.name: row.record for row in page.context["table"].rows}
         assert (rows["i-0-0"].agents, rows["i-0-0"].size, rows["off"].agents) == (2, 3 * 2**30, 0)

@@ -14,7 +14,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.accounts.models import User
-from backendai.activity.models import AuditEntry
+from backendai.activity.models import AuditEntry, BackgroundJob
+from backendai.catalog.models import Registry
+from backendai.catalog.registries import write_registry
 from backendai.cluster.models import Announcement, SiteSetting, SlotType
 from backendai.cluster.services import record_sync
 from backendai.compute.models import Allocation
@@ -196,3 +198,20 @@ def test_the_books_are_verified_and_violations_named(cast: Cast, dana: Client) -
     assert "cpu 64 taken of 4" in text
     entry = AuditEntry.objects.filter(action="site.verify-books").latest("pk")
     assert entry.details == {"violations": 2}
+    assert f"by {cast.dana.email}: 2 violations" in text_of(dana.get(address)), "the last result stays there"
+
+
+def test_registries_are_looked_through_from_the_maintenance_page(
+    cast: Cast, dana: Client, django_assert_max_num_queries: Any
+) -> None:
+    address = reverse("manage:maintenance")
+    for name in ("lab", "hub", "off"):
+        write_registry(None, Registry(), {"name": name, "url": f"https://{name}.example", "is_enabled": name != "off"})
+    text = text_of(dana.get(address))
+    assert "lab" in text and "never" in text and ">off<" not in text
+    scan = reverse("manage:registry-scan", args=[Registry.objects.get(name="lab").pk])
+    assert dana.post(scan, {"from": "maintenance"})["Location"] == address
+    assert BackgroundJob.objects.get(kind="registry.scan").subject == "lab"
+    with django_assert_max_num_queries(12):
+        text = text_of(dana.get(address))
+    assert "Waits for a worker." in text and "Cancel…" in text
