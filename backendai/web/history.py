@@ -8,34 +8,43 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.status import Outcome, Phase, Status
 from backendai.web.statuses import appearance_of
 
-PAGE_SIZE = 50
-ORDERS = ("-created_at", "created_at", "-updated_at", "updated_at")
+PAGE_SIZE = 10
+ORDERS = ("-updated_at", "updated_at", "-created_at", "created_at")  # the first one is the usual one
 _LAST_PAGE = 10_000
 
 
 def _all_or(choices: Iterable[str], words: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
-    return [("", "any"), *((one, words[one] if words else appearance_of(one).word) for one in choices)]
+    return [("", gettext_lazy("any")), *((one, words[one] if words else appearance_of(one).word) for one in choices)]
 
 
-def _words(**attrs: str) -> forms.TextInput:
+def _words(**attrs: Any) -> forms.TextInput:
     return forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", **attrs})
 
 
 class HistoryForm(forms.Form):
     """What the rows are narrowed by; an empty field narrows nothing."""
 
-    id = forms.UUIDField(label="ID", required=False, widget=_words())
-    phase = forms.ChoiceField(required=False, choices=_all_or(Phase, {one: str(one.label) for one in Phase}))
-    result = forms.ChoiceField(required=False, choices=_all_or(Outcome))
-    from_status = forms.ChoiceField(label="From status", required=False, choices=_all_or(Status))
-    to_status = forms.ChoiceField(label="To status", required=False, choices=_all_or(Status))
-    error_code = forms.CharField(label="Error code", required=False, max_length=64, widget=_words())
-    message = forms.CharField(label="Message", required=False, max_length=200, widget=_words(placeholder="contains"))
+    id = forms.UUIDField(label=gettext_lazy("ID"), required=False, widget=_words())
+    phase = forms.ChoiceField(
+        label=gettext_lazy("Phase"), required=False, choices=_all_or(Phase, {one: str(one.label) for one in Phase})
+    )
+    result = forms.ChoiceField(label=gettext_lazy("Result"), required=False, choices=_all_or(Outcome))
+    from_status = forms.ChoiceField(label=gettext_lazy("From status"), required=False, choices=_all_or(Status))
+    to_status = forms.ChoiceField(label=gettext_lazy("To status"), required=False, choices=_all_or(Status))
+    error_code = forms.CharField(label=gettext_lazy("Error code"), required=False, max_length=64, widget=_words())
+    message = forms.CharField(
+        label=gettext_lazy("Message"),
+        required=False,
+        max_length=200,
+        widget=_words(placeholder=gettext_lazy("contains")),
+    )
 
     def narrow(self, records: QuerySet[SchedulingRecord]) -> QuerySet[SchedulingRecord]:
         """Return the rows that match; none when a field makes no sense."""
@@ -67,7 +76,7 @@ class Sorting:
 
 def history_context(session: ComputeSession, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the template needs to show the rows that ``asked`` (a query string) asks for; one query."""
-    form = HistoryForm(asked)
+    form = HistoryForm(asked, auto_id="history-%s")
     ordering = next((one for one in (asked.get("sort"), asked.get("ordering")) if one in ORDERS), ORDERS[0])
     page = _number(asked.get("page"))
     tie = "-pk" if ordering.startswith("-") else "pk"
@@ -78,14 +87,15 @@ def history_context(session: ComputeSession, asked: Mapping[str, Any]) -> dict[s
         "history_form": form,
         "records": records[:PAGE_SIZE],
         "ordering": ordering,
-        "sortings": [Sorting(label, name, ordering) for label, name in _SORTED],
+        "sortings": [Sorting(label, name, ordering) for label, name in _sorted_by()],
         "page": page,
         "has_more": len(records) > PAGE_SIZE,
         "is_narrowed": any(asked.get(name) for name in form.fields),
     }
 
 
-_SORTED = (("Updated at", "updated_at"), ("Created at", "created_at"))
+def _sorted_by() -> tuple[tuple[str, str], ...]:
+    return (_("Updated at"), "updated_at"), (_("Created at"), "created_at")
 
 
 def _number(text: object) -> int:

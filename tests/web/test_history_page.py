@@ -24,6 +24,7 @@ from tests.web.conftest import HTMX
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
 TIMED = {"step": "pull", "result": "SUCCESS", "message": "3.2 s", "started_at": "2026-01-02T03:04:05+00:00"}
+ROWS = HTMX | {"HTTP_HX_TARGET": "history-rows"}
 PLAIN = {"step": "fit", "result": "FAILURE", "message": "cpu: 8 asked, 2 free.", "error_code": "no-room"}
 
 
@@ -39,7 +40,10 @@ def session(cast: Cast) -> ComputeSession:
 
 
 def phases(page: str) -> list[str]:
-    return re.findall(r"<td><strong>(Schedule|Start|Precondition[^<]*|Terminate)</strong></td>", page)
+    return re.findall(
+        r'<td class="phase">(?:<button [^>]*></button>)?<strong>(Schedule|Start|Precondition[^<]*|Terminate)</strong></td>',
+        page,
+    )
 
 
 def test_it_is_a_page_of_its_own_without_scripts(cast: Cast, browse: Browse, session: ComputeSession) -> None:
@@ -57,10 +61,14 @@ def test_it_is_a_page_of_its_own_without_scripts(cast: Cast, browse: Browse, ses
     assert 'aria-label="Refresh"' in page
 
 
-def test_htmx_gets_the_rows_alone(cast: Cast, browse: Browse, session: ComputeSession) -> None:
-    part = browse(cast.alice).get(reverse("web:history", args=[session.pk]), **HTMX).content.decode()
-    assert "<!doctype" not in part
-    assert len(phases(part)) == 4
+def test_htmx_gets_the_rows_alone_and_a_box_with_the_filters_to_lie_over_the_panel(
+    cast: Cast, browse: Browse, session: ComputeSession
+) -> None:
+    client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
+    part, box = (client.get(address, **headers).content.decode() for headers in (ROWS, HTMX))
+    assert "<!doctype" not in part + box
+    assert len(phases(part)) == len(phases(box)) == 4
+    assert ('id="history-filter"' in part, 'id="history-filter"' in box) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +89,7 @@ def test_htmx_gets_the_rows_alone(cast: Cast, browse: Browse, session: ComputeSe
 def test_each_field_narrows_the_rows(
     cast: Cast, browse: Browse, session: ComputeSession, query: str, number: int
 ) -> None:
-    part = browse(cast.alice).get(f"{reverse('web:history', args=[session.pk])}?{query}", **HTMX).content.decode()
+    part = browse(cast.alice).get(f"{reverse('web:history', args=[session.pk])}?{query}", **ROWS).content.decode()
     assert len(phases(part)) == number
 
 
@@ -91,17 +99,19 @@ def test_an_id_finds_its_row_and_nonsense_is_said_to_be_none(
     client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
     record = SchedulingRecord.objects.get(error_code="no-room")
     assert f'id="record-{record.uid}"' in client.get(address, {"id": str(record.uid)}).content.decode()
-    assert "ID: Enter a valid UUID." in client.get(address, {"id": "17"}, **HTMX).content.decode()
+    assert "ID: Enter a valid UUID." in client.get(address, {"id": "17"}, **ROWS).content.decode()
 
 
 def test_it_sorts_by_either_time_both_ways(cast: Cast, browse: Browse, session: ComputeSession) -> None:
     client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
     page = client.get(address).content.decode()
-    assert 'aria-sort="descending"><button class="sorter" type="submit" id="sort-created_at" name="sort" ' in page
-    assert 'value="created_at"' in page
-    upwards = client.get(address, {"sort": "created_at", "ordering": "-created_at"}).content.decode()
-    assert 'name="ordering" value="created_at"' in upwards
-    assert phases(upwards) == phases(page)[::-1]
+    assert 'aria-sort="descending"><button class="sorter" type="submit" id="sort-updated_at" name="sort" ' in page
+    assert 'value="updated_at"' in page
+    for column in ("created_at", "updated_at"):
+        upwards = client.get(address, {"sort": column, "ordering": f"-{column}"}).content.decode()
+        assert f'name="ordering" value="{column}"' in upwards
+        downwards = client.get(address, {"sort": f"-{column}"}).content.decode()
+        assert phases(upwards) == phases(downwards)[::-1]
 
 
 def test_it_unfolds_steps_with_times_of_their_own_or_of_their_row(
@@ -109,6 +119,7 @@ def test_it_unfolds_steps_with_times_of_their_own_or_of_their_row(
 ) -> None:
     page = browse(cast.alice).get(reverse("web:history", args=[session.pk])).content.decode()
     assert "2 steps</summary>" in page
+    assert page.count('class="expander needs-js"') == 2, "only where there are steps"
     record = SchedulingRecord.objects.get(error_code="no-room")
     for moment in ("2026-01-02T03:04:05+00:00", record.updated_at.isoformat()):
         assert f'datetime="{moment}" data-exact' in page
@@ -131,7 +142,7 @@ def test_each_result_has_its_colour_and_its_word(
     cast: Cast, browse: Browse, session: ComputeSession, result: str, tone: str
 ) -> None:
     SchedulingRecord.objects.update(result=Outcome(result))
-    part = browse(cast.alice).get(reverse("web:history", args=[session.pk]), **HTMX).content.decode()
+    part = browse(cast.alice).get(reverse("web:history", args=[session.pk]), **ROWS).content.decode()
     assert re.search(rf'class="status tone-{tone}">\w+', part)
 
 
@@ -140,9 +151,10 @@ def test_it_turns_pages(cast: Cast, browse: Browse, session: ComputeSession) -> 
         SchedulingRecord(session=session, phase="start", result="SUCCESS") for _ in range(PAGE_SIZE)
     )
     client, address = browse(cast.alice), reverse("web:history", args=[session.pk])
-    first = client.get(address, **HTMX).content.decode()
+    assert PAGE_SIZE == 10
+    first = client.get(address, **ROWS).content.decode()
     assert (len(phases(first)), 'id="history-more"' in first) == (PAGE_SIZE, True)
-    second = client.get(address, {"page": 2}, **HTMX).content.decode()
+    second = client.get(address, {"page": 2}, **ROWS).content.decode()
     assert (len(phases(second)), 'id="history-back"' in second) == (4, True)
 
 
@@ -183,5 +195,6 @@ def test_it_tells_when_a_session_ends_at_the_latest(cast: Cast, browse: Browse) 
     cast.alice.save()
     one = make_running_session(cast.alice)
     page = browse(cast.alice).get(reverse("web:session", args=[one.pk])).content.decode()
-    assert "Ends at the latest" in page
-    assert page.count(one.ends_at.isoformat()) == 2
+    assert "<strong>Maximum lifetime</strong> ends it" in page
+    assert "No idle checker" not in page
+    assert one.ends_at.isoformat() in page

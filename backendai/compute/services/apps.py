@@ -102,6 +102,13 @@ def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
     return [_app(session, one, obstacle) for one in found]
 
 
+def has_apps(session: ComputeSession) -> bool:
+    """Return whether its image, or its launch, brings any app."""
+    return bool(session.preopen_ports) or any(
+        one.protocol in _SHOWN for one in service_ports_of(session.image.effective_labels)
+    )
+
+
 def make_entry(user: User, session: ComputeSession, name: str, standing: Standing, now: datetime) -> Entry:
     """Return the way into an app for a person who may see the session. Raises NotFound (no such app), Conflict (it
     cannot be opened now)."""

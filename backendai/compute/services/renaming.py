@@ -11,34 +11,57 @@ from backendai.accounts.acting import both_names
 from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession
-from backendai.compute.status import LIVE
+from backendai.compute.status import LIVE, Status
 from backendai.core.errors import Conflict
 from backendai.core.names import check_session_name
 from backendai.wire.browser import SessionEvent, publish_on_commit
+
+# While a node makes it, the old name goes into the container, and nobody could say which one a program sees.
+_BEING_PREPARED = frozenset({Status.PREPARING, Status.PULLING, Status.CREATING})
+
+
+def may_be_renamed(session: ComputeSession) -> bool:
+    """Return whether the session can have another name now."""
+    return session.status in LIVE - _BEING_PREPARED
 
 
 def rename_session(session: ComputeSession, user: User, name: str, *, now: datetime) -> ComputeSession:
     """Return the session, which the user may see, with its new name. Inside, programs go on to see the old one.
 
-    Raises UserError when the name breaks the rule for names; Conflict when the session has ended, or its owner has
-    another live one of this name.
+    Raises UserError when the name breaks the rule for names; Conflict when the session has ended or is being prepared,
+    or its owner has another live one of this name: the error's ``session`` is that one's id.
     """
     check_session_name(name)
     if name == session.name:
         return session
     try:
         with transaction.atomic():
-            live = ComputeSession.objects.filter(pk=session.pk, status__in=LIVE)
+            live = ComputeSession.objects.filter(pk=session.pk, status__in=LIVE - _BEING_PREPARED)
             if not live.update(name=name, version=F("version") + 1, changed_at=now):
-                raise Conflict("The session has ended: its name stays what it was.", code="already-ended")
+                raise _too_late(session)
             names = both_names(user, session.owner)
             audit(user.pk, "session.rename", "session", [session.pk], changes={"name": [session.name, name]}, **names)
             renamed: ComputeSession = ComputeSession.objects.get(pk=session.pk)
             publish_on_commit([SessionEvent(str(renamed.pk), str(renamed.owner_id), renamed.status, renamed.version)])
     except IntegrityError as error:
-        raise Conflict(
-            f"Another live session of this owner has the name {name!r}; choose another one.",
-            field="name",
-            code="name-taken",
-        ) from error
+        raise _taken(session, name) from error
     return renamed
+
+
+def _too_late(session: ComputeSession) -> Conflict:
+    session.refresh_from_db(fields=["status"])
+    if session.status in _BEING_PREPARED:
+        return Conflict("The session is being prepared: rename it when it runs.", code="being-prepared")
+    return Conflict("The session has ended: its name stays what it was.", code="already-ended")
+
+
+def _taken(session: ComputeSession, name: str) -> Conflict:
+    rows = ComputeSession.objects.filter(owner=session.owner_id, name=name, status__in=LIVE)
+    other = rows.exclude(pk=session.pk).first()
+    which = f" ({other.get_status_display()}, launched {other.created_at:%Y-%m-%d %H:%M} UTC)" if other else ""
+    return Conflict(
+        f"Another live session of this owner has the name {name!r}{which}; choose another one.",
+        field="name",
+        code="name-taken",
+        session=str(other.pk) if other else "",
+    )

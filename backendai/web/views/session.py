@@ -1,4 +1,4 @@
-"""One compute session: its state, kernels, history, terminal and log, and how it is ended."""
+"""One compute session: its panel, its history, what would start it, and how it is ended."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.core.errors import UserError
-from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
+from backendai.web.detail.context import detail_context, ending_context, waiting_for
 from backendai.web.history import history_context
 from backendai.web.outlook import outlook_of
 from backendai.web.requests import PageRequest
 
-_MOST_NAMED = 20
+DRAWER = "drawer"
 _View = TypeVar("_View", bound=Callable[..., HttpResponse])
 
 
@@ -38,28 +39,35 @@ def _with_inline_styles(view: _View) -> _View:
 @login_required
 @_with_inline_styles
 def session(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show a session."""
-    context = _context(request, session_id)
-    return render(request, "web/session.html", context | history_context(context["session"], {}))
+    """Show a session as a page; htmx gets its panel alone, to lie over a list."""
+    in_drawer = asks_for_part(request)
+    return render(
+        request,
+        "web/_session_drawn.html" if in_drawer else "web/session.html",
+        _context(request, session_id, in_drawer=in_drawer),
+    )
 
 
 @require_safe
 @never_cache
 @login_required
 def session_panel(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Return the parts of the page that change while a session lives."""
-    return render(request, "web/_session_panel.html", _context(request, session_id))
+    """Return the parts of the panel that change while a session lives."""
+    in_drawer = request.GET.get("in") == DRAWER
+    return render(request, "web/_session_panel.html", _context(request, session_id, in_drawer=in_drawer))
 
 
 @require_safe
 @never_cache
 @login_required
 def history(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Show the session's scheduling history, narrowed and sorted; htmx asks for the rows alone."""
-    found = _find(request, session_id)
-    context = {"section": "sessions", "session": found} | history_context(found, request.GET)
-    part = request.htmx and not request.htmx.boosted
-    return render(request, "web/_history_rows.html" if part else "web/history.html", context)
+    """Show the session's scheduling history, narrowed and sorted; htmx asks for the rows, or for the box with all."""
+    found = find_session(request, session_id)
+    context = ending_context(found, request.user) | history_context(found, request.GET)
+    if asks_for_part(request):
+        rows = request.htmx.target == "history-rows"
+        return render(request, "web/_history_rows.html" if rows else "web/_history_box.html", context)
+    return render(request, "web/history.html", context)
 
 
 @require_safe
@@ -67,69 +75,54 @@ def history(request: PageRequest, session_id: UUID) -> HttpResponse:
 @login_required
 def outlook(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show what would start a waiting session now; htmx asks for the part alone, which is empty for all others."""
-    found = _find(request, session_id)
-    context = {"outlook": outlook_of(found, request.user, now=timezone.now()), **_ending(request, found)}
-    part = request.htmx and not request.htmx.boosted
-    return render(request, "web/_session_outlook.html" if part else "web/outlook.html", context)
+    found = find_session(request, session_id)
+    ahead = outlook_of(found, request.user, now=timezone.now())
+    context = {"outlook": ahead} | ending_context(found, request.user)
+    return render(request, "web/_session_outlook.html" if asks_for_part(request) else "web/outlook.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @login_required
 def terminate(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Ask for a confirmation; on POST end the session."""
-    found = _find(request, session_id)
+    """Ask for a confirmation; on POST end the session. A script gets 204 when that is done."""
+    found = find_session(request, session_id)
     if request.method != "POST":
-        return render(request, "web/terminate.html", _ending(request, found) | {"before": _waiting_for(request, found)})
+        return _ask(request, found)
     try:
         ended = terminate_session(found, request.user, force=request.POST.get("force") == "on")
     except UserError as error:
+        if asks_for_part(request):
+            return _ask(request, found, error.message)
         messages.error(request, error.message)
     else:
-        text = "{} was cancelled before it ran." if ended.cancelled else "{} is being ended."
-        messages.success(request, text.format(found.name))
+        if asks_for_part(request):
+            return HttpResponse(status=204)
+        text = _("%(name)s was cancelled before it ran.") if ended.cancelled else _("%(name)s is being ended.")
+        messages.success(request, text % {"name": found.name})
     return redirect("web:session", session_id=session_id)
 
 
-def _find(request: PageRequest, session_id: UUID) -> ComputeSession:
+def _ask(request: PageRequest, found: ComputeSession, mistake: str = "") -> HttpResponse:
+    part = asks_for_part(request)
+    before = waiting_for(found, request.user)
+    context = ending_context(found, request.user) | {"before": before, "in_dialog": part, "mistake": mistake}
+    return render(request, "web/_terminate_form.html" if part else "web/terminate.html", context)
+
+
+def find_session(request: PageRequest, session_id: UUID) -> ComputeSession:
+    """Return the session with what its pages name; 404 when the person may not see it."""
     visible = ComputeSession.objects.visible_to(request.user)
     rows = visible.select_related("image", "resource_group", "owner", "launched_by", "project")
     found: ComputeSession = get_object_or_404(rows, pk=session_id)
     return found
 
 
-def _context(request: PageRequest, session_id: UUID) -> dict[str, Any]:
-    found = _find(request, session_id)
-    kernels = list(found.kernels.select_related("agent"))
-    after = list(found.depends_on.visible_to(request.user).order_by("created_at")[:_MOST_NAMED])
-    progress = [kernel.progress for kernel in kernels if kernel.progress is not None]
-    about = {
-        "try_text": try_text(found),
-        "change": what_to_change(found),
-        "help": what_helps(found),
-        "wait": wait_of(found),
-        "silent": silent_agents(found, kernels),
-        "drains": drained_agents(kernels),
-        "after": after,
-        "awaited": [each for each in after if not each.is_terminal],
-        "before": _waiting_for(request, found),
-    }
-    return (
-        _ending(request, found)
-        | about
-        | {
-            "kernels": kernels,
-            "percent": round(100 * min(progress)) if progress else None,
-            "total_slots": found.kernel_slots * found.cluster_size,
-        }
-    )
+def asks_for_part(request: PageRequest) -> bool:
+    """Return whether a script asks for a part of the page."""
+    return bool(request.htmx) and not request.htmx.boosted
 
 
-def _waiting_for(request: PageRequest, found: ComputeSession) -> list[ComputeSession]:
-    """Return those that wait for the session to end well: they end with it when it does not."""
-    return list(found.dependents.visible_to(request.user).pending().order_by("created_at")[:_MOST_NAMED])
-
-
-def _ending(request: PageRequest, found: ComputeSession) -> dict[str, Any]:
-    own = found.owner_id == request.user.pk
-    return {"section": "sessions", "session": found, "is_own": own, "may_force": own or request.user.is_superadmin}
+def _context(request: PageRequest, session_id: UUID, *, in_drawer: bool) -> dict[str, Any]:
+    found = find_session(request, session_id)
+    return detail_context(found, request.user, in_drawer=in_drawer, now=timezone.now())

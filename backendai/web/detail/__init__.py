@@ -1,0 +1,1 @@
+"""What the panel of one session says, worked out of its rows: facts, ends, actions, phases, explanations."""

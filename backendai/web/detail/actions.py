@@ -1,0 +1,65 @@
+"""What can be done with a session from its panel, in a fixed order; what cannot be done now says why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.apps import has_apps
+from backendai.compute.status import STARTING, Status
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A button: its address, the box that it opens over the page (empty: none), and why it cannot be pressed now."""
+
+    key: str
+    label: str
+    icon: str
+    address: str
+    box: str = ""
+    obstacle: str = ""
+    in_new_window: bool = False
+
+
+def actions_of(session: ComputeSession, *, in_drawer: bool) -> list[Action]:
+    """Return app launcher, terminal, log and terminate."""
+    page = reverse("web:session", args=[session.pk])
+    end = _("Cancel") if session.status == Status.PENDING else _("Terminate")
+    return [
+        Action("apps", _("Apps"), "stack-2", reverse("web:app_launcher", args=[session.pk]), "apps", _no_apps(session)),
+        Action("terminal", _("Terminal"), "terminal-2", f"{page}#terminal", "", _no_terminal(session), in_drawer),
+        Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session)),
+        Action("terminate", end, "power", reverse("web:terminate", args=[session.pk]), "terminate", _no_end(session)),
+    ]
+
+
+def _no_apps(session: ComputeSession) -> str:
+    if session.is_running and not has_apps(session):
+        return _("Its image has no apps, and no port was opened.")
+    return _no_terminal(session)
+
+
+def _no_terminal(session: ComputeSession) -> str:
+    if session.is_running:
+        return ""
+    if session.is_terminal:
+        return _("The session has ended.")
+    if session.status == Status.TERMINATING:
+        return _("The session is being ended.")
+    return _("The session does not run yet.")
+
+
+def _no_log(session: ComputeSession) -> str:
+    if session.status == Status.PENDING or session.status in STARTING - {Status.CREATING}:
+        return _("The log begins when the session starts.")
+    if session.status == Status.CANCELLED:
+        return _("The session never ran, so there is no log.")
+    return ""
+
+
+def _no_end(session: ComputeSession) -> str:
+    return _("The session has ended.") if session.is_terminal else ""

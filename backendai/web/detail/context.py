@@ -1,0 +1,88 @@
+"""Everything that the panel of one session needs, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession, Kernel, KernelLog
+from backendai.compute.services.renaming import may_be_renamed
+from backendai.compute.status import PLACED, STARTING, Status
+from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
+from backendai.web.detail.actions import actions_of
+from backendai.web.detail.facts import asked_for, ends_of, ends_soon, granted_to, uses_of
+
+_MOST_NAMED = 20
+
+
+def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now: datetime) -> dict[str, Any]:
+    """Return what the panel's templates show of a session that the user may see. ``in_drawer``: it lies over a list."""
+    kernels = list(session.kernels.select_related("agent"))
+    return (
+        ending_context(session, user)
+        | _advice(session, kernels)
+        | _neighbours(session, user)
+        | _facts(session, kernels, now)
+        | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions_of(session, in_drawer=in_drawer)}
+    )
+
+
+def ending_context(session: ComputeSession, user: User) -> dict[str, Any]:
+    """Return what every page about a session needs: whose it is, and what the reader may do to it."""
+    own = session.owner_id == user.pk
+    return {
+        "section": "sessions",
+        "session": session,
+        "is_own": own,
+        "may_force": own or user.is_superadmin,
+        "may_rename": own and may_be_renamed(session),
+    }
+
+
+def waiting_for(session: ComputeSession, user: User) -> list[ComputeSession]:
+    """Return those that wait for the session to end well: they end with it when it does not."""
+    return list(session.dependents.visible_to(user).pending().order_by("created_at")[:_MOST_NAMED])
+
+
+def _advice(session: ComputeSession, kernels: Sequence[Kernel]) -> dict[str, Any]:
+    return {
+        "try_text": try_text(session),
+        "change": what_to_change(session),
+        "help": what_helps(session),
+        "wait": wait_of(session),
+        "silent": silent_agents(session, kernels),
+        "drains": drained_agents(kernels),
+    }
+
+
+def _neighbours(session: ComputeSession, user: User) -> dict[str, Any]:
+    after = list(session.depends_on.visible_to(user).order_by("created_at")[:_MOST_NAMED])
+    before = list(session.dependents.visible_to(user).order_by("created_at")[:_MOST_NAMED])
+    return {"after": after, "awaited": [each for each in after if not each.is_terminal], "before": before}
+
+
+def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) -> dict[str, Any]:
+    ends = ends_of(session, kernels)
+    granted = granted_to(session) if session.status in PLACED else None
+    agents = {kernel.agent_id: kernel.agent for kernel in kernels if kernel.agent}
+    is_placed = session.status != Status.PENDING
+    progress = [kernel.progress for kernel in kernels if kernel.progress is not None]
+    return {
+        "ends": ends,
+        "ends_soon": ends_soon(ends, now=now),
+        "granted": granted if granted is not None and granted != asked_for(kernels) else None,
+        "total_slots": session.kernel_slots * session.cluster_size,
+        "uses": uses_of(kernels),
+        "agents": list(agents.values()),
+        "reserved_since": session.scheduled_at if is_placed else None,
+        "kept_log": _kept_log(session) if session.is_terminal else None,
+        "is_starting": session.status in STARTING,
+        "percent": round(100 * min(progress)) if progress else None,
+    }
+
+
+def _kept_log(session: ComputeSession) -> int:
+    """Return the bytes of log that are kept of all of its kernels."""
+    return sum(KernelLog.objects.filter(kernel__session=session).values_list("size", flat=True))

@@ -1,0 +1,127 @@
+"""Why a session waits, or how it ended, with everything that is known: for the one who asks "why?"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.steps import Step, full_steps
+from backendai.compute.status import Outcome, Status
+from backendai.web.advice import wait_of, what_helps, what_to_change
+
+_LOOKS_BACK = 10  # rows of the history
+_TOLD_ELSEWHERE = frozenset({"never", "until", "error", "percent"})
+_SIGNALS = {
+    126: "its command is not a program",
+    127: "its command was not found",
+    130: "it was interrupted (SIGINT)",
+    134: "it gave itself up (SIGABRT)",
+    137: "it was killed (SIGKILL): by force, or because it used more memory than it had",
+    139: "it touched memory that is not its own (SIGSEGV)",
+    143: "it was asked to end (SIGTERM)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How one kernel ended; ``meaning``: of its exit code, empty where the number says no more."""
+
+    kernel: Kernel
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a session is where it is. ``attempts``: tries of the scheduler since it became pending; ``error``: the number
+    by which an administrator finds the platform's error in the log (empty for everybody else); ``passed`` and
+    ``failed`` are the gates that were looked at last, ``looked_at`` when."""
+
+    title: str
+    message: str
+    code: str
+    advice: str
+    since: datetime | None
+    until: datetime | None
+    position: int | None
+    attempts: int
+    starts_failed: int
+    most_starts: int
+    avoided: int
+    numbers: list[tuple[str, str]]
+    passed: list[Step]
+    failed: list[Step]
+    looked_at: datetime | None
+    exits: list[Exit]
+    error: str
+
+
+def explanation_of(session: ComputeSession, user: User) -> Explanation:
+    """Return why the session, which the user may see, waits or ended. Two queries."""
+    wait = wait_of(session)
+    record = _last_look(session)
+    steps = full_steps(record) if record else []
+    data = session.status_data
+    return Explanation(
+        title=wait.title if wait else _title(session),
+        message=(wait.why if wait else "") or session.reason_text,
+        code=session.status_reason,
+        advice=what_to_change(session) or what_helps(session),
+        since=wait.since if wait else session.ended_at or session.changed_at,
+        until=wait.until if wait else None,
+        position=wait.position if wait else None,
+        attempts=session.attempts,
+        starts_failed=session.retries,
+        most_starts=session.resource_group.max_retries + 1,
+        avoided=len(session.avoid_agents),
+        numbers=_numbers(data),
+        passed=[step for step in steps if step["result"] == Outcome.SUCCESS],
+        failed=[step for step in steps if step["result"] != Outcome.SUCCESS],
+        looked_at=record.updated_at if record else None,
+        exits=[Exit(kernel, meaning_of(kernel.exit_code)) for kernel in session.kernels.select_related("agent")],
+        error=str(data.get("error", "")) if user.is_superadmin else "",
+    )
+
+
+def meaning_of(exit_code: int | None) -> str:
+    """Return what an exit code is known to mean; nothing for those that a program chose itself."""
+    return _SIGNALS.get(exit_code, "") if exit_code is not None else ""
+
+
+def _title(session: ComputeSession) -> str:
+    return {
+        Status.CANCELLED: _("Cancelled before it ran"),
+        Status.ERROR: _("It failed"),
+        Status.TERMINATED: _("It has ended"),
+        Status.TERMINATING: _("It is being ended"),
+    }.get(Status(session.status), _("It is on its way"))
+
+
+def _last_look(session: ComputeSession) -> SchedulingRecord | None:
+    """Return the row of the history that holds what was looked at last."""
+    newest = list(session.records.order_by("-id")[:_LOOKS_BACK])
+    told = [record for record in newest if record.uid == session.wait_record]
+    return next((record for record in [*told, *newest] if record.sub_steps), None)
+
+
+def _numbers(data: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the numbers of a reason; ids of other people's things and what the page says anyway are left out."""
+    told = [(name, value) for name, value in data.items() if name not in _TOLD_ELSEWHERE and _is_number(value)]
+    return [(name.replace("_", " "), str(value)) for name, value in told]
+
+
+def _is_number(value: object) -> bool:
+    """Return whether it is a number, or one in words such as an amount."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or value == "":
+        return False
+    try:
+        UUID(str(value))
+    except ValueError:
+        return True
+    return False

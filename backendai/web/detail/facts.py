@@ -1,0 +1,99 @@
+"""The facts of a session that have to be worked out: what ends it by itself, what it was granted, what is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import Sum
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext as _
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import Allocation, ComputeSession, Kernel
+from backendai.compute.status import PLACED, TERMINAL, Status
+from backendai.core.slots import Slots
+
+SOON = timedelta(hours=1)
+_SPEAKING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Something that ends a session by itself: what it is, and when."""
+
+    title: str
+    at: datetime
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What the programs of one kernel use of one device, as its node last said. ``percent``, ``mem_used`` and
+    ``mem_total`` (bytes) are None where the driver does not tell."""
+
+    hostname: str
+    device: str
+    percent: float | None
+    mem_used: int | None
+    mem_total: int | None
+    at: datetime | None
+
+
+def ends_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[End]:
+    """Return what ends a live session by itself, the first one first; empty: nothing known does."""
+    if session.is_terminal or session.status == Status.TERMINATING:
+        return []
+    found = []
+    if session.ends_at and session.started_at:
+        if session.batch_timeout and session.started_at + session.batch_timeout == session.ends_at:
+            found.append(End(_("Batch timeout"), session.ends_at, _("The time that its launch gave it is over then.")))
+        else:
+            about = _("The longest time that a policy allows is over then.")
+            found.append(End(_("Maximum lifetime"), session.ends_at, about))
+    for agent in {kernel.agent_id: kernel.agent for kernel in kernels if kernel.status not in TERMINAL}.values():
+        if agent is not None and agent.is_drained and agent.drain_ends_at:
+            about = _("An administrator empties node %(node)s.") % {"node": agent.name}
+            found.append(End(_("Its node is emptied"), agent.drain_ends_at, about))
+    return sorted(found, key=lambda end: end.at)
+
+
+def ends_soon(ends: Sequence[End], *, now: datetime) -> End | None:
+    """Return the end that comes within an hour, if there is one."""
+    return next((end for end in ends if end.at - now < SOON), None)
+
+
+def asked_for(kernels: Iterable[Kernel]) -> Slots:
+    """Return what those kernels that hold slots had asked for together."""
+    return sum((kernel.amounts for kernel in kernels if kernel.status in PLACED), Slots())
+
+
+def granted_to(session: ComputeSession) -> Slots:
+    """Return what the ledger says the session holds; one query."""
+    rows = Allocation.objects.filter(kernel__session=session).order_by().values_list("slot")
+    return Slots(dict(rows.annotate(Sum("amount"))))
+
+
+def uses_of(kernels: Iterable[Kernel]) -> list[Use]:
+    """Return what is measured of running kernels: their use of accelerators, where the driver knows the processes."""
+    return [
+        _use(kernel, device, said, kernel.agent.live.get("at"))
+        for kernel in kernels
+        if kernel.status == Status.RUNNING and kernel.agent and kernel.agent.status in _SPEAKING
+        for device, said in sorted((kernel.agent.live.get("devices") or {}).items())
+        if str(kernel.pk) in (said.get("kernels") or {})
+    ]
+
+
+def _use(kernel: Kernel, device: str, said: dict[str, Any], at: str | None) -> Use:
+    use = said["kernels"][str(kernel.pk)] or {}
+    return Use(
+        hostname=kernel.hostname,
+        device=" ".join(filter(None, [said.get("model"), device])),
+        percent=use.get("util_pct"),
+        mem_used=use.get("mem_used"),
+        mem_total=said.get("mem_total"),
+        at=parse_datetime(at) if at else None,
+    )

@@ -1,0 +1,56 @@
+// Boxes over the panel of a session: history, info, name, apps, termination. Each is a page of its own, too: a link with
+// data-box opens it here. One dialog serves them all.
+window.portal = window.portal || {};
+(() => {
+  const dialog = document.getElementById("session-box");
+  const body = document.getElementById("session-box-body");
+
+  // What the server says of a part; nothing when it answers with a page of its own (signed out, gone).
+  portal.part = async (address) => {
+    const answer = await fetch(address, { headers: { "HX-Request": "true" } }).catch(() => null);
+    if (!answer?.ok || answer.redirected) return "";
+    const text = await answer.text();
+    return /^\s*<!doctype/i.test(text) ? "" : text;
+  };
+  const open = async (link) => {
+    const text = await portal.part(link.href);
+    if (!text) {
+      location.href = link.href;
+      return;
+    }
+    dialog.className = `box session-box is-${link.dataset.box}`;
+    htmx.swap(body, text, { swapStyle: "innerHTML" });
+    if (!dialog.open) dialog.showModal();
+    body.querySelector("[autofocus], input[name=name]")?.select?.();
+  };
+  const isPlain = (event) => event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
+  portal.isPlain = isPlain;
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-box]");
+    if (!dialog || !link || !isPlain(event)) return;
+    event.preventDefault();
+    open(link);
+  });
+  dialog?.addEventListener("close", () => body.replaceChildren());
+
+  // 204: it is done. The live parts show it by themselves; the box has nothing more to say.
+  document.addEventListener("htmx:afterRequest", ({ detail }) => {
+    if (!body?.contains(detail.elt) || detail.xhr.status !== 204) return;
+    dialog.close();
+    document.dispatchEvent(new CustomEvent("look-again-at-all"));
+  });
+  document.addEventListener("htmx:afterSwap", ({ detail }) => {
+    if (detail.target === body) body.querySelector("[aria-invalid=true]")?.focus();
+  });
+
+  // The arrow left of a row of the history unfolds its steps.
+  document.addEventListener("click", (event) => {
+    const arrow = event.target.closest(".expander");
+    const steps = arrow && document.getElementById(arrow.getAttribute("aria-controls"));
+    if (steps) steps.open = !steps.open;
+  });
+  document.addEventListener("toggle", ({ target }) => {
+    document.getElementById(target.id.replace(/^steps-/, "expand-"))?.setAttribute("aria-expanded", target.open);
+  }, true);
+})();

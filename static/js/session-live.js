@@ -1,0 +1,69 @@
+// The live parts of a session's panel, on its page and over the list: looked at again when the session changes.
+(() => {
+  const panel = () => document.getElementById("session-page");
+  const state = () => document.getElementById("session-state");
+  const outlook = () => document.getElementById("outlook");
+  const waitsFor = () => state()?.dataset.wait?.trim() || "";
+
+  let planned = 0;
+  const lookAgain = () => {
+    clearTimeout(planned);
+    planned = setTimeout(() => panel() && htmx.trigger("#session-head", "look-again"), 120);
+  };
+  document.addEventListener("session-changed", ({ detail }) => {
+    if (detail.id === panel()?.dataset.panelOf && detail.version > Number(state().dataset.version)) lookAgain();
+  });
+  document.addEventListener("look-again-at-all", lookAgain);
+
+  // What would start it now: looked at again when what it waits for changes, every few seconds at most.
+  let lookedAt = 0;
+  let looksAt = 0;
+  let reason = "";
+  let shownText = "";
+  let last = "";
+  const forget = () => {
+    clearTimeout(looksAt);
+    looksAt = 0;
+    shownText = "";
+  };
+  const lookAhead = () => {
+    if (waitsFor() === reason) return;
+    reason = waitsFor();
+    if (!reason) {
+      forget();
+      htmx.trigger(outlook(), "htmx:abort");
+      outlook().replaceChildren();
+    } else if (!looksAt) {
+      looksAt = setTimeout(() => {
+        looksAt = 0;
+        lookedAt = Date.now();
+        if (outlook()) htmx.trigger(outlook(), "look-again");
+      }, outlook().querySelector("section") ? Math.max(0, lookedAt + 3000 - Date.now()) : 0);
+    }
+  };
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.target.id !== "outlook") return;
+    if (detail.serverResponse === shownText) detail.shouldSwap = false;
+    shownText = detail.serverResponse;
+  });
+
+  // Another session's panel is there: nothing that is known of the one before counts.
+  portal.beginPanel = () => {
+    forget();
+    lookedAt = Date.now();
+    reason = waitsFor();
+    last = state()?.dataset.status;
+  };
+
+  document.addEventListener("htmx:oobAfterSwap", ({ detail }) => {
+    if (detail.target.id !== "session-head") return;
+    lookAhead();
+    const status = state().dataset.status;
+    if (status === last) return;
+    last = status;
+    document.getElementById("announce").textContent = state().querySelector(".status").textContent;
+    document.dispatchEvent(new CustomEvent("session-status", { detail: status }));
+  });
+
+  portal.beginPanel();
+})();
