@@ -108,7 +108,7 @@ def _visit(visitor: Visitor, paths: dict[str, str], ending: str) -> None:
         page.get_by_label("CPU cores").evaluate("(field) => field.scrollIntoView({ block: 'center' })")
 
     def unfolded() -> None:
-        page.locator("#history-rows summary").first.click()
+        page.locator("#history-rows .expander").first.click()
 
     def rules() -> None:
         page.get_by_role("link", name="default", exact=True).first.click()

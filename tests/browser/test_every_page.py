@@ -95,7 +95,7 @@ def _session(visitor: Visitor, paths: dict[str, str]) -> Walk:
             visitor.page.locator("#outlook summary").click()
         yield name
     visitor.go(paths["running-page"])
-    for tab in ("Terminal", "Log", "History"):
+    for tab in ("Terminal", "Log"):
         visitor.page.get_by_role("tab", name=tab).click()
         if tab == "Terminal":
             expect(visitor.page.locator("#terminal-state")).to_have_text("Connected")

@@ -33,7 +33,7 @@ def test_the_clock_opens_the_history_which_can_be_narrowed_sorted_and_unfolded(
     expect(page.locator(".state-notice")).to_contain_text("Waiting for its time")
     page.evaluate("window.stayed = true")
     page.get_by_role("link", name="Scheduling history").press("Enter")
-    expect(page.get_by_role("tab", name="History")).to_be_focused()
+    expect(page.get_by_role("dialog", name="Scheduling history")).to_be_visible()
     records = page.locator("#history-rows tbody[id^='record-']")
     expect(records).to_have_count(2)
     expect(records.first).to_contain_text("Skipped")
@@ -47,18 +47,22 @@ def test_the_clock_opens_the_history_which_can_be_narrowed_sorted_and_unfolded(
     expect(page.get_by_label("Message")).to_have_value("")
     expect(records).to_have_count(2)
 
-    sorter = page.get_by_role("button", name="Created at")
+    sorter = page.get_by_role("button", name="Updated at")
     sorter.press("Enter")
-    expect(page.get_by_role("columnheader", name="Created at")).to_have_attribute("aria-sort", "ascending")
+    expect(page.get_by_role("columnheader", name="Updated at")).to_have_attribute("aria-sort", "ascending")
     expect(records.first).to_contain_text("Launched.")
     expect(sorter).to_be_focused()
     page.get_by_role("button", name="Refresh").click()
     expect(records.first).to_contain_text("Launched.")
 
-    page.locator("#history-rows summary").last.click()
+    arrow = page.get_by_role("button", name=re.compile(r"^\d+ steps?$")).last
+    arrow.press("Enter")
+    expect(arrow).to_have_attribute("aria-expanded", "true")
     expect(page.get_by_role("columnheader", name="Ended at")).to_be_visible()
     assert visitor.accessibility_faults() == []
     assert visitor.overflow_on_a_phone() <= 0
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("link", name="Scheduling history")).to_be_focused()
     assert page.evaluate("window.stayed")
     visitor.go(f"{waiting}history/")
     assert visitor.accessibility_faults() == []
@@ -75,5 +79,5 @@ def test_it_is_a_page_where_there_are_no_scripts(visit: Visit, waiting: str) -> 
     page.get_by_role("button", name="Show").click()
     expect(page.locator("#history-rows tbody[id^='record-']")).to_have_count(1)
     page.get_by_role("button", name="Updated at").click()
-    expect(page).to_have_url(re.compile("sort=-updated_at"))
+    expect(page).to_have_url(re.compile("sort=updated_at"))
     expect(page.get_by_label("Result")).to_have_value("SKIPPED")

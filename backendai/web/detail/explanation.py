@@ -17,7 +17,7 @@ from backendai.compute.status import Outcome, Status
 from backendai.web.advice import wait_of, what_helps, what_to_change
 
 _LOOKS_BACK = 10  # rows of the history
-_TOLD_ELSEWHERE = frozenset({"never", "until", "error", "percent"})
+_TOLD_ELSEWHERE = frozenset({"never", "until", "error", "percent", "exit_code", "hostname"})
 _SIGNALS = {
     126: "its command is not a program",
     127: "its command was not found",
