@@ -40,9 +40,9 @@ def session(cast: Cast) -> ComputeSession:
 
 
 def phases(page: str) -> list[str]:
+    arrow = r"(?:<button [^>]*></button>)?"
     return re.findall(
-        r'<td class="phase">(?:<button [^>]*></button>)?<strong>(Schedule|Start|Precondition[^<]*|Terminate)</strong></td>',
-        page,
+        rf'<td class="phase">{arrow}<strong>(Schedule|Start|Precondition[^<]*|Terminate)</strong></td>', page
     )
 
 
