@@ -20,7 +20,7 @@ ORDERS = ("-updated_at", "updated_at", "-created_at", "created_at")  # the first
 _LAST_PAGE = 10_000
 
 
-def _all_or(choices: Iterable[str], words: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+def _all_or(choices: Iterable[str], words: Mapping[str, str] | None = None) -> list[tuple[str, Any]]:
     return [("", gettext_lazy("any")), *((one, words[one] if words else appearance_of(one).word) for one in choices)]
 
 
