@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from enum import Enum
+from http.cookies import SimpleCookie
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
+from django.db import transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, resolve
 from django.utils import timezone
+from pytest_django import DjangoDbBlocker
 
 from backendai.accounts.models import AccessToken, Domain, Invitation, Membership, Project, ResourcePolicy, User
 from backendai.accounts.services import Invitee, create_token, get_or_create_project, invite
@@ -28,9 +32,8 @@ from backendai.cluster.services import create_join_token
 from backendai.compute.models import ComputeSession, Kernel, LaunchRecord
 from backendai.realtime.routing import websocket_urlpatterns
 from tests.api.callers import log_gateway
-from tests.cast import Cast
+from tests.cast import Cast, make_cast
 from tests.factories import make_image, make_running_session
-from tests.realtime.sockets import PORTAL, fake_gateway, page, socket
 
 
 class Policy(Enum):
@@ -365,8 +368,28 @@ class World:
         return [list(found.values()) for found in rows] + [list(AccessToken.objects.order_by("pk").values("pk"))]
 
 
+@pytest.fixture(scope="module")
+def lasting_world(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[World]:
+    """One world for all addresses, for to make it takes longer than to ask for one of them."""
+    around = transaction.atomic()
+    around._from_testcase = True  # type: ignore[attr-defined]  # durable blocks may begin in it, as in any test
+    with django_db_blocker.unblock(), around, made_world(make_cast()) as world:
+        yield world
+        transaction.set_rollback(True)
+
+
 @pytest.fixture
-def world(cast: Cast) -> Iterator[World]:
+def world(lasting_world: World, db: None) -> World:
+    """The world as it was made; what the test changes in it is rolled back."""
+    return replace(
+        lasting_world,
+        cast=deepcopy(lasting_world.cast),
+        browsers={who: with_cookies_of(client) for who, client in lasting_world.browsers.items()},
+    )
+
+
+@contextmanager
+def made_world(cast: Cast) -> Iterator[World]:
     with log_gateway(200, PRIVATE_OUTPUT) as (address, _):
         make_image(labels={"ai.backend.service-ports": "notes:http:8080"})
         session = make_running_session(cast.alice, name=PRIVATE_NAME)
@@ -407,6 +430,12 @@ def signed_in(user: User) -> Client:
     client = Client()
     client.force_login(user)
     return client
+
+
+def with_cookies_of(client: Client) -> Client:
+    other = Client()
+    other.cookies = SimpleCookie({name: one.value for name, one in client.cookies.items()})
+    return other
 
 
 def addresses(resolver: URLResolver, before: str = "") -> Iterator[str]:
@@ -494,27 +523,6 @@ def test_it_opens_the_admin_to_superadmins_only(world: World) -> None:
     assert ask(world, "dana", "GET", "admin/").status_code == 200
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.asyncio
-@pytest.mark.parametrize("route", SOCKETS)
-async def test_it_opens_websockets_to_whom_the_policy_names(world: World, route: str) -> None:
-    async with fake_gateway() as (gateway, url):
-        gateway.more_log.set()
-        await Agent.objects.aupdate(gateway_url=url)
-        for who in ("nobody", "charlie", "bob", "alice", "dana"):
-            headers = await sync_to_async(headers_of)(world, who)
-            async with socket(world.path(route), headers) as one:
-                if SOCKETS[route] is P.NOWHERE:
-                    assert not one.accepted
-                elif who == "nobody" or (SOCKETS[route] is P.VISIBLE and who in ("charlie", "bob")):
-                    assert (await one.closing())[0] == 4003, who
-                else:
-                    assert (await one.event())["type"] == "websocket.send", who
-            foreign = [*(one for one in headers if one[0] != b"origin"), (b"origin", b"http://evil.example")]
-            async with socket(world.path(route), foreign) as one:
-                assert not one.accepted
-
-
 def ask(world: World, who: str, method: str, route: str) -> Any:
     client = world.browsers[who]
     if method == "GET":
@@ -563,9 +571,3 @@ def judge_owner(policy: Policy, answer: Any, who: str) -> None:
     else:
         assert answer.status_code in (200, 201, 202, 204, 302, 400, 409, 422) or policy is P.PUBLIC, answer.content
         assert not (answer.status_code == 302 and answer["Location"].startswith("/login/") and policy is not P.PUBLIC)
-
-
-def headers_of(world: World, who: str) -> list[tuple[bytes, bytes]]:
-    if who == "nobody":
-        return [PORTAL, (b"origin", b"http://portal.example")]
-    return page(getattr(world.cast, who))
