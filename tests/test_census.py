@@ -70,6 +70,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/new/presets/": (P.SIGNED_IN, "POST"),
     "sessions/new/preview/": (P.SIGNED_IN, "POST"),
     "sessions/new/environments/": (P.SIGNED_IN, "POST"),
+    "sessions/new/review/": (P.SIGNED_IN, "POST"),
     "sessions/new/recent/": (P.SIGNED_IN, "GET"),
     "sessions/new/recent/<uuid:recent_launch_id>/": (P.OWN, "POST"),
     "sessions/<uuid:session_id>/outlook/": (P.VISIBLE, "GET"),

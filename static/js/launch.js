@@ -1,8 +1,12 @@
-// The launcher: one step of the form at a time, in any order. Without this, all steps stand beneath each other.
+// The launcher: one step of the form at a time, in any order, and what is wrong with it. Without this, all steps stand
+// beneath each other.
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("launch");
   const steps = [...form.querySelectorAll(".step")];
+  const review = document.getElementById("launch-review");
+  const launch = document.getElementById("launch-now");
   const number = () => Number(form.dataset.step);
+  const isLast = () => number() === steps.length;
   form.elements.time_zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
   const show = (wanted) => {
@@ -16,15 +20,22 @@ document.addEventListener("DOMContentLoaded", () => {
       else link.removeAttribute("aria-current");
     }
   };
+  const look = () => {
+    launch.disabled = true; // until it is known that nothing is wrong
+    htmx.trigger(review, "look");
+  };
+  const arrive = () => {
+    look();
+    scrollTo({ top: 0, behavior: "instant" });
+    document.getElementById(`step-${number()}-title`).focus({ preventScroll: true });
+  };
   const go = (wanted) => {
     show(wanted);
     const address = new URL(location.href);
     address.searchParams.set("step", number());
     if (address.href !== location.href) history.pushState(null, "", address);
-    scrollTo({ top: 0, behavior: "instant" });
-    document.getElementById(`step-${number()}-title`).focus({ preventScroll: true });
+    arrive();
   };
-  show(number());
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-go]");
@@ -35,17 +46,107 @@ document.addEventListener("DOMContentLoaded", () => {
   });
   addEventListener("popstate", () => {
     const asked = Number(new URLSearchParams(location.search).get("step")) || 1;
-    if (asked !== number()) show(asked);
+    if (asked === number()) return;
+    show(asked);
+    arrive();
   });
   // A part of the page that wants to be seen says so.
   form.addEventListener("launch:show", ({ detail }) => {
     const step = steps.indexOf(detail.closest(".step")) + 1;
     if (step && step !== number()) go(step);
   });
-  // Enter in a field goes on; only the button of the last step launches.
+
+  // What the portal says of the form goes to the steps and to the fields.
+  const mark = () => {
+    const root = review.querySelector(".review");
+    if (!root) return;
+    const wrong = root.dataset.wrong.split(" ").filter(Boolean);
+    for (const each of document.querySelectorAll(".step-mark")) {
+      each.hidden = !wrong.includes(each.id.replace("step-mark-", ""));
+    }
+    launch.disabled = wrong.length > 0;
+    if (wrong.length) launch.setAttribute("aria-describedby", "launch-obstacle");
+    else launch.removeAttribute("aria-describedby");
+    faults.show(review.querySelector("#launch-faults")?.content.children ?? []);
+  };
+  const faults = new Faults(form);
+  review.addEventListener("htmx:afterSwap", mark);
+  for (const name of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
+    review.addEventListener(name, () => (launch.disabled = false)); // the launch itself will say what is wrong
+  }
+  let again;
+  form.addEventListener("change", () => {
+    clearTimeout(again);
+    if (isLast() || faults.any()) again = setTimeout(look, 300);
+  });
+  show(number());
+  mark();
+  if (!review.querySelector(".review") && isLast()) look();
+
+  // Enter in a field goes on; only the button of the last step launches, and asks when nothing would be kept.
+  const asks = () => {
+    try {
+      return !localStorage.getItem("launch-without-folder");
+    } catch {
+      return true;
+    }
+  };
+  const question = document.getElementById("no-folder");
   form.addEventListener("submit", (event) => {
-    if (event.submitter?.value === "launch") return;
-    event.preventDefault();
-    go(number() + 1);
+    const button = event.submitter;
+    if (button?.value !== "launch" || !isLast()) {
+      event.preventDefault();
+      if (!isLast()) go(number() + 1);
+    } else if (button.hasAttribute("data-confirmed")) {
+      if (document.getElementById("no-folder-again").checked) {
+        try {
+          localStorage.setItem("launch-without-folder", "yes");
+        } catch {
+          // Storage is blocked: it is asked again.
+        }
+      }
+    } else if (asks()) {
+      event.preventDefault();
+      question.showModal();
+    }
   });
 });
+
+// Messages at the fields that they are about, as the page itself would have brought them.
+class Faults {
+  constructor(form) {
+    this.form = form;
+  }
+  any() {
+    return this.form.querySelector(".step .invalid-feedback") !== null;
+  }
+  show(told) {
+    for (const old of this.form.querySelectorAll(".step .invalid-feedback")) old.remove();
+    for (const field of this.form.querySelectorAll("[aria-invalid]")) {
+      field.removeAttribute("aria-invalid");
+      field.classList.remove("is-invalid");
+      this.describe(field, (ids) => ids.filter((id) => !id.endsWith("_error")));
+    }
+    for (const fault of told) this.add(fault.dataset.fault, fault.innerHTML);
+  }
+  add(name, html) {
+    const field = document.getElementById(`id_${name}`) ?? this.form.querySelector(`[name="${CSS.escape(name)}"], [name^="${CSS.escape(name)}."]`);
+    const place = field?.closest(".field");
+    if (!place) return;
+    const id = `id_${name}_error`;
+    let said = document.getElementById(id);
+    if (!said) {
+      said = Object.assign(document.createElement("div"), { id, className: "invalid-feedback" });
+      place.append(said);
+    }
+    said.append(Object.assign(document.createElement("div"), { innerHTML: html }));
+    field.setAttribute("aria-invalid", "true");
+    if (field.matches(".form-control, .form-select")) field.classList.add("is-invalid");
+    this.describe(field, (ids) => [...ids.filter((each) => each !== id), id]);
+  }
+  describe(field, change) {
+    const ids = change((field.getAttribute("aria-describedby") ?? "").split(" ").filter(Boolean));
+    if (ids.length) field.setAttribute("aria-describedby", ids.join(" "));
+    else field.removeAttribute("aria-describedby");
+  }
+}

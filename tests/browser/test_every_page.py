@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ADMIN, CHARLIE
-from tests.browser.visitor import RESOURCES, Visitor
+from tests.browser.visitor import RESOURCES, REVIEW, Visitor
 from tests.system.client import Client
 from tests.system.platform import Platform
 
@@ -81,8 +81,9 @@ def _form(visitor: Visitor, paths: dict[str, str]) -> Walk:
         yield name
     visitor.page.get_by_label("Value of variable 1").fill("without a name")
     visitor.page.get_by_label("CPU cores").fill("many")
-    visitor.launch()
-    expect(visitor.page.locator("#id_environ_error")).to_contain_text("has no name")
+    visitor.step(REVIEW)
+    expect(visitor.page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
+    expect(visitor.page.locator(".review-card.is-wrong").first).to_be_visible()
     yield "launch refused"
 
 

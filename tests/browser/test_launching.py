@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
-from tests.browser.visitor import RESOURCES, Visitor
+from tests.browser.visitor import RESOURCES, REVIEW, Visitor
 from tests.system.client import Body, Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
@@ -41,20 +41,35 @@ def test_it_shows_the_message_at_its_field_and_keeps_what_was_typed(visit: Visit
     page.get_by_label("Name optional").fill("-not-a-name")
     visitor.step(RESOURCES)
     page.get_by_label("CPU cores").fill("many")
-    visitor.launch()
+    page.get_by_label("CPU cores").press("Enter")  # goes on, and launches nothing
+    expect(page.get_by_role("heading", name="Data & storage", level=2)).to_be_focused()
+    page.get_by_role("button", name="Skip to review").click()
 
+    steps, launch = page.get_by_role("navigation", name="Steps"), page.get_by_role("button", name="Launch", exact=True)
+    expect(launch).to_be_disabled()
+    expect(launch).to_have_accessible_description(re.compile("one thing needs attention"))
+    expect(steps.get_by_role("link", name="Session type needs attention")).to_be_visible()
+    card = page.get_by_role("region", name="Session type").locator("visible=true").last
+    expect(card).to_contain_text("Name: Begin with a letter")
+    expect(card).to_contain_text("echo <b>kept</b>")
+    card.get_by_role("link", name="Edit").click()
     name = page.get_by_label("Name optional")
     expect(name).to_have_attribute("aria-invalid", "true")
-    expect(name).to_be_focused()
-    expect(page.locator("#id_name_error")).to_contain_text("Begin with a letter")
+    expect(name).to_have_accessible_description(re.compile("Begin with a letter"))
     expect(name).to_have_value("-not-a-name")
     expect(page.get_by_label("Startup command")).to_have_value("echo <b>kept</b>")
+
     name.fill("a-name")
+    page.go_back()  # to the review, which is made anew
+    expect(page.get_by_role("region", name="Resource allocation").last).to_contain_text("'many' is not a number")
     visitor.step(RESOURCES)
-    expect(page.get_by_label("CPU cores")).to_have_value("many")
-    expect(page.get_by_role("radio", name=re.compile("^Custom"))).to_be_checked()
-    visitor.launch()
     expect(page.locator("#id_cpu_error")).to_contain_text("'many' is not a number")
+    page.get_by_label("CPU cores").fill("1")
+    visitor.step(REVIEW)
+    expect(launch).to_be_enabled()
+    launch.click()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    expect(launch).to_be_enabled()
 
 
 @pytest.mark.usefixtures("launched")
@@ -87,7 +102,7 @@ def test_it_starts_a_cluster_with_variables_from_rows_that_come_and_go(visit: Vi
     page.get_by_role("button", name="Remove variable 2").click()
     expect(page.get_by_label("Name of variable 2")).to_have_value("LAST")
     page.get_by_label("Kernels").fill("2")
-    visitor.launch()
+    visitor.launch("#terminal")
     expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
     visitor.type('echo "[$FIRST|$GONE|$LAST|$BACKENDAI_CLUSTER_SIZE]"')
     expect(visitor.screen).to_contain_text("[1 <i>||x=y|2]")

@@ -108,10 +108,16 @@ class Visitor:
         self.page.get_by_role("navigation", name="Steps").get_by_role("link", name=name).click()
         expect(self.page.get_by_role("heading", name=name, level=2)).to_be_focused()
 
-    def launch(self) -> None:
-        """Launch what the form says, from whichever step."""
+    def launch(self, part: str = "") -> str:
+        """Launch what the form says, from whichever step, and look at this part of the session; returns its id."""
         self.step(REVIEW)
         self.page.get_by_role("button", name="Launch", exact=True).click()
+        dialog = self.page.get_by_role("dialog", name="No folder is mounted")
+        dialog.get_by_role("button", name="Start", exact=True).click()
+        self.page.wait_for_url("**/?launched=*")
+        session_id = self.page.url.partition("launched=")[2].partition(",")[0]
+        self.go(f"/sessions/{session_id}/{part}")
+        return session_id
 
     @property
     def screen(self) -> Locator:

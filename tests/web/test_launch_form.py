@@ -49,10 +49,10 @@ def typed(cast: Cast, **over: Any) -> dict[str, Any]:
     return values | over
 
 
-def test_it_starts_what_was_typed_and_shows_its_page(site: Cast, browse: Browse) -> None:
+def test_it_starts_what_was_typed_and_goes_to_the_list(site: Cast, browse: Browse) -> None:
     answer = browse(site.alice).post(reverse("web:launch"), typed(site, **{"slot.cuda.device": "1"}))
     session = ComputeSession.objects.get()
-    assert answer["Location"] == reverse("web:session", args=[session.pk]) + "#terminal"
+    assert answer["Location"] == f"{reverse('web:sessions')}?launched={session.pk}"
     assert (session.name, session.owner) == ("try-one", site.alice)
     assert session.slots == {"cpu": "2", "mem": str(2**30), "cuda.device": "1"}
 
@@ -101,7 +101,7 @@ def test_it_keeps_a_command_only_for_batch(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
     client.post(reverse("web:launch"), typed(site, startup_command="left over"))
     job = typed(site, name="job", session_type="batch", startup_command="echo hi")
-    assert client.post(reverse("web:launch"), job)["Location"].endswith("#log")
+    client.post(reverse("web:launch"), job)
     commands = dict(ComputeSession.objects.values_list("name", "startup_command"))
     assert commands == {"try-one": "", "job": "echo hi"}
 
@@ -282,15 +282,18 @@ def test_it_drops_the_start_time_of_an_interactive_session(site: Cast, browse: B
         ({"preopen_ports": "8080,8080"}, "preopen_ports", "named twice"),
     ],
 )
-def test_it_shows_the_step_with_a_refusal_in_it(
+def test_it_marks_the_step_and_the_card_with_a_refusal_in_it(
     site: Cast, browse: Browse, change: dict[str, Any], field: str, words: str
 ) -> None:
     answer = browse(site.alice).post(reverse("web:launch"), typed(site, **change))
     assert answer.status_code == 422
     assert words in str(answer.context["form"].errors[field])
     page = answer.content.decode()
+    assert 'id="launch-obstacle"' in page
     step = step_of(field)
-    assert f'data-step="{step}"' in page
+    assert 'data-step="5"' in page, "the review tells all that is wrong"
+    assert f'data-wrong="{step}"' in page
+    assert page.count("review-card is-wrong") == 1
     assert re.search(rf'id="step-mark-{step}">', page), "not hidden"
     assert page.count('class="step-mark"') - page.count(" hidden><svg") == 1
     assert all(f'value="{value}"' in page for value in change.get("environ.value", []))

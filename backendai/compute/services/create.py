@@ -23,6 +23,7 @@ from backendai.compute.services.notices import note_launch
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import LIVE, ClusterMode, Outcome, Phase, Status
 from backendai.core.errors import Conflict, UserError
+from backendai.core.names import check_session_name
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.browser import SessionEvent, publish_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
@@ -66,11 +67,25 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     return launched
 
 
+def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
+    """Return what such a launch would write, and write nothing: its errors are those of the launch itself, but for how
+    much may wait at once, which is counted at the launch alone."""
+    _check_count(count)
+    owner = owner_named(user, spec.owner)
+    checked = check_spec(owner, spec, actor=user)
+    names = [name for name in _names(spec.name, count) if name]
+    for name in names[-1:]:  # the longest
+        check_session_name(name)
+    other = ComputeSession.objects.filter(owner=owner, name__in=names, status__in=LIVE).order_by("created_at").first()
+    if other is not None:
+        raise _taken(owner, user, other.name)
+    return checked
+
+
 def launch_many(user: User, spec: SessionSpec, count: int, *, idempotency_key: str | None = None) -> list[Launched]:
     """Return ``count`` sessions that ask for the same, all of them or none; a name gets a number behind it. The same
     errors as for one."""
-    if not 1 <= count <= MOST_AT_ONCE:
-        raise UserError(f"Choose 1 to {MOST_AT_ONCE} sessions.", field="count", code="invalid-count")
+    _check_count(count)
     if count == 1:
         return [launch_session(user, spec, idempotency_key=idempotency_key)]
     # The same for the same key: it is a part of what makes two requests the same.
@@ -80,11 +95,20 @@ def launch_many(user: User, spec: SessionSpec, count: int, *, idempotency_key: s
         return [
             launch_session(
                 user,
-                replace(spec, name=f"{spec.name}-{number}" if spec.name else ""),
+                replace(spec, name=name),
                 idempotency_key=f"{idempotency_key[:120]}-{number}" if idempotency_key else None,
             )
-            for number in range(1, count + 1)
+            for number, name in enumerate(_names(spec.name, count), 1)
         ]
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MOST_AT_ONCE:
+        raise UserError(f"Choose 1 to {MOST_AT_ONCE} sessions.", field="count", code="invalid-count")
+
+
+def _names(name: str, count: int) -> list[str]:
+    return [f"{name}-{number}" if name and count > 1 else name for number in range(1, count + 1)]
 
 
 def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:

@@ -14,6 +14,7 @@ from backendai.cluster.models import ResourceGroup
 from backendai.cluster.site import site_settings
 from backendai.cluster.slot_types import in_order, look_of
 from backendai.compute.services.check import LARGEST_CLUSTER
+from backendai.compute.services.create import MOST_AT_ONCE
 from backendai.compute.status import ClusterMode
 from backendai.web.launcher.choices import offer_agents, offer_groups
 from backendai.web.launcher.presets import preset_choices, typed_amounts
@@ -34,6 +35,14 @@ class AllocationFields(forms.Form):
     preset = forms.ChoiceField(required=False, label=_("Size"))
     cpu = forms.CharField(required=False, initial="1", label=_("CPU cores"), widget=forms.TextInput(attrs=_NUMBER))
     mem = forms.CharField(required=False, initial="1g", label=_("Memory"), help_text=_("Such as 512m or 4g."))
+    count = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MOST_AT_ONCE,
+        initial=1,
+        label=_("Sessions"),
+        help_text=_("Each has all of the above; those that find no room wait. A cluster is launched alone."),
+    )
     cluster_size = forms.IntegerField(
         required=False,
         min_value=1,

@@ -8,7 +8,9 @@ from datetime import tzinfo
 from typing import Any, cast
 
 from django import forms
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from backendai.accounts.models import User
@@ -78,9 +80,14 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields)
             owner=data["owner"],
         )
 
+    def how_many(self) -> int:
+        """Return how many sessions are asked for; a cluster is launched alone."""
+        data = self.cleaned_data
+        return 1 if (data["cluster_size"] or 1) > 1 else data["count"] or 1
+
     def refuse(self, error: UserError) -> None:
-        """Show a refusal at the field it names, else on top."""
-        self.add_error(self._field_of(error), error.message)
+        """Show a refusal at the field it names, else on top; with a link to the session that is in the way."""
+        self.add_error(self._field_of(error), _with_link(error))
 
     def refusal(self, error: UserError) -> str:
         """Return a refusal with the label of the field it names, where its own words do not say which."""
@@ -112,3 +119,10 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields)
             return zoneinfo.ZoneInfo(self.data.get("time_zone") or "")
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             return timezone.get_default_timezone()
+
+
+def _with_link(error: UserError) -> str:
+    other = error.details.get("session")
+    if not other:
+        return error.message
+    return format_html('{} <a href="{}">{}</a>', error.message, reverse("web:session", args=[other]), _("Look at it"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, cast
 
 from django import forms
 from django.db.models import QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from backendai.accounts.duration_field import TimeSpanField
@@ -14,6 +16,8 @@ from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import USUAL_PRIORITY
 from backendai.compute.status import SessionType
+from backendai.core.names import check_session_name
+from backendai.web.launcher.checks import checked
 
 _ORDER = ("priority", "retry_on_agent_loss", "depends_on")
 
@@ -68,6 +72,25 @@ class TypeFields(forms.Form):
             "usual": USUAL_PRIORITY,
         }
         cast(Any, self.fields["depends_on"]).queryset = _batch_sessions(user, actor)
+
+    def clean_name(self) -> str:
+        """Refuse what breaks the one rule for names."""
+        name = str(self.cleaned_data["name"]).strip()
+        return checked(check_session_name, name) if name else ""
+
+    def clean_starts_at(self) -> datetime | None:
+        """Refuse a time that is over, where it is heeded at all."""
+        moment: datetime | None = self.cleaned_data["starts_at"]
+        if moment and self.cleaned_data.get("session_type") == SessionType.BATCH and moment <= timezone.now():
+            raise forms.ValidationError(_("The start time is in the past."), code="invalid-date")
+        return moment
+
+    def demand_command(self) -> None:
+        """Refuse a batch session without a command: of a form that is to be launched, not of one that is typed in."""
+        batch = self.cleaned_data.get("session_type") == SessionType.BATCH
+        typed = self.cleaned_data.get("startup_command", "").strip()
+        if batch and not typed and not self.has_error("startup_command"):
+            self.add_error("startup_command", _("A batch session needs a command to run."))
 
     def is_order_open(self) -> bool:
         """Return whether something under "Order" has been changed or refused."""

@@ -8,6 +8,9 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
+from backendai.core.names import check_variable_name
+from backendai.web.launcher.checks import checked
+
 SPARE_ROWS = 3
 _Pair = tuple[str, str]
 
@@ -26,7 +29,7 @@ class VariableRows(forms.Widget):
 
 
 class VariablesField(forms.Field):
-    """Becomes a mapping; whether a name can be a variable's is the services' to say."""
+    """Becomes a mapping of names that can be a variable's."""
 
     widget = VariableRows
 
@@ -40,7 +43,7 @@ class VariablesField(forms.Field):
                 raise ValidationError(f"{name} has no value.", code="missing-value")
             if name in found:
                 raise ValidationError(f"{name} is there twice.", code="twice")
-            found[name] = text
+            found[checked(check_variable_name, name)] = text
         return found
 
 

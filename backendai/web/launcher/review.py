@@ -1,0 +1,143 @@
+"""What a launch of the form as it is would be: the cards of the last step, each with what is wrong in it.
+
+The form and the services' check are the one validator: what is shown here as wrong is what a launch would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple, cast
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from backendai.accounts.models import User
+from backendai.catalog.models import Image
+from backendai.compute.services.check import Checked
+from backendai.compute.services.create import check_launch
+from backendai.compute.status import SessionType
+from backendai.core.errors import UserError
+from backendai.core.secret_names import looks_secret
+from backendai.core.slots import Slots
+from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.steps import DATA, NETWORK, RESOURCES, REVIEW, TYPE, step_of
+
+_HIDDEN = "••••••"
+_CARDS = {
+    "type": (_("Session type"), TYPE),
+    "environments": (_("Environments"), RESOURCES),
+    "allocation": (_("Resource allocation"), RESOURCES),
+    "data": (_("Data & storage"), DATA),
+    "network": (_("Network"), NETWORK),
+    "launch": (_("Launch"), REVIEW),
+}
+_OF_ENVIRONMENTS = frozenset({"image", "environ", "manual_image", "environment", "version", "project"})
+
+
+class Fault(NamedTuple):
+    """Something wrong: the form's field (``__all__``: none), its name for people, and the reason."""
+
+    field: str
+    label: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One part of the review; ``step`` is where it is edited."""
+
+    title: str | Promise
+    step: int
+    faults: Sequence[Fault]
+
+
+class Review:
+    """A form that has been looked at; ``checked`` is None while something is wrong with it."""
+
+    def __init__(self, form: LaunchForm, checked: Checked | None) -> None:
+        self.form = form
+        self.checked = checked
+        self.data: dict[str, Any] = getattr(form, "cleaned_data", {})
+        self.faults = [Fault(name, _label(form, name), text) for name, texts in _errors(form) for text in texts]
+        self.cards = {
+            key: Card(title, step, [fault for fault in self.faults if _card_of(fault.field) == key])
+            for key, (title, step) in _CARDS.items()
+        }
+
+    @property
+    def wrong_steps(self) -> str:
+        """The numbers of the steps with something wrong."""
+        return " ".join(str(number) for number in sorted({step_of(fault.field) for fault in self.faults}))
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether a command is run."""
+        return str(self.form["session_type"].value()) == SessionType.BATCH
+
+    @property
+    def image(self) -> Image | None:
+        """The environment that was chosen."""
+        return self.checked.image if self.checked else cast(Image | None, self.data.get("image"))
+
+    @property
+    def variables(self) -> list[tuple[str, str]]:
+        """The variables, those of the group too, without the values that nobody should read over a shoulder."""
+        found = self.checked.spec.environ if self.checked else self.data.get("environ") or {}
+        return [(name, _HIDDEN if looks_secret(name, value) else value) for name, value in found.items()]
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """After how long a batch session is ended, by its own wish or the group's."""
+        found = self.checked.spec.batch_timeout if self.checked else self.data.get("batch_timeout")
+        return cast(timedelta | None, found)
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels each session has."""
+        return int(self.data.get("cluster_size") or 1)
+
+    @property
+    def sessions(self) -> int:
+        """How many sessions there will be."""
+        return self.form.how_many() if self.checked else int(self.data.get("count") or 1)
+
+    @property
+    def number(self) -> int:
+        """How many kernels there will be."""
+        return self.kernels * self.sessions
+
+    @property
+    def total(self) -> Slots | None:
+        """What all kernels of all sessions get."""
+        return self.checked.slots * self.number if self.checked else None
+
+
+def review_of(form: LaunchForm, user: User) -> Review:
+    """Return what a launch of this form by the user would be. What is refused is then an error of the form, too."""
+    checked = None
+    if form.is_bound and form.errors is not None:
+        form.demand_command()
+    if form.is_valid():
+        try:
+            checked = check_launch(user, form.spec(), form.how_many())
+        except UserError as error:
+            form.refuse(error)
+    return Review(form, checked)
+
+
+def _errors(form: LaunchForm) -> list[tuple[str, Sequence[str]]]:
+    return [(name, cast(Sequence[str], texts)) for name, texts in form.errors.items()]
+
+
+def _label(form: LaunchForm, name: str) -> str:
+    label = form.fields[name].label if name in form.fields else ""
+    return str(label or ("" if name == "__all__" else name.capitalize()))
+
+
+def _card_of(field: str) -> str:
+    step = step_of(field)
+    if step == RESOURCES:
+        return "environments" if field in _OF_ENVIRONMENTS else "allocation"
+    return next(key for key, (_title, number) in _CARDS.items() if number == step)

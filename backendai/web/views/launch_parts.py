@@ -1,0 +1,69 @@
+"""Parts of the launcher that are renewed while one types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from backendai.compute.status import Status
+from backendai.core.errors import UserError
+from backendai.planning.turns import Busy
+from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.owner import asked_owner
+from backendai.web.launcher.presets import mark_obstacles, obstacles_in
+from backendai.web.launcher.review import review_of
+from backendai.web.outlook import outlook_of_form
+from backendai.web.requests import PageRequest
+
+
+@require_POST
+@never_cache
+@login_required
+def launch_presets(request: PageRequest) -> HttpResponse:
+    """Return the presets as they fit in the project and group that the form names now."""
+    form = LaunchForm(request.POST, user=request.user)
+    mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
+    return render(request, "web/launch/_presets.html", {"form": form})
+
+
+@require_POST
+@never_cache
+@login_required
+def launch_preview(request: PageRequest) -> HttpResponse:
+    """Return the line that says what would become of the form as it is now, or why it would be refused."""
+    form = _form(request)
+    context: dict[str, Any] = {}
+    if not form.is_valid():
+        context["refusal"] = form.first_wrong()
+    else:
+        try:
+            context["outlook"] = outlook_of_form(request.user, form, now=timezone.now())
+            replaced = form.cleaned_data["replaces"]
+            context["replaced"] = replaced if replaced and replaced.status == Status.PENDING else None
+        except Busy as error:
+            context["busy"] = error.message
+        except UserError as error:
+            context["refusal"] = form.refusal(error)
+    return render(request, "web/launch/_outlook.html", context)
+
+
+@require_POST
+@never_cache
+@login_required
+def launch_review(request: PageRequest) -> HttpResponse:
+    """Return the cards of the last step for the form as it is now, and what is wrong with its fields."""
+    form = _form(request)
+    context = {"form": form, "review": review_of(form, request.user), "owner": asked_owner(request).owner}
+    return render(request, "web/launch/_review.html", context)
+
+
+def _form(request: PageRequest) -> LaunchForm:
+    slots = {name.removeprefix("slot.") for name in request.POST if name.startswith("slot.")}
+    owner = asked_owner(request).owner
+    return LaunchForm(request.POST, user=owner, actor=request.user, slots=slots)

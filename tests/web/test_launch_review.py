@@ -1,0 +1,148 @@
+"""The last step of the launcher: what would be launched, and what stands in the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html import unescape
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from backendai.accounts.models import User
+from backendai.catalog.models import ResourcePreset
+from backendai.compute.models import ComputeSession
+from tests.cast import Cast
+from tests.factories import make_agent, make_image, make_session
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+
+
+@pytest.fixture
+def form(cast: Cast) -> dict[str, Any]:
+    """One image, one agent; what a form for them sends."""
+    make_image()
+    make_agent(cpu=8)
+    return {
+        "image": "python",
+        "session_type": "interactive",
+        "project": str(cast.project.pk),
+        "resource_group": "default",
+        "preset": "",
+        "cpu": "2",
+        "mem": "1g",
+    }
+
+
+def reviewed(client: Client, values: dict[str, Any]) -> str:
+    answer = client.post(reverse("web:launch_review"), values, **HTMX)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def text_of(page: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def test_the_cards_say_what_would_be_launched(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    ResourcePreset.objects.create(name="medium", slots={"cpu": 2, "mem": "2g"})
+    rows = {"environ.name": ["EPOCHS", "API_TOKEN"], "environ.value": ["3", "s3cret"]}
+    batch = {"session_type": "batch", "startup_command": "python <train>.py", "batch_timeout": "90m", "name": "job"}
+    more = {"preset": "medium", "count": "3", "preopen_ports": "8080 9000", "starts_at": "2999-01-31T08:30"}
+    client = browse(cast.alice)
+    page = reviewed(client, form | rows | batch | more)
+    text = text_of(page)
+    for part in (
+        "Type Batch",
+        "Name job with -1 to -3 behind it",
+        "python <train>.py",
+        "End it after 1h 30m",
+        "EPOCHS = 3",
+        "Sessions 3",
+        "Total allocation 6\N{NO-BREAK SPACE}CPU",
+        "8080 9000",
+        "No folder is mounted",
+    ):
+        assert part.replace("\N{NO-BREAK SPACE}", " ") in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "s3cret" not in page
+    assert 'data-wrong=""' in page
+    assert "is-wrong" not in page
+    assert not ComputeSession.objects.exists()
+    cluster = text_of(reviewed(client, form | {"count": "3", "cluster_size": "2"}))
+    assert "Sessions 1 a cluster is launched alone" in cluster
+    assert "= 1 × 2 kernels" in cluster
+
+
+def test_it_tells_all_that_is_wrong_at_once_and_where(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    wrong = {
+        "session_type": "batch",
+        "startup_command": " ",
+        "name": "-x",
+        "environ.name": ["1A"],
+        "environ.value": ["x"],
+        "preopen_ports": "http",
+    }
+    page = reviewed(browse(cast.alice), form | wrong)
+    assert 'data-wrong="1 2 4"' in page
+    assert "4 things need attention" in page
+    assert page.count("review-card is-wrong") == 3
+    told = dict(re.findall(r'data-fault="([^"]+)">([^<]*)<', page))
+    assert set(told) == {"startup_command", "name", "environ", "preopen_ports"}
+
+
+def test_what_only_the_services_know_is_told_too(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    other = make_session(cast.alice, name="taken")
+    client = browse(cast.alice)
+    page = reviewed(client, form | {"name": "taken"})
+    assert 'data-wrong="1"' in page
+    assert f'href="{reverse("web:session", args=[other.pk])}"' in page
+    make_session(cast.alice, name="swept-2")
+    assert "swept-2" in reviewed(client, form | {"name": "swept", "count": "2"})
+    assert 'data-wrong="2"' in reviewed(client, form | {"cpu": "64"})
+    assert 'data-wrong=""' in reviewed(browse(cast.bob), form | {"name": "taken"}), "names are each owner's"
+
+
+def test_without_scripts_a_button_shows_the_review_and_launches_nothing(
+    cast: Cast, browse: Browse, form: dict[str, Any]
+) -> None:
+    client = browse(cast.alice)
+    page = client.post(reverse("web:launch"), form | {"go": "review"})
+    assert page.status_code == 200
+    assert "Total allocation" in page.content.decode()
+    assert client.post(reverse("web:launch"), form | {"go": "review", "cpu": "64"}).status_code == 422
+    assert not ComputeSession.objects.exists()
+
+
+def test_several_sessions_are_launched_with_numbers(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    client = browse(cast.alice)
+    answer = client.post(reverse("web:launch"), form | {"name": "sweep", "count": "3", "go": "launch"})
+    sessions = ComputeSession.objects.order_by("name")
+    assert [session.name for session in sessions] == ["sweep-1", "sweep-2", "sweep-3"]
+    assert set(answer["Location"].partition("=")[2].split(",")) == {str(session.pk) for session in sessions}
+    client.post(reverse("web:launch"), form | {"name": "ring", "count": "3", "cluster_size": "2"})
+    assert [session.cluster_size for session in sessions.filter(name__startswith="ring")] == [2]
+
+
+def test_it_costs_a_fixed_number_of_queries(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    client = browse(cast.alice)
+
+    def queries() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            reviewed(client, form | {"name": "one"})
+        return len(seen)
+
+    before = queries()
+    for number in range(4):
+        make_session(cast.alice, name=f"more-{number}")
+        make_agent(f"node-{number}")
+        ResourcePreset.objects.create(name=f"p{number}", slots={"cpu": 1, "mem": "1g"})
+    assert queries() == before
+    assert before < 40
