@@ -60,27 +60,32 @@ def launch(request: PageRequest) -> HttpResponse:
             form.refuse(error)
         else:
             return _to_the_list(request, launched)
-    review = review_of(form, request.user) if form.is_bound else None
-    mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
-    steps = steps_of(form.errors)
     context = {
-        "section": "sessions",
-        "steps": steps,
-        "step": REVIEW if review else step_named(request.GET.get("step", "")),
-        "review": review,
-        "form": form,
         "rooms": rooms,
         "builds": build_by_image(builds_for(owner)),
-        "replaced": _replaced(request),
         "refill": refill,
         "owner": owner,
         "unknown_owner": "" if refill else asked.unknown,
         "asked_owner": asked.typed,
         "may_act": request.user.role != User.Role.USER,
     }
-    return render(
-        request, "web/launch/page.html", context, status=422 if request.method == "POST" and form.errors else 200
-    )
+    page = render(request, "web/launch/page.html", context | _shown(request, form))
+    page.status_code = 422 if request.method == "POST" and form.errors else 200
+    return page
+
+
+def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
+    """Return the form as the page shows it; one that was sent, or filled from elsewhere, at its review."""
+    review = review_of(form, request.user) if form.is_bound else None
+    mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
+    return {
+        "section": "sessions",
+        "form": form,
+        "review": review,
+        "steps": steps_of(form.errors),
+        "step": REVIEW if review else step_named(request.GET.get("step", "")),
+        "replaced": _replaced(request),
+    }
 
 
 def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:
