@@ -19,10 +19,11 @@ _BELOW_CLUSTER = {"accounts", "scheduler"} | _BELOW_ACCOUNTS  # a group names it
 _BELOW_CATALOG = {"cluster"} | _BELOW_CLUSTER
 _BELOW_COMPUTE = {"catalog"} | _BELOW_CATALOG
 _BELOW_PLANNING = {"usage", "compute"} | _BELOW_COMPUTE
-_BELOW_DOORS = {"planning"} | _BELOW_PLANNING
+_BELOW_DOORS = {"planning", "texts"} | _BELOW_PLANNING
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
+    "texts": set(),
     "scheduler": {"core"},
     "wire": {"core"},
     "activity": {"wire", "core"},

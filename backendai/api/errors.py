@@ -19,6 +19,7 @@ from rest_framework.exceptions import APIException, ValidationError
 from backendai.accounts.rates import TooFast
 from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, UserError
 from backendai.planning.turns import Busy
+from backendai.texts.sentences import in_words
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ def _user_problem(error: UserError) -> JsonResponse:
         status = HTTPStatus.CONFLICT
     elif isinstance(error, Busy | TooFast):
         status = HTTPStatus.TOO_MANY_REQUESTS
-    answer = problem(status, error.code, error.message, field=error.field, data=dict(error.details))
+    answer = problem(status, error.code, in_words(error.message), field=error.field, data=dict(error.details))
     if isinstance(error, TooFast):
         answer["Retry-After"] = str(error.seconds)
     return answer

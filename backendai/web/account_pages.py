@@ -8,6 +8,8 @@ from django.core.exceptions import NON_FIELD_ERRORS
 from django.forms import Form
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.core.errors import UserError
 from backendai.web.requests import PageRequest
@@ -17,17 +19,17 @@ class Entry(NamedTuple):
     """A page in the menu: the name of its address, its title and its icon."""
 
     address: str
-    title: str
+    title: str | Promise
     icon: str
 
 
 MENU = (
-    Entry("web:account", "Profile and password", "user"),
-    Entry("mfa_index", "Sign-in methods", "shield-check"),
-    Entry("web:tokens", "Access tokens", "ticket"),
-    Entry("web:key_pairs", "Key pairs", "key"),
-    Entry("web:ssh_keys", "SSH keys", "lock"),
-    Entry("web:environment", "Dotfiles and script", "file-text"),
+    Entry("web:account", _l("Profile and password"), "user"),
+    Entry("mfa_index", _l("Sign-in methods"), "shield-check"),
+    Entry("web:tokens", _l("Access tokens"), "ticket"),
+    Entry("web:key_pairs", _l("Key pairs"), "key"),
+    Entry("web:ssh_keys", _l("SSH keys"), "lock"),
+    Entry("web:environment", _l("Dotfiles and script"), "file-text"),
 )
 
 

@@ -2,76 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _noop
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import STARTING, TERMINAL, Status
+from backendai.texts.sentences import in_words
 
 # What no wait ends, by the reason's code.
 _CHANGES = {
-    "bigger-than-any-agent": "Ask for less, or let an administrator add a bigger agent.",
-    "bigger-than-all-agents": "Ask for fewer or smaller kernels, or let an administrator add agents.",
-    "too-many-kernels": "Ask for fewer kernels, or let an administrator raise the agent's limit.",
-    "no-agent-with-architecture": "Choose an image of an architecture that the agents have.",
-    "mixed-architectures": "Choose images of one architecture.",
-    "image-build-failed": "An administrator mends it and runs bin/build-images; the session then starts by itself.",
-    "slot-limit": "Ask for no more than the limit, or let an administrator raise it.",
-    "too-many-sessions": "The limit is 0 sessions: an administrator can raise it, or use another project.",
-    "slot-not-offered": "Choose a resource group that has it, or do without it.",
-    "dependency-failed": "Let the other session end well first, then launch this one anew.",
-    "session-type-not-allowed": "Choose another resource group, or the other type of session.",
-    "designated-agent-unknown": "Name agents of this resource group, or none: then any of them will do.",
-    "invalid-amount": "Ask for an amount that the devices can be given in.",
-    "scheduler-error": "Tell an administrator the error's number: the log has the rest. The other sessions go on.",
+    "bigger-than-any-agent": _noop("Ask for less, or let an administrator add a bigger agent."),
+    "bigger-than-all-agents": _noop("Ask for fewer or smaller kernels, or let an administrator add agents."),
+    "too-many-kernels": _noop("Ask for fewer kernels, or let an administrator raise the agent's limit."),
+    "no-agent-with-architecture": _noop("Choose an image of an architecture that the agents have."),
+    "mixed-architectures": _noop("Choose images of one architecture."),
+    "image-build-failed": _noop(
+        "An administrator mends it and runs bin/build-images; the session then starts by itself."
+    ),
+    "slot-limit": _noop("Ask for no more than the limit, or let an administrator raise it."),
+    "too-many-sessions": _noop("The limit is 0 sessions: an administrator can raise it, or use another project."),
+    "slot-not-offered": _noop("Choose a resource group that has it, or do without it."),
+    "dependency-failed": _noop("Let the other session end well first, then launch this one anew."),
+    "session-type-not-allowed": _noop("Choose another resource group, or the other type of session."),
+    "designated-agent-unknown": _noop("Name agents of this resource group, or none: then any of them will do."),
+    "invalid-amount": _noop("Ask for an amount that the devices can be given in."),
+    "scheduler-error": _noop(
+        "Tell an administrator the error's number: the log has the rest. The other sessions go on."
+    ),
 }
 # What shortens a wait, or ends one that nobody but an administrator can end.
 _HELPS = {
-    "slot-limit": "It starts when others that count against the limit end: end one of yours, or ask for less.",
-    "too-many-sessions": "It starts when one of the sessions that count against the limit ends: end one of yours.",
-    "fragmented": "It starts when whole devices become free; a share that one device has free can start sooner.",
-    "image-not-on-agent": "Choose another image, or let an administrator put this one on the agents.",
-    "wrong-group-rules": "Waiting does not mend that: tell an administrator, or choose another resource group.",
-    "scheduler-error": "Waiting may not mend that: tell an administrator the error's number.",
-    "beyond-this-pass": "It is not forgotten: it is looked at as soon as enough of those before it have started.",
+    "slot-limit": _noop("It starts when others that count against the limit end: end one of yours, or ask for less."),
+    "too-many-sessions": _noop(
+        "It starts when one of the sessions that count against the limit ends: end one of yours."
+    ),
+    "fragmented": _noop("It starts when whole devices become free; a share that one device has free can start sooner."),
+    "image-not-on-agent": _noop("Choose another image, or let an administrator put this one on the agents."),
+    "wrong-group-rules": _noop("Waiting does not mend that: tell an administrator, or choose another resource group."),
+    "scheduler-error": _noop("Waiting may not mend that: tell an administrator the error's number."),
+    "beyond-this-pass": _noop(
+        "It is not forgotten: it is looked at as soon as enough of those before it have started."
+    ),
 }
 # What somebody can do once it is over.
 _AFTERWARDS = {
-    "dependency-failed": "See why the other session failed; once it has ended well, start this one again.",
-    "gave-up-scheduling": "Start it again with less or in another resource group, or when fewer sessions run.",
-    "pending-timeout": "Start it again with less or in another resource group, or when fewer sessions run.",
-    "registry-unreachable": "An administrator can mend the image's reference or put the image on the agents.",
-    "registry-denied": "An administrator can set the account of its registry, or put the image on the agents.",
-    "image-not-found": "An administrator can mend the image's reference or put the image on the agents.",
-    "accelerator-runtime-missing": "Tell an administrator: the agent lacks NVIDIA's container toolkit.",
-    "accelerator-refused": "Tell an administrator: NVIDIA's runtime on the agent refused the GPU.",
-    "device-lost": "Start it again: the device that failed is given to nobody any more.",
-    "agent-lost": "Start it again: another agent takes it. Files in the container are gone with the node.",
-    "task-timeout": "Start it again with a longer batch timeout, or let the program go on from where it saved.",
-    "session-lifetime": "Start it again, or let an administrator raise the longest lifetime that the policy allows.",
+    "dependency-failed": _noop("See why the other session failed; once it has ended well, start this one again."),
+    "gave-up-scheduling": _noop("Start it again with less or in another resource group, or when fewer sessions run."),
+    "pending-timeout": _noop("Start it again with less or in another resource group, or when fewer sessions run."),
+    "registry-unreachable": _noop("An administrator can mend the image's reference or put the image on the agents."),
+    "registry-denied": _noop("An administrator can set the account of its registry, or put the image on the agents."),
+    "image-not-found": _noop("An administrator can mend the image's reference or put the image on the agents."),
+    "accelerator-runtime-missing": _noop("Tell an administrator: the agent lacks NVIDIA's container toolkit."),
+    "accelerator-refused": _noop("Tell an administrator: NVIDIA's runtime on the agent refused the GPU."),
+    "device-lost": _noop("Start it again: the device that failed is given to nobody any more."),
+    "agent-lost": _noop("Start it again: another agent takes it. Files in the container are gone with the node."),
+    "task-timeout": _noop("Start it again with a longer batch timeout, or let the program go on from where it saved."),
+    "session-lifetime": _noop(
+        "Start it again, or let an administrator raise the longest lifetime that the policy allows."
+    ),
 }
 _WAITS = {
-    "image-building": "Waiting for its image",
-    "image-not-on-agent": "Waiting for its image",
-    "start-time-not-reached": "Waiting for its time",
-    "dependency-not-finished": "Waiting for another session",
-    "too-many-sessions": "Waiting for a limit",
-    "slot-limit": "Waiting for a limit",
-    "behind-in-queue": "Waiting for its turn",
-    "beyond-this-pass": "Waiting for its turn",
-    "no-agent": "Waiting for an agent",
-    "no-agent-alive": "Waiting for an agent",
-    "no-agent-schedulable": "Waiting for an agent",
-    "wrong-group-rules": "Waiting for an administrator",
-    "scheduler-error": "Waiting for an administrator",
+    "image-building": _noop("Waiting for its image"),
+    "image-not-on-agent": _noop("Waiting for its image"),
+    "start-time-not-reached": _noop("Waiting for its time"),
+    "dependency-not-finished": _noop("Waiting for another session"),
+    "too-many-sessions": _noop("Waiting for a limit"),
+    "slot-limit": _noop("Waiting for a limit"),
+    "behind-in-queue": _noop("Waiting for its turn"),
+    "beyond-this-pass": _noop("Waiting for its turn"),
+    "no-agent": _noop("Waiting for an agent"),
+    "no-agent-alive": _noop("Waiting for an agent"),
+    "no-agent-schedulable": _noop("Waiting for an agent"),
+    "wrong-group-rules": _noop("Waiting for an administrator"),
+    "scheduler-error": _noop("Waiting for an administrator"),
 }
 _TURN = "Waits for its turn: "
 _NOT_YET_WAITING = frozenset({"start-time-not-reached", "dependency-not-finished"})  # for anything that takes its time
-_ANYTHING = "Start one with other resources, another image or another resource group."
+_ANYTHING = _noop("Start one with other resources, another image or another resource group.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +119,7 @@ def wait_of(session: ComputeSession) -> Wait | None:
     longest = session.resource_group.pending_timeout
     until = session.status_data.get("until")
     return Wait(
-        title=_WAITS.get(session.status_reason, "Waiting for room"),
+        title=_(_WAITS.get(session.status_reason, _noop("Waiting for room"))),
         why=_why(session),
         position=session.queue_position,
         since=None if session.status_reason in _NOT_YET_WAITING else begins_at,
@@ -118,31 +131,40 @@ def wait_of(session: ComputeSession) -> Wait | None:
 def _why(session: ComputeSession) -> str:
     if session.status_reason == "start-time-not-reached" and session.starts_at:
         return ""
-    text = session.reason_text.removeprefix(_TURN)  # the title says that
-    return text[:1].upper() + text[1:] or "The scheduler looks at it within a few seconds."
+    said = in_words(session.reason_text)
+    if said != session.reason_text:
+        return said
+    text = said.removeprefix(_TURN)  # the title says that
+    return text[:1].upper() + text[1:] or _("The scheduler looks at it within a few seconds.")
 
 
 def what_to_change(session: ComputeSession) -> str:
     """Return what would let a session start that cannot as things stand; empty when waiting is enough."""
     if session.status != Status.PENDING or not session.status_data.get("never"):
         return ""
-    return _CHANGES.get(session.status_reason, _ANYTHING)
+    return _(_CHANGES.get(session.status_reason, _ANYTHING))
 
 
 def what_helps(session: ComputeSession) -> str:
     """Return what shortens the session's wait, or can be done after its end; empty when there is nothing to do."""
     if session.status in TERMINAL:
-        return _AFTERWARDS.get(session.status_reason, "")
+        return _said(_AFTERWARDS, session)
     if session.status != Status.PENDING or session.status_data.get("never"):
         return ""
-    return _HELPS.get(session.status_reason, "")
+    return _said(_HELPS, session)
+
+
+def _said(texts: Mapping[str, str], session: ComputeSession) -> str:
+    text = texts.get(session.status_reason)
+    return _(text) if text else ""
 
 
 def try_text(session: ComputeSession) -> str:
     """Return which try of a start this is once one has failed: ``try 2 of 4``; else nothing."""
     if not session.retries or session.status not in STARTING | {Status.PENDING}:
         return ""
-    return f"try {session.retries + 1} of {session.resource_group.max_retries + 1}"
+    numbers = {"number": session.retries + 1, "most": session.resource_group.max_retries + 1}
+    return _("try %(number)s of %(most)s") % numbers
 
 
 def silent_agents(session: ComputeSession, kernels: Iterable[Kernel]) -> list[SilentAgent]:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import ipaddress
 
+from django.utils.translation import gettext as _
+
 
 def why_out_of_reach(host: str, domain: str) -> str:
     """Return a sentence with the mend when a browser that found the portal under this host (as in its Host header) will
     not find the apps under this domain; nothing when it will."""
     if not _is_local(domain) or _is_local(_name_in(host)):
         return ""
-    return (
-        f"Apps live under {domain}, which only browsers on the portal's own machine find. "
+    text = _(
+        "Apps live under %(domain)s, which only browsers on the portal's own machine find. "
         "An administrator gives them a name that yours finds too: BACKENDAI_APPS_DOMAIN=apps.example.org, "
         "with *.apps.example.org in the DNS."
     )
+    return text % {"domain": domain}
 
 
 def _name_in(host: str) -> str:
-    name, _, port = host.rpartition(":")
+    name, __, port = host.rpartition(":")
     return (name if name and port.isdigit() else host).strip("[]").lower()
 
 

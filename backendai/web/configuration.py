@@ -8,25 +8,28 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.core.durations import describe_duration
 
 # What is shown at all. What is not named here is not shown, whatever it is called.
-SHOWN: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Portal", ("DEPLOYMENT", "PORTAL_URL", "DOOR_URL", "PORT", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "SECURE")),
-    ("Apps of sessions", ("APPS_DOMAIN", "APPS_HOST", "APPS_PORT", "APPS_PUBLIC_PORT")),
-    ("Stores", ("DATA_DIR", "REDIS_URL", "NODE_BROKER_URL")),
+SHOWN: tuple[tuple[str | Promise, tuple[str, ...]], ...] = (
+    (_l("Portal"), ("DEPLOYMENT", "PORTAL_URL", "DOOR_URL", "PORT", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "SECURE")),
+    (_l("Apps of sessions"), ("APPS_DOMAIN", "APPS_HOST", "APPS_PORT", "APPS_PUBLIC_PORT")),
+    (_l("Stores"), ("DATA_DIR", "REDIS_URL", "NODE_BROKER_URL")),
     (
-        "Loops",
+        _l("Loops"),
         ("PASS_INTERVAL", "REPAIR_INTERVAL", "OBSERVE_INTERVAL", "SYNC_INTERVAL", "AGENT_LOST_AFTER"),
     ),
-    ("Sessions", ("DEFAULT_SEQUENCE", "SCRATCH_BYTES", "RATE_API", "RATE_LAUNCH", "RATE_LAUNCH_BURST")),
-    ("Secrets", ("SECRET_KEY", "TICKET_KEY")),
+    (_l("Sessions"), ("DEFAULT_SEQUENCE", "SCRATCH_BYTES", "RATE_API", "RATE_LAUNCH", "RATE_LAUNCH_BURST")),
+    (_l("Secrets"), ("SECRET_KEY", "TICKET_KEY")),
 )
 _SECRET = re.compile(r"key|secret|password|token", re.IGNORECASE)
 
 
-def effective_configuration() -> list[tuple[str, list[tuple[str, str]]]]:
+def effective_configuration() -> list[tuple[str | Promise, list[tuple[str, str]]]]:
     """Return what is set, under headings, as names and texts without any secret."""
     return [(title, [(name, masked(name, getattr(settings, name, None))) for name in names]) for title, names in SHOWN]
 
@@ -34,13 +37,13 @@ def effective_configuration() -> list[tuple[str, list[tuple[str, str]]]]:
 def masked(name: str, value: Any) -> str:
     """Return a value as text: of a secret only whether it is set, of an address no password, user or query."""
     if value in (None, "", [], ()):
-        return "not set"
+        return _("not set")
     if _SECRET.search(name):
-        return "set, not shown"
+        return _("set, not shown")
     if isinstance(value, timedelta):
         return describe_duration(value)
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return _("yes") if value else _("no")
     if isinstance(value, list | tuple):
         return ", ".join(masked(name, one) for one in value)
     text = str(value)
@@ -52,6 +55,6 @@ def _without_credentials(address: str) -> str:
         parts = urlsplit(address)
         host = parts.netloc.rpartition("@")[2]
     except ValueError:
-        return "set, not shown"
+        return _("set, not shown")
     netloc = f"•••@{host}" if "@" in parts.netloc else host
     return f"{parts.scheme}://{netloc}{parts.path}"

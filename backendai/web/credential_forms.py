@@ -6,15 +6,17 @@ from datetime import datetime, timedelta
 
 from django import forms
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.scopes import WORDS, Scope
+from backendai.texts.sentences import in_words_lazy
 
-_VALIDITIES = [("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("0", "until it is revoked")]
+_VALIDITIES = [("30", _l("30 days")), ("90", _l("90 days")), ("365", _l("a year")), ("0", _l("until it is revoked"))]
 _PERMISSIONS = [
-    ("644", "644: a file"),
-    ("600", "600: a private file"),
-    ("755", "755: a program"),
-    ("700", "700: a private program"),
+    ("644", _l("644: a file")),
+    ("600", _l("600: a private file")),
+    ("755", _l("755: a program")),
+    ("700", _l("700: a private program")),
 ]
 _CODE = {"spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
 
@@ -23,16 +25,20 @@ class TokenForm(forms.Form):
     """A new access token: what it is for, what it may do, and until when."""
 
     name = forms.CharField(
-        max_length=64, label="What is it for?", widget=forms.TextInput(attrs={"autocomplete": "off"})
+        max_length=64, label=_l("What is it for?"), widget=forms.TextInput(attrs={"autocomplete": "off"})
     )
-    days = forms.TypedChoiceField(label="Valid for", coerce=int, initial="90", choices=_VALIDITIES)
+    days = forms.TypedChoiceField(label=_l("Valid for"), coerce=int, initial="90", choices=_VALIDITIES)
     scopes = forms.MultipleChoiceField(
-        label="What may it do?",
+        label=_l("What may it do?"),
         required=False,
         initial=[Scope.SESSIONS],
-        choices=[(scope.value, WORDS[scope][0].upper() + WORDS[scope][1:]) for scope in Scope if scope != Scope.READ],
+        choices=[
+            (scope.value, in_words_lazy(WORDS[scope][0].upper() + WORDS[scope][1:]))
+            for scope in Scope
+            if scope != Scope.READ
+        ],
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
-        help_text="Every token may look at what you may see.",
+        help_text=_l("Every token may look at what you may see."),
     )
 
     def expires_at(self) -> datetime | None:
@@ -45,7 +51,7 @@ class KeyPairForm(forms.Form):
     """A new key pair."""
 
     name = forms.CharField(
-        max_length=64, label="What is it for?", widget=forms.TextInput(attrs={"autocomplete": "off"})
+        max_length=64, label=_l("What is it for?"), widget=forms.TextInput(attrs={"autocomplete": "off"})
     )
 
 
@@ -53,30 +59,32 @@ class SshKeyForm(forms.Form):
     """A public key."""
 
     public_key = forms.CharField(
-        label="Public key",
+        label=_l("Public key"),
         max_length=8192,
         widget=forms.Textarea(attrs={"rows": 3, "placeholder": "ssh-ed25519 AAAA… you@laptop", **_CODE}),
-        help_text="The one line of a file such as ~/.ssh/id_ed25519.pub.",
+        help_text=_l("The one line of a file such as ~/.ssh/id_ed25519.pub."),
     )
-    name = forms.CharField(label="Name", max_length=64, required=False, help_text="Usually the comment at its end.")
+    name = forms.CharField(
+        label=_l("Name"), max_length=64, required=False, help_text=_l("Usually the comment at its end.")
+    )
 
 
 class DotfileForm(forms.Form):
     """A file for the home folder."""
 
     path = forms.CharField(
-        label="Path in the home folder",
+        label=_l("Path in the home folder"),
         max_length=255,
         strip=False,
         widget=forms.TextInput(attrs={"placeholder": ".bashrc", **_CODE}),
     )
     permission = forms.ChoiceField(
-        label="Permission",
+        label=_l("Permission"),
         initial="644",
         choices=_PERMISSIONS,
     )
     content = forms.CharField(
-        label="Content", required=False, strip=False, widget=forms.Textarea(attrs={"rows": 14, **_CODE})
+        label=_l("Content"), required=False, strip=False, widget=forms.Textarea(attrs={"rows": 14, **_CODE})
     )
 
     def clean_content(self) -> str:
@@ -88,9 +96,11 @@ class ScriptForm(forms.Form):
     """The bootstrap script."""
 
     content = forms.CharField(
-        label="Script",
+        label=_l("Script"),
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 12, "placeholder": "#!/bin/sh", **_CODE}),
-        help_text="Runs once in each kernel, before your program and your first terminal. Its output is in the log.",
+        help_text=_l(
+            "Runs once in each kernel, before your program and your first terminal. Its output is in the log."
+        ),
     )

@@ -13,6 +13,7 @@ import django
 import redis
 from django.conf import settings
 from django.db import connection
+from django.utils.translation import gettext as _
 from redis.exceptions import RedisError
 
 from backendai.cluster.models import Agent, Hearing
@@ -36,9 +37,9 @@ class Part:
 def health(now: datetime) -> list[Part]:
     """Return every part, the central ones first."""
     return [
-        Part("Web", True, "answers: you are reading it"),
-        _loop("Scheduler", "pass", now, _STALE_PASS),
-        _loop("Repair", "repair", now, _STALE_REPAIR),
+        Part(_("Web"), True, _("answers: you are reading it")),
+        _loop(_("Scheduler"), "pass", now, _STALE_PASS),
+        _loop(_("Repair"), "repair", now, _STALE_REPAIR),
         _beat(now),
         _database(),
         _broker(),
@@ -49,14 +50,14 @@ def health(now: datetime) -> list[Part]:
 
 def versions() -> list[tuple[str, str]]:
     """Return the versions of what the platform is made of."""
-    rows = [("Python", platform.python_version()), ("Django", django.get_version()), ("System", platform.platform())]
+    rows = [("Python", platform.python_version()), ("Django", django.get_version()), (_("System"), platform.platform())]
     for name in _PACKAGES:
         try:
             rows.append((name, version(name)))
         except PackageNotFoundError:
             continue
     rows.append((connection.display_name, _database_version()))
-    return [("Platform", _own_version()), *rows]
+    return [(_("Platform"), _own_version()), *rows]
 
 
 def agents_heard(now: datetime) -> list[Agent]:
@@ -66,14 +67,14 @@ def agents_heard(now: datetime) -> list[Agent]:
 
 def _own_version() -> str:
     newest = Agent.objects.exclude(version="").order_by("-last_seen_at").values_list("version", flat=True).first()
-    return f"agents run {newest}" if newest else "no agent yet"
+    return _("agents run %(newest)s") % {"newest": newest} if newest else _("no agent yet")
 
 
 def _loop(name: str, lease: str, now: datetime, stale: timedelta) -> Part:
     last = last_pass_at(lease)
     if last is None:
-        return Part(name, False, "has not run yet")
-    return Part(name, now - last <= stale, f"last pass ended {_since(now - last)}")
+        return Part(name, False, _("has not run yet"))
+    return Part(name, now - last <= stale, _("last pass ended %(time)s") % {"time": _since(now - last)})
 
 
 def _beat(now: datetime) -> Part:
@@ -81,12 +82,12 @@ def _beat(now: datetime) -> Part:
     try:
         ticked = datetime.fromtimestamp(mark.stat().st_mtime, UTC)
     except OSError:
-        return Part("Beat", None, "leaves no mark on this machine; the passes have a clock of their own")
-    return Part("Beat", now - ticked <= _STALE_BEAT, f"ticked {_since(now - ticked)}")
+        return Part(_("Beat"), None, _("leaves no mark on this machine; the passes have a clock of their own"))
+    return Part(_("Beat"), now - ticked <= _STALE_BEAT, _("ticked %(time)s") % {"time": _since(now - ticked)})
 
 
 def _database() -> Part:
-    return Part("Database", True, f"{connection.display_name} {_database_version()}")
+    return Part(_("Database"), True, f"{connection.display_name} {_database_version()}")
 
 
 def _database_version() -> str:
@@ -100,10 +101,10 @@ def _broker() -> Part:
         )
         found = client.info("server")
     except (RedisError, ValueError):
-        return Part("Broker", False, "does not answer; everything goes on by syncs and clocks, only slower")
+        return Part(_("Broker"), False, _("does not answer; everything goes on by syncs and clocks, only slower"))
     kind = "Valkey" if "valkey_version" in found else "Redis"
     number = found.get("valkey_version") or found.get("redis_version")
-    return Part("Broker", True, f"{kind} {number}")
+    return Part(_("Broker"), True, f"{kind} {number}")
 
 
 def _apps() -> Part:
@@ -113,17 +114,30 @@ def _apps() -> Part:
         address.request("GET", "/healthz")
         status = address.getresponse().status
     except (OSError, http.client.HTTPException):
-        return Part("App proxy", False, f"does not answer at {host}:{settings.APPS_PORT}, as seen from here")
+        return Part(
+            _("App proxy"),
+            False,
+            _("does not answer at %(host)s:%(apps_port)s, as seen from here")
+            % {"host": host, "apps_port": settings.APPS_PORT},
+        )
     finally:
         address.close()
-    return Part("App proxy", status == http.client.OK, f"answers at {host}:{settings.APPS_PORT}")
+    return Part(
+        _("App proxy"),
+        status == http.client.OK,
+        _("answers at %(host)s:%(apps_port)s") % {"host": host, "apps_port": settings.APPS_PORT},
+    )
 
 
 def _hearing(now: datetime) -> Part:
     since = Hearing.objects.values_list("since", flat=True).first()
     if since is None:
-        return Part("Node door", None, "nobody has listened for nodes yet")
-    return Part("Node door", True, f"nodes can be heard without a break for {describe_duration(now - since)}")
+        return Part(_("Node door"), None, _("nobody has listened for nodes yet"))
+    return Part(
+        _("Node door"),
+        True,
+        _("nodes can be heard without a break for %(time)s") % {"time": describe_duration(now - since)},
+    )
 
 
 def _since(time: timedelta) -> str:

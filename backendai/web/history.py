@@ -8,11 +8,13 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
+from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.status import Outcome, Phase, Status
+from backendai.texts.sentences import in_words
 from backendai.web.statuses import appearance_of
 
 PAGE_SIZE = 10
@@ -21,7 +23,14 @@ _LAST_PAGE = 10_000
 
 
 def _all_or(choices: Iterable[str], words: Mapping[str, str] | None = None) -> list[tuple[str, Any]]:
-    return [("", gettext_lazy("any")), *((one, words[one] if words else appearance_of(one).word) for one in choices)]
+    return [("", gettext_lazy("any")), *((one, _said(one, words)) for one in choices)]
+
+
+def _said_now(one: str, words: Mapping[str, str] | None) -> str:
+    return in_words(words[one]) if words else appearance_of(one).word
+
+
+_said = lazy(_said_now, str)  # the form is made once, and read in every language
 
 
 def _words(**attrs: Any) -> forms.TextInput:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _noop
+
 from backendai.activity.models import BackgroundJob
+from backendai.texts.sentences import in_words
 
 _KINDS = {
-    "image.build": "Building image",
-    "image.pull": "Putting image on agents",
-    "registry.scan": "Looking through registry",
+    "image.build": _noop("Building image"),
+    "image.pull": _noop("Putting image on agents"),
+    "registry.scan": _noop("Looking through registry"),
 }
 
 
 def title_of(job: BackgroundJob) -> str:
     """Return what a job is about: ``Building image local/python:latest``."""
-    return f"{_KINDS.get(job.kind, job.kind)} {job.subject}"
+    return f"{_(_KINDS[job.kind]) if job.kind in _KINDS else job.kind} {job.subject}"
 
 
 def percent_of(job: BackgroundJob) -> int | None:
@@ -25,5 +29,5 @@ def counted(job: BackgroundJob) -> str:
     """Return how many units are done of how many: ``3 of 12 images``; empty when nothing is counted."""
     if not job.unit or not (job.done or job.total):
         return ""
-    of = f" of {job.total}" if job.total else ""
-    return f"{job.done}{of} {job.unit}"
+    said = {"done": job.done, "total": job.total, "unit": in_words(job.unit)}
+    return (_("%(done)s of %(total)s %(unit)s") if job.total else _("%(done)s %(unit)s")) % said

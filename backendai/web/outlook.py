@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _noop
+
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession
 from backendai.compute.spec import SessionSpec
@@ -18,17 +21,20 @@ from backendai.planning.preview import preview
 from backendai.planning.turns import Busy, turn_of
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.suggest import Suggestion
+from backendai.texts.sentences import in_words
 from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.presets import typed_amounts
 
 _MOST_NAMED = 8
 _WAITS = "Waits "
-_NONE_FOUND = "No change of its amounts or of its group was found with which it would start now."
+_NONE_FOUND = _noop("No change of its amounts or of its group was found with which it would start now.")
 _NO_CHANGE = {
-    "start-time-not-reached": "Until its time has come, no change of its amounts helps.",
-    "dependency-not-finished": "Until the sessions that it waits for have ended well, no change of its amounts helps.",
-    "image-building": "Until its image is there, no change of its amounts helps.",
+    "start-time-not-reached": _noop("Until its time has come, no change of its amounts helps."),
+    "dependency-not-finished": _noop(
+        "Until the sessions that it waits for have ended well, no change of its amounts helps."
+    ),
+    "image-building": _noop("Until its image is there, no change of its amounts helps."),
 }
 _NO_PASS = frozenset({"wrong-group-rules", "scheduler-error"})  # a pass over the group fails: there is none to foresee
 
@@ -72,7 +78,7 @@ class Outlook:
     @property
     def no_change(self) -> str:
         """What there is to say when no change would start it now."""
-        return _NO_CHANGE.get(self.code, _NONE_FOUND)
+        return _(_NO_CHANGE.get(self.code, _NONE_FOUND))
 
     @property
     def ahead_total(self) -> int:
@@ -83,13 +89,14 @@ class Outlook:
     def verdict(self) -> str:
         """What happens in two words, to stand before ``why``; reasons that begin with them are not told twice."""
         if self.never:
-            return "Can never start:"
-        return "Waits" if self.message.startswith(_WAITS) else "Waits:"
+            return _("Can never start:")
+        return _("Waits") if self.message.startswith(_WAITS) else _("Waits:")
 
     @property
     def why(self) -> str:
         """The reason, after ``verdict``."""
-        return self.message if self.never else self.message.removeprefix(_WAITS)
+        said = in_words(self.message)
+        return said if self.never or said != self.message else said.removeprefix(_WAITS)
 
     @property
     def tone(self) -> str:
@@ -171,4 +178,4 @@ def _change(suggestion: Suggestion, group: str) -> Change:
         fields["resource_group"] = suggestion.group
     if suggestion.resources is not None:
         fields |= {"preset": CUSTOM, **initial_amounts(typed_amounts(suggestion.resources))}
-    return Change(suggestion.message, suggestion.group if moved else "", fields)
+    return Change(in_words(suggestion.message), suggestion.group if moved else "", fields)

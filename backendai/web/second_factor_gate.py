@@ -10,6 +10,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, JsonResponse
 from django.urls import reverse
 from django.utils.decorators import sync_and_async_middleware
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import User
 from backendai.accounts.second_factors import NOBODY, is_missing
@@ -17,7 +18,7 @@ from backendai.accounts.signatures import SCHEME
 
 _ALWAYS_OPEN = ("/account/security/", "/login/", "/logout/", "/static/", "/node/", "/healthz", "/readyz")
 _KEYS = ("bearer ", f"{SCHEME.lower()} ")  # no login beside them counts
-_TEXT = "You need a second factor here. Set one up; everything else opens then."
+_TEXT = _l("You need a second factor here. Set one up; everything else opens then.")
 
 
 @sync_and_async_middleware
@@ -43,7 +44,7 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
     if _is_open(request) or not isinstance(request.user, User) or not is_missing(request.user, request.session):
         return None
     if request.path.startswith("/api/"):
-        body = {"type": "about:blank", "title": "Forbidden", "status": 403, "detail": _TEXT}
+        body = {"type": "about:blank", "title": "Forbidden", "status": 403, "detail": str(_TEXT)}
         return JsonResponse(
             body | {"code": "second-factor-required"}, status=403, content_type="application/problem+json"
         )

@@ -14,6 +14,8 @@ from allauth.mfa.webauthn import forms as passkey_forms
 from django import forms
 from django.contrib.auth.password_validation import validate_password
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.logins import begin_login, end_login
 from backendai.accounts.models import User
@@ -28,9 +30,9 @@ class LoginForm(account_forms.LoginForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         attributes = {"autocomplete": "username", "autofocus": True}
-        email = forms.EmailField(label="E-mail address", max_length=254, widget=forms.EmailInput(attrs=attributes))
+        email = forms.EmailField(label=_("E-mail address"), max_length=254, widget=forms.EmailInput(attrs=attributes))
         password = self.fields["password"]
-        password.label, password.help_text = "Password", ""
+        password.label, password.help_text = _("Password"), ""
         password.widget.attrs.pop("placeholder", None)
         self.fields.clear()
         self.fields.update(username=email, password=password)
@@ -54,7 +56,9 @@ class _CountedCode:
         code: str = self.cleaned_data["code"]
         name, address = f"second factor of {self.user.pk}", context.request.META.get("REMOTE_ADDR", "")
         if wait := begin_login(name, address, now=timezone.now()):
-            text = f"Too many attempts. Try again in {wait.total_seconds():.0f} seconds."
+            text = _("Too many attempts. Try again in %(seconds)s seconds.") % {
+                "seconds": f"{wait.total_seconds():.0f}"
+            }
             raise forms.ValidationError(text, code="too-many-attempts")
         factor = spend_code(self.user, code)
         if factor is None:
@@ -76,7 +80,7 @@ class CodeForm(_CountedCode, factor_forms.AuthenticateForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _dress_code(self.fields["code"], "Six digits of an app, or one of the recovery codes.")
+        _dress_code(self.fields["code"], _("Six digits of an app, or one of the recovery codes."))
 
 
 class CodeAgainForm(_CountedCode, factor_forms.ReauthenticateForm):
@@ -84,7 +88,7 @@ class CodeAgainForm(_CountedCode, factor_forms.ReauthenticateForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _dress_code(self.fields["code"], "Six digits of the app, or one of the recovery codes.")
+        _dress_code(self.fields["code"], _("Six digits of the app, or one of the recovery codes."))
 
 
 class FirstCodeForm(totp_forms.ActivateTOTPForm):
@@ -92,7 +96,7 @@ class FirstCodeForm(totp_forms.ActivateTOTPForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _dress_code(self.fields["code"], "Six digits that the app shows now.")
+        _dress_code(self.fields["code"], _("Six digits that the app shows now."))
 
 
 class _AnyAnswer:
@@ -123,12 +127,12 @@ class PasskeyForm(passkey_forms.AddWebAuthnForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["name"].label = "Name"
+        self.fields["name"].label = _("Name")
         self.fields["name"].max_length = 64
-        self.fields["name"].help_text = "By which you will know it, such as the name of the device."
+        self.fields["name"].help_text = _("By which you will know it, such as the name of the device.")
         passwordless = self.fields["passwordless"]
-        passwordless.label, passwordless.initial = "Sign in with it alone, without the password", True
-        passwordless.help_text = "It asks for a fingerprint, a face or a PIN then. Else it is a second factor only."
+        passwordless.label, passwordless.initial = _("Sign in with it alone, without the password"), True
+        passwordless.help_text = _("It asks for a fingerprint, a face or a PIN then. Else it is a second factor only.")
 
     def clean(self) -> dict[str, Any]:
         """Return the fields, the new credential checked."""
@@ -141,12 +145,15 @@ class PasskeyForm(passkey_forms.AddWebAuthnForm):
 class SignUpForm(forms.Form):
     """Asking for an account."""
 
-    email = forms.EmailField(label="E-mail address", max_length=254)
-    full_name = forms.CharField(label="Your name", max_length=128)
+    email = forms.EmailField(label=_l("E-mail address"), max_length=254)
+    full_name = forms.CharField(label=_l("Your name"), max_length=128)
     password = forms.CharField(
-        label="Password", strip=False, max_length=1024, help_text="At least 10 characters, and not a common one."
+        label=_l("Password"),
+        strip=False,
+        max_length=1024,
+        help_text=_l("At least 10 characters, and not a common one."),
     )
-    again = forms.CharField(label="Once more", strip=False, max_length=1024)
+    again = forms.CharField(label=_l("Once more"), strip=False, max_length=1024)
     _kinds: ClassVar[dict[str, str]] = {
         "email": "username", "full_name": "name", "password": "new-password", "again": "new-password"
     }  # fmt: skip
@@ -162,7 +169,7 @@ class SignUpForm(forms.Form):
         found = super().clean() or {}
         password = found.get("password")
         if password and found.get("again") is not None and password != found["again"]:
-            self.add_error("again", "The two passwords differ.")
+            self.add_error("again", _("The two passwords differ."))
         elif password:
             try:
                 validate_password(password, User(email=found.get("email", ""), full_name=found.get("full_name", "")))
@@ -172,5 +179,5 @@ class SignUpForm(forms.Form):
 
 
 def _dress_code(field: forms.Field, text: str) -> None:
-    field.label, field.help_text = "Code", text
+    field.label, field.help_text = _("Code"), text
     field.widget.attrs = {"autocomplete": "one-time-code", "inputmode": "numeric", "autofocus": True, "maxlength": 16}

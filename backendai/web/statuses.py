@@ -4,56 +4,64 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _noop
+
 
 @dataclass(frozen=True, slots=True)
 class Appearance:
     """The word people read, the tone (busy, good, wait, bad, over) and whether a spinner turns."""
 
-    word: str
+    english: str
     tone: str
     is_moving: bool = False
 
+    @property
+    def word(self) -> str:
+        """The word in the language of the page."""
+        return _(self.english)
+
 
 _LOOKS = {
-    "PENDING": Appearance("Pending", "wait"),
-    "SCHEDULED": Appearance("Scheduled", "busy", is_moving=True),
-    "PREPARING": Appearance("Preparing", "busy", is_moving=True),
-    "PULLING": Appearance("Pulling image", "busy", is_moving=True),
-    "CREATING": Appearance("Creating", "busy", is_moving=True),
-    "RUNNING": Appearance("Running", "good"),
-    "TERMINATING": Appearance("Terminating", "over", is_moving=True),
-    "TERMINATED": Appearance("Terminated", "over"),
-    "CANCELLED": Appearance("Cancelled", "over"),
-    "ERROR": Appearance("Error", "bad"),
-    "ALIVE": Appearance("Alive", "good"),
-    "LOST": Appearance("Lost", "bad"),
-    "SUCCESS": Appearance("Success", "good"),
-    "FAILURE": Appearance("Failure", "bad"),
-    "FAILED": Appearance("Failed", "bad"),
-    "EXPIRED": Appearance("Expired", "bad"),
-    "GIVE_UP": Appearance("Given up", "bad"),
-    "NEED_RETRY": Appearance("Trying again", "wait"),
-    "STALE": Appearance("Stale", "over"),
-    "SKIPPED": Appearance("Skipped", "over"),
+    "PENDING": Appearance(_noop("Pending"), "wait"),
+    "SCHEDULED": Appearance(_noop("Scheduled"), "busy", is_moving=True),
+    "PREPARING": Appearance(_noop("Preparing"), "busy", is_moving=True),
+    "PULLING": Appearance(_noop("Pulling image"), "busy", is_moving=True),
+    "CREATING": Appearance(_noop("Creating"), "busy", is_moving=True),
+    "RUNNING": Appearance(_noop("Running"), "good"),
+    "TERMINATING": Appearance(_noop("Terminating"), "over", is_moving=True),
+    "TERMINATED": Appearance(_noop("Terminated"), "over"),
+    "CANCELLED": Appearance(_noop("Cancelled"), "over"),
+    "ERROR": Appearance(_noop("Error"), "bad"),
+    "ALIVE": Appearance(_noop("Alive"), "good"),
+    "LOST": Appearance(_noop("Lost"), "bad"),
+    "SUCCESS": Appearance(_noop("Success"), "good"),
+    "FAILURE": Appearance(_noop("Failure"), "bad"),
+    "FAILED": Appearance(_noop("Failed"), "bad"),
+    "EXPIRED": Appearance(_noop("Expired"), "bad"),
+    "GIVE_UP": Appearance(_noop("Given up"), "bad"),
+    "NEED_RETRY": Appearance(_noop("Trying again"), "wait"),
+    "STALE": Appearance(_noop("Stale"), "over"),
+    "SKIPPED": Appearance(_noop("Skipped"), "over"),
 }
 
 _DEEDS = {
-    "SCHEDULED": "An agent was chosen.",
-    "PREPARING": "The agent makes room.",
-    "PULLING": "The agent fetches the image.",
-    "CREATING": "The agent makes the container.",
-    "RUNNING": "It is ready to be used.",
-    "TERMINATING": "It was asked to end.",
-    "TERMINATED": "Its end is confirmed.",
-    "CANCELLED": "It left the queue.",
+    "SCHEDULED": _noop("An agent was chosen."),
+    "PREPARING": _noop("The agent makes room."),
+    "PULLING": _noop("The agent fetches the image."),
+    "CREATING": _noop("The agent makes the container."),
+    "RUNNING": _noop("It is ready to be used."),
+    "TERMINATING": _noop("It was asked to end."),
+    "TERMINATED": _noop("Its end is confirmed."),
+    "CANCELLED": _noop("It left the queue."),
 }
 
 
 def deed_of(from_status: str, to_status: str) -> str:
     """Return what a change of status means, in one sentence."""
     if not from_status:
-        return "Launched."
-    return _DEEDS.get(to_status, "") if from_status != to_status else ""
+        return _("Launched.")
+    return _(_DEEDS[to_status]) if to_status in _DEEDS and from_status != to_status else ""
 
 
 def appearance_of(status: str) -> Appearance:

@@ -14,7 +14,9 @@ SAME_EVERYWHERE = {"Backend.AI", "CSV", "ID", "GPU", "CPU", "AMD", "NVIDIA", "JS
 _SAID = {"aria-label", "title", "placeholder", "alt", "data-label", "data-confirm", "summary", "label"}
 _NOT_PROSE = {"script", "style", "pre", "svg", "code", "kbd", "samp"}
 _LETTERS = re.compile(r"[A-Za-z][\w.'-]*[A-Za-z]")
-_OWN_WORDS = {"translate", "trans", "url", "static", "icon", "load", "extends", "if", "elif", "block", "csrf_token"}
+_OWN_WORDS = {"translate", "trans", "url", "static", "icon", "load", "extends", "if", "elif", "block", "csrf_token"} | {
+    "render_attrs"
+}
 _SENTENCE = re.compile(
     r"""(?<!_\()(?<![\w(])"([^"]*[A-Za-z]{2,} [^"]*)"|(?<!_\()(?<![\w(])'([^']*[A-Za-z]{2,} [^']*)'"""
 )
@@ -54,6 +56,8 @@ def bare_in_script(source: str) -> list[str]:
 def bare_in_code(tree: ast.Module) -> Iterator[str]:
     """Return the texts that a module of the pages gives to forms, columns and messages without marking them."""
     for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and "AppConfig" in map(ast.unparse, node.bases):
+            continue
         if isinstance(node, ast.Call):
             for keyword in node.keywords:
                 if keyword.arg in _SHOWN:
@@ -105,9 +109,8 @@ def _arguments(token: Token, word: str) -> list[str]:
 
 def _is_prose(text: str) -> bool:
     text = re.sub(r"\$\{[^}]*\}", "", text)
-    return bool(re.search(r"[A-Za-z]{2,} [a-z]{2,}", text)) and not re.search(
-        r"[<>=\[\]{};#/]|: |^[a-z-]+ [a-z-]+$", text
-    )
+    reads_so = re.search(r"^[A-Z].*[A-Za-z]{2,} [a-z]{2,}|[A-Za-z]{2,} [a-z]{2,}.*[.?!…]$|^[A-Z][a-z]+ [a-z]+$", text)
+    return bool(reads_so) and not re.search(r"[<>=\[\]{};#/]|: ", text)
 
 
 def _literal(node: ast.expr) -> Iterator[str]:

@@ -95,7 +95,7 @@ def renewed(old: Catalogue, found: Mapping[Key, Entry]) -> Catalogue:
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-    lines = [line for line in text.splitlines() if not line.startswith("#~")]
+    lines = [line for line in text.split("\n") if not line.startswith("#~")]
     for blank, block in groupby(lines, key=lambda line: not line.strip()):
         if not blank:
             yield list(block)
@@ -135,7 +135,9 @@ def _lines_of(entry: Entry) -> list[str]:
 
 
 def _quoted(name: str, text: str) -> list[str]:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n\n")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n\n")
+    )
     pieces = [piece for line in escaped.split("\n") for piece in _wrapped(line)] if escaped else [""]
     if len(pieces) == 1:
         return [f'{name} "{pieces[0]}"']

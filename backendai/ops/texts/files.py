@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from django.conf import settings
 
 from backendai.ops.texts.catalogue import Catalogue, Entry, Key, mo_bytes, po_text, read_po, renewed
 from backendai.ops.texts.found import merged, texts_of_code, texts_of_templates
+from backendai.ops.texts.labels import labels_of_pages
+from backendai.ops.texts.sentences import sentences_of_code
 
 SOURCE = "en"  # what the templates and the code say needs no catalogue
 _HEADER = "Content-Type: text/plain; charset=UTF-8\nLanguage: {}\nPlural-Forms: {};\n"
@@ -30,6 +33,18 @@ def texts() -> dict[Key, Entry]:
     return merged([*texts_of_templates(root / "templates", root), *texts_of_code(root / "backendai", root)])
 
 
+def sentences() -> dict[Key, Entry]:
+    """Return the English sentences of the rooms below the pages."""
+    root = Path(settings.BASE_DIR)
+    return merged([*sentences_of_code(root / "backendai", root), *labels_of_pages()])
+
+
+def json_text(catalogue: Catalogue) -> str:
+    """Return the catalogue as the pages read sentences: English → translation."""
+    said = {key.text: entry.translations[0] for key, entry in catalogue.entries.items() if entry.is_translated}
+    return json.dumps(said, ensure_ascii=False, indent=0, sort_keys=True) + "\n"
+
+
 def bring_up(language: str, domain: str, found: dict[Key, Entry]) -> list[Key]:
     """Write both files of a catalogue anew and return what is still to be translated."""
     path = po_path(language, domain)
@@ -37,5 +52,8 @@ def bring_up(language: str, domain: str, found: dict[Key, Entry]) -> list[Key]:
     catalogue = renewed(read_po(path) if path.exists() else usual, found)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(po_text(catalogue))
-    path.with_suffix(".mo").write_bytes(mo_bytes(catalogue))
+    if domain == "sentences":
+        path.with_suffix(".json").write_text(json_text(catalogue))
+    else:
+        path.with_suffix(".mo").write_bytes(mo_bytes(catalogue))
     return [key for key, entry in sorted(catalogue.entries.items()) if not entry.is_translated]

@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib.auth.mixins import AccessMixin
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.utils.cache import add_never_cache_headers
+from django.utils.functional import Promise
 
 from backendai.accounts.models import User
 from backendai.web.panel.menu import menu_for
@@ -28,7 +29,7 @@ class PanelPage(AccessMixin):
     """
 
     section = ""
-    title = ""
+    title: str | Promise = ""
     rule: Rule = staticmethod(superadmin)
     request: HttpRequest
 

@@ -1,21 +1,21 @@
-"""What is done to one machine: switches, emptying, moving, its credential, its end."""
+"""What is done to one machine: switches, emptying, moving."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from django import forms
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
+from django.utils.translation import ngettext
 
 from backendai.accounts.duration_field import TimeSpanField
-from backendai.cluster.agents import change_agent, join_command, renew_credential, revoke_credential
+from backendai.cluster.agents import change_agent
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import Kernel
 from backendai.compute.services.draining import LONGEST_DRAIN, cancel_drain, move_agent, start_drain
-from backendai.compute.services.retiring import retire_agent
 from backendai.compute.status import PLACED
 from backendai.core.durations import describe_duration
 from backendai.core.errors import UserError
@@ -29,10 +29,13 @@ class SwitchForm(EditForm):
     class Meta:
         model = Agent
         fields: ClassVar[list[str]] = ["schedulable", "max_kernels"]
-        labels: ClassVar[dict[str, str]] = {"schedulable": "Takes new sessions", "max_kernels": "Most kernels at once"}
-        help_texts: ClassVar[dict[str, str]] = {
-            "schedulable": "Unticked, nothing new starts there; what runs goes on. To empty it, drain it.",
-            "max_kernels": "Empty: as its resource group says.",
+        labels: ClassVar[dict[str, Any]] = {
+            "schedulable": _l("Takes new sessions"),
+            "max_kernels": _l("Most kernels at once"),
+        }
+        help_texts: ClassVar[dict[str, Any]] = {
+            "schedulable": _l("Unticked, nothing new starts there; what runs goes on. To empty it, drain it."),
+            "max_kernels": _l("Empty: as its resource group says."),
         }
 
 
@@ -71,7 +74,7 @@ class AgentDeed(ConfirmPage):
     def kernels(self) -> str:
         """How many kernels it runs, in words."""
         number = Kernel.objects.filter(agent=self.object, status__in=PLACED).count()
-        return f"{number} kernel{'' if number == 1 else 's'}"
+        return ngettext("%(number)s kernel", "%(number)s kernels", number) % {"number": number}
 
 
 class AgentFormDeed(AgentDeed):
@@ -93,7 +96,7 @@ class AgentFormDeed(AgentDeed):
         """Do it when the fields are right."""
         self.form = self.make_form(self.request.POST)
         if not self.form.is_valid():
-            raise UserError("Look at the marked fields.")
+            raise UserError(_("Look at the marked fields."))
         return self.done()
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
@@ -106,16 +109,16 @@ class DrainForm(forms.Form):
 
     within = TimeSpanField(
         required=False,
-        label="End what still runs after",
-        help_text="Such as 2h or 3d; left empty, nothing is ended. The owners see it at once.",
+        label=_l("End what still runs after"),
+        help_text=_l("Such as 2h or 3d; left empty, nothing is ended. The owners see it at once."),
     )
 
 
 class DrainPage(AgentFormDeed):
     """Empty a machine."""
 
-    title = "Drain"
-    submit_label = "Drain"
+    title = _l("Drain")
+    submit_label = _l("Drain")
 
     def make_form(self, data: Any = None) -> forms.Form:
         """Return the fields."""
@@ -123,64 +126,78 @@ class DrainPage(AgentFormDeed):
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Change the deadline of {self.object}?" if self.object.is_drained else f"Drain {self.object}?"
+        return (
+            _("Change the deadline of %(object)s?") % {"object": self.object}
+            if self.object.is_drained
+            else _("Drain %(object)s?") % {"object": self.object}
+        )
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         return [
-            "No new session starts there until you cancel the drain.",
-            f"What runs there goes on: {self.kernels} now.",
-            "After the deadline sessions end with agent-drained; those that are starting, and batch sessions that "
-            "asked to run again, wait for another agent.",
+            _("No new session starts there until you cancel the drain."),
+            _("What runs there goes on: %(kernels)s now.") % {"kernels": self.kernels},
+            _(
+                "After the deadline sessions end with agent-drained; those that are starting, and batch sessions that "
+                "asked to run again, wait for another agent."
+            ),
         ]
 
     def done(self) -> str:
         """Begin."""
         within, now = self.form.cleaned_data["within"], timezone.now()
         if within is not None and within > LONGEST_DRAIN:
-            raise UserError(f"The longest drain is {LONGEST_DRAIN.days} days.")
+            raise UserError(_("The longest drain is %(days)s days.") % {"days": LONGEST_DRAIN.days})
         number = start_drain(self.viewer, self.object, now=now, ends_at=None if within is None else now + within)
-        until = f", until {describe_duration(within)} from now" if within else ""
-        return f"{self.object} takes no new sessions; {number} kernel{'' if number == 1 else 's'} may go on{until}."
+        until = _(", until %(within)s from now") % {"within": describe_duration(within)} if within else ""
+        text = ngettext(
+            "%(agent)s takes no new sessions; %(number)s kernel may go on%(until)s.",
+            "%(agent)s takes no new sessions; %(number)s kernels may go on%(until)s.",
+            number,
+        )
+        return text % {"agent": self.object, "number": number, "until": until}
 
 
 class CancelDrainPage(AgentDeed):
     """Use a machine again."""
 
-    title = "Cancel the drain"
-    submit_label = "Take sessions again"
+    title = _l("Cancel the drain")
+    submit_label = _l("Take sessions again")
     is_dangerous = False
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Cancel the drain of {self.object}?"
+        return _("Cancel the drain of %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return ["It takes sessions again from its next sync on, within seconds.", "Nothing that runs there is ended."]
+        return [
+            _("It takes sessions again from its next sync on, within seconds."),
+            _("Nothing that runs there is ended."),
+        ]
 
     def act(self) -> str:
         """Cancel it."""
         cancel_drain(self.viewer, self.object)
-        return f"{self.object} takes sessions again."
+        return _("%(object)s takes sessions again.") % {"object": self.object}
 
 
 class MoveForm(forms.Form):
     """Where to."""
 
-    resource_group = forms.ModelChoiceField(ResourceGroup.objects.all(), label="Resource group", empty_label=None)
+    resource_group = forms.ModelChoiceField(ResourceGroup.objects.all(), label=_l("Resource group"), empty_label=None)
     force = forms.BooleanField(
         required=False,
-        label="Move it though it runs kernels",
-        help_text="They go on there, and count in the old group.",
+        label=_l("Move it though it runs kernels"),
+        help_text=_l("They go on there, and count in the old group."),
     )
 
 
 class MovePage(AgentFormDeed):
     """Put a machine into another group."""
 
-    title = "Move"
-    submit_label = "Move"
+    title = _l("Move")
+    submit_label = _l("Move")
 
     def make_form(self, data: Any = None) -> forms.Form:
         """Return the fields."""
@@ -188,102 +205,18 @@ class MovePage(AgentFormDeed):
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Move {self.object} to another resource group?"
+        return _("Move %(object)s to another resource group?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         return [
-            f"It belongs to {self.object.resource_group} and runs {self.kernels}.",
-            "From the next scheduler pass on, sessions of the new group start there.",
+            _("It belongs to %(resource_group)s and runs %(kernels)s.")
+            % {"resource_group": self.object.resource_group, "kernels": self.kernels},
+            _("From the next scheduler pass on, sessions of the new group start there."),
         ]
 
     def done(self) -> str:
         """Move it."""
         group = self.form.cleaned_data["resource_group"]
         move_agent(self.viewer, self.object, group, force=self.form.cleaned_data["force"])
-        return f"{self.object} belongs to {group} now."
-
-
-class RevokePage(AgentDeed):
-    """Turn a machine away."""
-
-    title = "Revoke the credential"
-    submit_label = "Revoke"
-
-    def question(self) -> str:
-        """Return what is asked."""
-        return f"Refuse {self.object} from now on?"
-
-    def consequences(self) -> list[str]:
-        """Return what will happen."""
-        grace = describe_duration(self.object.resource_group.agent_lost_grace)
-        return [
-            "All its calls are refused; within a minute it counts as lost.",
-            f"What it runs goes on unseen ({self.kernels}). After {grace} those sessions end with agent-lost, and "
-            "their slots stay taken until the machine is back or is given up.",
-            "It comes back only with a join token made for it: Renew the credential.",
-        ]
-
-    def act(self) -> str:
-        """Turn it away."""
-        revoke_credential(self.viewer, self.object, now=timezone.now())
-        return f"{self.object} is refused from now on."
-
-
-class RenewPage(AgentDeed):
-    """Let a machine in with a new credential."""
-
-    title = "Renew the credential"
-    submit_label = "Make a join token"
-    is_dangerous = False
-
-    def question(self) -> str:
-        """Return what is asked."""
-        return f"Make a join token for {self.object}?"
-
-    def consequences(self) -> list[str]:
-        """Return what will happen."""
-        return [
-            "It works once, within a day, and for this machine alone.",
-            "The credential that the machine has now is refused from the moment it joins again.",
-        ]
-
-    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """Show the token, this once: it is not stored, so the page is not a redirect."""
-        self.object = get_object_or_404(Agent.objects.select_related("resource_group"), pk=self.kwargs["pk"])
-        text = renew_credential(self.viewer, self.object, now=timezone.now())
-        return self.shown_once(text)
-
-    def shown_once(self, text: str) -> HttpResponse:
-        """Return the page with the token's text."""
-        context = self.get_context_data(token=text, command=join_command(text))
-        return self.response_class(self.request, ["web/panel/join_token.html"], context)
-
-
-class TerminatePage(AgentDeed):
-    """Give a machine up for good."""
-
-    title = "Declare it gone"
-    submit_label = "It is gone for good"
-
-    def question(self) -> str:
-        """Return what is asked."""
-        return f"Declare {self.object} gone for good?"
-
-    def consequences(self) -> list[str]:
-        """Return what will happen."""
-        return [
-            f"What ran there ends with agent-terminated ({self.kernels}), and what it held is free. Batch sessions "
-            "that asked for it wait for another agent.",
-            "If the machine is alive after all, what runs on it goes on unseen: switch it off.",
-            "Its row stays for the history. It comes back only with a join token made for it.",
-        ]
-
-    def typed_word(self) -> str:
-        """Return the machine's name."""
-        return self.object.name
-
-    def act(self) -> str:
-        """Give it up."""
-        number = retire_agent(self.viewer, self.object, now=timezone.now())
-        return f"{self.object} is gone for good; that ended {number} session{'' if number == 1 else 's'}."
+        return _("%(object)s belongs to %(group)s now.") % {"object": self.object, "group": group}

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 
@@ -58,7 +60,7 @@ def _row(
         util=said.get("util_pct") if is_now else None,
         mem=100 * used / total if is_now and total and used is not None else None,
         numa=said.get("numa"),
-        state="faulty" if not is_well else "on paper" if said.get("mock") else "well",
+        state=_("faulty") if not is_well else _("on paper") if said.get("mock") else _("well"),
         note=said.get("note") or "",
         holders=[
             (kernel, kernel.devices.get(slot, {}).get(device, ""), users.get(str(kernel.pk), {}).get("util_pct"))

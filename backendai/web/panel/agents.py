@@ -11,6 +11,9 @@ from django.db.models import Count, Q, QuerySet
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
+from django.utils.translation import ngettext
 from django.views.generic import TemplateView
 
 from backendai.cluster.models import Agent
@@ -31,14 +34,14 @@ _KERNELS = Count("kernels", filter=Q(kernels__status__in=PLACED))
 class AgentTable(PanelTable):
     """One row per machine."""
 
-    name = tables.LinkColumn("manage:agent", args=[tables.A("pk")], verbose_name="Agent")
-    resource_group = tables.Column("Resource group")
-    status = tables.Column("Status")
-    schedulable = tables.BooleanColumn(verbose_name="Takes sessions", yesno="yes,no")
-    use = tables.Column("In use", accessor="capacity", orderable=False, attrs={"td": {"class": "cell-bars"}})
-    load = tables.Column("Load now", accessor="live", orderable=False)
-    kernel_count = tables.Column("Kernels", attrs={"td": {"class": "number"}})
-    last_seen_at = tables.Column("Last heard of", default="never")
+    name = tables.LinkColumn("manage:agent", args=[tables.A("pk")], verbose_name=_l("Agent"))
+    resource_group = tables.Column(_l("Resource group"))
+    status = tables.Column(_l("Status"))
+    schedulable = tables.BooleanColumn(verbose_name=_l("Takes sessions"), yesno=(_l("yes"), _l("no")))
+    use = tables.Column(_l("In use"), accessor="capacity", orderable=False, attrs={"td": {"class": "cell-bars"}})
+    load = tables.Column(_l("Load now"), accessor="live", orderable=False)
+    kernel_count = tables.Column(_l("Kernels"), attrs={"td": {"class": "number"}})
+    last_seen_at = tables.Column(_l("Last heard of"), default=_l("never"))
 
     def __init__(self, *args: Any, taken: Mapping[UUID, Slots] | None = None, **kwargs: Any) -> None:
         self.taken = taken or {}
@@ -53,8 +56,8 @@ class AgentTable(PanelTable):
         """Return the status as a word with its colour, and how many notes there are."""
         look = render_to_string("web/_status.html", status(record.status))
         notes = len(record.notes)
-        text = f"{notes} note{'s' if notes > 1 else ''}" if notes else ""
-        text = "turned away" if record.revoked_at else text
+        text = ngettext("%(number)s note", "%(number)s notes", notes) % {"number": notes} if notes else ""
+        text = _("turned away") if record.revoked_at else text
         return format_html('{}<div class="sub">{}</div>', look, text) if text else look
 
     def value_status(self, record: Agent) -> str:
@@ -67,7 +70,11 @@ class AgentTable(PanelTable):
 
     def value_use(self, record: Agent) -> str:
         """Return the same as text."""
-        return "; ".join(f"{bar.name} {bar.used_text} of {bar.total_text}" for bar in self._bars(record))
+        return "; ".join(
+            _("%(name)s %(used_text)s of %(total_text)s")
+            % {"name": bar.name, "used_text": bar.used_text, "total_text": bar.total_text}
+            for bar in self._bars(record)
+        )
 
     def render_load(self, record: Agent) -> str:
         """Return how busy its machine is."""
@@ -89,7 +96,7 @@ class AgentFilter(PanelFilter):
     """By name, group and state."""
 
     search_fields = ("name", "resource_group__name", "gateway_url")
-    search_hint = "Name, group or address"
+    search_hint = _l("Name, group or address")
 
     class Meta:
         model = Agent
@@ -100,14 +107,14 @@ class AgentList(ListPage):
     """Every machine, for superadmins."""
 
     section = "agents"
-    title = "Agents"
-    lead = "the machines that run sessions"
+    title = _l("Agents")
+    lead = _l("the machines that run sessions")
     table_class = AgentTable
     filterset_class = AgentFilter
     create_address = "manage:join-token-new"
-    create_label = "Let a machine join"
-    empty_title = "No agent has joined yet"
-    empty_text = "Make a join token, and run the command that comes with it on the machine."
+    create_label = _l("Let a machine join")
+    empty_title = _l("No agent has joined yet")
+    empty_text = _l("Make a join token, and run the command that comes with it on the machine.")
 
     def get_queryset(self) -> QuerySet[Agent]:
         """Return the machines with the number of their kernels."""
@@ -160,7 +167,7 @@ def load_text(agent: Agent) -> str:
     live = agent.live if agent.status in (Agent.Status.ALIVE, Agent.Status.DRAINING) else {}
     parts = []
     if (cpu := live.get("cpu_pct")) is not None:
-        parts.append(f"CPU {cpu:.0f} %")
+        parts.append(_("CPU %(cpu)s %%") % {"cpu": f"{cpu:.0f}"})
     if live.get("mem_used") is not None and live.get("mem_total"):
-        parts.append(f"memory {100 * live['mem_used'] / live['mem_total']:.0f} %")
+        parts.append(_("memory %(value)s %%") % {"value": f"{100 * live['mem_used'] / live['mem_total']:.0f}"})
     return " · ".join(parts)

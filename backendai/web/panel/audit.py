@@ -9,6 +9,7 @@ import django_filters
 import django_tables2 as tables
 from django.db.models import QuerySet
 from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.activity.models import AuditEntry
 from backendai.web.panel.listing import DayFilter, ListPage, PanelFilter, PanelTable
@@ -18,12 +19,12 @@ from backendai.web.templatetags.portal import exact
 class AuditTable(PanelTable):
     """One row per deed."""
 
-    at = tables.Column("When")
-    actor = tables.Column("Who", accessor="actor__email", default="the platform")
-    action = tables.Column("What")
-    target_type = tables.Column("To")
-    target_id = tables.Column("Id")
-    details = tables.Column("Details", orderable=False)
+    at = tables.Column(_l("When"))
+    actor = tables.Column(_l("Who"), accessor="actor__email", default=_l("the platform"))
+    action = tables.Column(_l("What"))
+    target_type = tables.Column(_l("To"))
+    target_id = tables.Column(_l("Id"))
+    details = tables.Column(_l("Details"), orderable=False)
 
     class Meta(PanelTable.Meta):
         model = AuditEntry
@@ -54,13 +55,13 @@ class AuditFilter(PanelFilter):
     """By words, action, and time."""
 
     search_fields = ("action", "target_id", "actor__email")
-    search_hint = "Who, what, or an id"
+    search_hint = _l("Who, what, or an id")
 
-    action = django_filters.CharFilter("action", "startswith", label="Deed", max_length=64)
-    actor = django_filters.CharFilter("actor__email", "iexact", label="By", max_length=254)
-    target_id = django_filters.CharFilter("target_id", label="Target id", max_length=64)
-    since = DayFilter("at", "date__gte", label="From")
-    until = DayFilter("at", "date__lte", label="To")
+    action = django_filters.CharFilter("action", "startswith", label=_l("Deed"), max_length=64)
+    actor = django_filters.CharFilter("actor__email", "iexact", label=_l("By"), max_length=254)
+    target_id = django_filters.CharFilter("target_id", label=_l("Target id"), max_length=64)
+    since = DayFilter("at", "date__gte", label=_l("From"))
+    until = DayFilter("at", "date__lte", label=_l("To"))
 
     class Meta:
         model = AuditEntry
@@ -71,11 +72,11 @@ class AuditList(ListPage):
     """The audit log, for superadmins."""
 
     section = "audit"
-    title = "Audit log"
+    title = _l("Audit log")
     table_class = AuditTable
     filterset_class = AuditFilter
     counts_rows = False
-    empty_text = "Everything that people change is written down here."
+    empty_text = _l("Everything that people change is written down here.")
 
     def get_queryset(self) -> QuerySet[AuditEntry]:
         """Return all entries."""

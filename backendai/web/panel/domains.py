@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.db.models import Count, QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Domain
 from backendai.accounts.services import change_domain, create_domain, delete_domain
@@ -18,10 +20,10 @@ class DomainTable(PanelTable):
     """One row per domain."""
 
     name = tables.LinkColumn("manage:domain", args=[tables.A("pk")])
-    is_active = tables.BooleanColumn(verbose_name="Active", yesno="yes,no")
-    people = tables.Column("People", attrs={"td": {"class": "number"}})
-    project_count = tables.Column("Projects", attrs={"td": {"class": "number"}})
-    policy = tables.Column("Policy", default="unlimited")
+    is_active = tables.BooleanColumn(verbose_name=_l("Active"), yesno=(_l("yes"), _l("no")))
+    people = tables.Column(_l("People"), attrs={"td": {"class": "number"}})
+    project_count = tables.Column(_l("Projects"), attrs={"td": {"class": "number"}})
+    policy = tables.Column(_l("Policy"), default=_l("unlimited"))
 
     class Meta(PanelTable.Meta):
         model = Domain
@@ -33,7 +35,7 @@ class DomainFilter(PanelFilter):
     """By name and state."""
 
     search_fields = ("name",)
-    search_hint = "Name"
+    search_hint = _l("Name")
 
     class Meta:
         model = Domain
@@ -43,7 +45,7 @@ class DomainFilter(PanelFilter):
 class DomainForm(EditForm):
     """A domain with its limits."""
 
-    groups = (("Limits", ("policy", "share_weight")),)
+    groups = ((_l("Limits"), ("policy", "share_weight")),)
 
     class Meta:
         model = Domain
@@ -54,12 +56,12 @@ class DomainList(ListPage):
     """Every domain, for superadmins."""
 
     section = "domains"
-    title = "Domains"
-    lead = "organisations with their own people and projects"
+    title = _l("Domains")
+    lead = _l("organisations with their own people and projects")
     table_class = DomainTable
     filterset_class = DomainFilter
     create_address = "manage:domain-new"
-    create_label = "New domain"
+    create_label = _l("New domain")
 
     def get_queryset(self) -> QuerySet[Domain]:
         """Return the domains with the number of their people and projects."""
@@ -72,7 +74,7 @@ class DomainPage(FormPage):
     """One domain, or a new one."""
 
     section = "domains"
-    title = "New domain"
+    title = _l("New domain")
     model = Domain
     form_class = DomainForm
     audit_name = "domain"
@@ -90,7 +92,7 @@ class DomainPage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return f"Domain {saved} is saved."
+        return _("Domain %(saved)s is saved.") % {"saved": saved}
 
 
 class DomainDelete(DeletePage):
@@ -105,4 +107,4 @@ class DomainDelete(DeletePage):
         """Delete it, as the verb does it."""
         name = str(self.object)
         delete_domain(self.viewer, self.object)
-        return f"{name} is deleted."
+        return _("%(name)s is deleted.") % {"name": name}

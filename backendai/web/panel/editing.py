@@ -12,10 +12,14 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.activity.changes import delete_object, save_form
 from backendai.core.errors import UserError
+from backendai.texts.sentences import in_words
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.forms import EditForm
 
@@ -34,8 +38,8 @@ class FormPage(PanelPage, TemplateView):
     audited_fields: ClassVar[Collection[str]] = ()
     list_address: ClassVar[str]
     delete_address = ""
-    submit_label = "Save"
-    lead = ""
+    submit_label: str | Promise = _l("Save")
+    lead: str | Promise = ""
     object: Any = None
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -77,7 +81,7 @@ class FormPage(PanelPage, TemplateView):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return f"{saved} is saved."
+        return _("%(saved)s is saved.") % {"saved": saved}
 
     def success_url(self, saved: Any) -> str:
         """Return where one goes then."""
@@ -118,7 +122,7 @@ class ConfirmPage(PanelPage, TemplateView):
     template_name = "web/panel/confirm.html"
     model: ClassVar[type[Model]]
     list_address: ClassVar[str]
-    submit_label = "Go on"
+    submit_label: str | Promise = _l("Go on")
     is_dangerous = True
     object: Any = None
 
@@ -131,11 +135,11 @@ class ConfirmPage(PanelPage, TemplateView):
         """Do it, or say why not."""
         self.object = get_object_or_404(self.get_queryset(), pk=self.kwargs["pk"])
         if (word := self.typed_word()) and request.POST.get("typed", "").strip() != word:
-            return self._again(f"Type {word} exactly as it is written here.")
+            return self._again(_("Type %(word)s exactly as it is written here.") % {"word": word})
         try:
             done = self.act()
         except UserError as error:
-            return self._again(error.message)
+            return self._again(in_words(error.message))
         messages.success(request, done)
         return redirect(self.success_url())
 
@@ -184,21 +188,21 @@ class DeletePage(ConfirmPage):
     """Asks before a row is deleted. ``delete`` is overridden where a verb checks what still uses it."""
 
     audit_name: ClassVar[str]
-    title = "Delete"
-    submit_label = "Delete"
+    title = _l("Delete")
+    submit_label = _l("Delete")
     delete: ClassVar[Callable[[Any, Any, str], None]] = staticmethod(delete_object)
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Delete {self.object}?"
+        return _("Delete %(object)s?") % {"object": self.object}
 
     def act(self) -> str:
         """Delete it."""
         name = str(self.object)
         type(self).delete(self.viewer.pk, self.object, self.audit_name)
-        return f"{name} is deleted."
+        return _("%(name)s is deleted.") % {"name": name}
 
 
 def show_error(form: forms.BaseForm, error: UserError) -> None:
     """Show a service's refusal at the field it names, or above the form."""
-    form.add_error(error.field if error.field in form.fields else None, error.message)
+    form.add_error(error.field if error.field in form.fields else None, in_words(error.message))

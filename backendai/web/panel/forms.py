@@ -13,27 +13,33 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model
 from django.forms import BoundField
 from django.forms.models import model_to_dict
+from django.forms.utils import pretty_name
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+
+from backendai.texts.sentences import in_words
 
 
 @dataclass(frozen=True, slots=True)
 class FieldGroup:
     """Fields under one heading."""
 
-    title: str
+    title: str | Promise
     fields: list[BoundField]
 
 
 class EditForm(forms.ModelForm):
     """A form of one row. ``groups`` are headings with the fields under them; what they leave out comes first."""
 
-    groups: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = ()
+    groups: ClassVar[tuple[tuple[str | Promise, tuple[str, ...]], ...]] = ()
     version = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
             if isinstance(field, forms.ModelChoiceField) and field.empty_label:
-                field.empty_label = "choose one" if field.required else "none"
+                field.empty_label = _("choose one") if field.required else _("none")
+        say_in_words(self)
         if self.instance.pk and not self.instance._state.adding:
             self._stored_version = version_of(self.instance, self._names())
             self.initial["version"] = self._stored_version
@@ -65,15 +71,29 @@ class EditForm(forms.ModelForm):
     def _conflict_text(self) -> str:
         shown = model_to_dict(type(self.instance)._default_manager.get(pk=self.instance.pk), self._names())
         other = [
-            f"{self.fields[name].label or name} is now {_words(shown[name])}"
+            _("%(field)s is now %(value)s") % {"field": self.fields[name].label or name, "value": _words(shown[name])}
             for name in self._names()
             if name in shown and self.fields[name].has_changed(shown[name], self._typed(name))
         ]
         detail = f" ({'; '.join(other)})" if other else ""
-        return f"Somebody changed this while the form was open{detail}. Save again to write what you see here."
+        return _("Somebody changed this while the form was open%(detail)s. Save again to write what you see here.") % {
+            "detail": detail
+        }
 
     def _typed(self, name: str) -> Any:
         return self.fields[name].widget.value_from_datadict(self.data, self.files, self.add_prefix(name))
+
+
+def say_in_words(form: forms.BaseForm) -> None:
+    """Put what fields took from models (names, helps, words of choices) into the language of the page."""
+    for name, field in form.fields.items():
+        if not isinstance(field.label, Promise):
+            field.label = in_words(pretty_name(name) if field.label is None else field.label)
+        if not isinstance(field.help_text, Promise):
+            field.help_text = in_words(field.help_text)
+        if isinstance(field, forms.ChoiceField) and not isinstance(field, forms.ModelChoiceField):
+            choices: Any = field.choices
+            field.choices = [(value, in_words(word)) for value, word in choices]
 
 
 def version_of(row: Model, names: list[str]) -> str:
@@ -92,5 +112,5 @@ def _plain(value: Any) -> Any:
 
 def _words(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "empty"
-    return str(value) if value not in (None, "") else "empty"
+        return ", ".join(map(str, value)) or _("empty")
+    return str(value) if value not in (None, "") else _("empty")

@@ -8,6 +8,8 @@ import django_filters
 import django_tables2 as tables
 from django import forms
 from django.db.models import Count, Q, QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import TimeSpanField, short_duration
 from backendai.cluster.group_form import GroupForm
@@ -28,14 +30,14 @@ _COLUMNS = frozenset(field.name for field in (*ResourceGroup._meta.fields, *Reso
 class GroupTable(PanelTable):
     """One row per group."""
 
-    name = tables.LinkColumn("manage:group", args=[tables.A("pk")], verbose_name="Resource group")
-    is_active = tables.BooleanColumn(verbose_name="Takes sessions", yesno="yes,no")
-    is_default = tables.BooleanColumn(verbose_name="Default", yesno="yes,no")
-    is_public = tables.Column("Open to")
-    sequence = tables.Column("Sequence")
-    selection = tables.Column("Selection")
-    agents_alive = tables.Column("Agents alive", attrs={"td": {"class": "number"}})
-    pending_timeout = tables.Column("Longest wait")
+    name = tables.LinkColumn("manage:group", args=[tables.A("pk")], verbose_name=_l("Resource group"))
+    is_active = tables.BooleanColumn(verbose_name=_l("Takes sessions"), yesno=(_l("yes"), _l("no")))
+    is_default = tables.BooleanColumn(verbose_name=_l("Default"), yesno=(_l("yes"), _l("no")))
+    is_public = tables.Column(_l("Open to"))
+    sequence = tables.Column(_l("Sequence"))
+    selection = tables.Column(_l("Selection"))
+    agents_alive = tables.Column(_l("Agents alive"), attrs={"td": {"class": "number"}})
+    pending_timeout = tables.Column(_l("Longest wait"))
 
     class Meta(PanelTable.Meta):
         model = ResourceGroup
@@ -46,11 +48,11 @@ class GroupTable(PanelTable):
 
     def render_is_public(self, value: bool) -> str:
         """Return to whom it is open."""
-        return "everybody" if value else "those it names"
+        return _("everybody") if value else _("those it names")
 
     def render_agents_alive(self, value: int, record: Any) -> str:
         """Return how many of its machines answer."""
-        return f"{value} of {record.agent_count}"
+        return _("%(value)s of %(agent_count)s") % {"value": value, "agent_count": record.agent_count}
 
     def render_pending_timeout(self, value: Any) -> str:
         """Return how long a session may wait there."""
@@ -61,10 +63,10 @@ class GroupFilter(PanelFilter):
     """By name and state."""
 
     search_fields = ("name", "description")
-    search_hint = "Name or description"
+    search_hint = _l("Name or description")
 
     sequence = django_filters.ChoiceFilter(
-        label="Sequence", empty_label="any", choices=lambda: [(name, name) for name in strategies(SEQUENCE)]
+        label=_l("Sequence"), empty_label=_l("any"), choices=lambda: [(name, name) for name in strategies(SEQUENCE)]
     )
 
     class Meta:
@@ -76,12 +78,12 @@ class GroupList(ListPage):
     """Every group, for superadmins."""
 
     section = "groups"
-    title = "Resource groups"
-    lead = "sets of machines with one queue each"
+    title = _l("Resource groups")
+    lead = _l("sets of machines with one queue each")
     table_class = GroupTable
     filterset_class = GroupFilter
     create_address = "manage:group-new"
-    create_label = "New resource group"
+    create_label = _l("New resource group")
 
     def get_queryset(self) -> QuerySet[ResourceGroup]:
         """Return the groups with the number of their machines."""
@@ -95,39 +97,43 @@ class PanelGroupForm(GroupForm, EditForm):
     """All that can be set of a group; the defaults of sessions one by one."""
 
     groups = (
-        ("Open to", ("is_public", "domains", "projects", "key_pairs")),
+        (_l("Open to"), ("is_public", "domains", "projects", "key_pairs")),
         (
-            "Defaults of sessions",
+            _l("Defaults of sessions"),
             ("default_priority", "default_batch_timeout", "default_shm", "default_environ"),
         ),
-        ("Who starts next", ("sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill")),
+        (_l("Who starts next"), ("sequence", "usage_half_life", "retries_to_skip", "overtaking_limit", "backfill")),
         (
-            "On which agent",
+            _l("On which agent"),
             ("selection", "slot_order", "max_kernels_per_agent", "device_allocation", "allow_fragmentation"),
         ),
-        ("Limits of waiting", ("pending_timeout", "give_up_after", "on_give_up")),
+        (_l("Limits of waiting"), ("pending_timeout", "give_up_after", "on_give_up")),
         (
-            "Phases of a start and an end",
+            _l("Phases of a start and an end"),
             ("pull_timeout", "create_timeout", "terminate_timeout", "max_retries", "agent_lost_grace"),
         ),
-        ("Apps of sessions", ("app_domain",)),
-        ("Options of strategies", ("strategy_options",)),
+        (_l("Apps of sessions"), ("app_domain",)),
+        (_l("Options of strategies"), ("strategy_options",)),
     )
 
     default_priority = forms.IntegerField(
-        required=False, min_value=0, max_value=100, label="Priority", help_text="0 to 100. Empty: 10."
+        required=False, min_value=0, max_value=100, label=_l("Priority"), help_text=_l("0 to 100. Empty: 10.")
     )
     default_batch_timeout = TimeSpanField(
-        required=False, label="End batch sessions after", help_text="Such as 12h. Empty: no limit."
+        required=False, label=_l("End batch sessions after"), help_text=_l("Such as 12h. Empty: no limit.")
     )
     default_shm = forms.CharField(
-        required=False, label="Shared memory", help_text="Such as 256m; half of the memory at most. Empty: as usual."
+        required=False,
+        label=_l("Shared memory"),
+        help_text=_l("Such as 256m; half of the memory at most. Empty: as usual."),
     )
     default_environ = forms.CharField(
         required=False,
-        label="Environment variables",
-        help_text="One NAME=value in each line; those that a launch sets itself go before. Not for secrets: whoever "
-        "launches here sees them.",
+        label=_l("Environment variables"),
+        help_text=_l(
+            "One NAME=value in each line; those that a launch sets itself go before. Not for secrets: whoever "
+            "launches here sees them."
+        ),
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
     )
 
@@ -179,8 +185,8 @@ class GroupPage(FormPage):
     """One group, or a new one."""
 
     section = "groups"
-    title = "New resource group"
-    lead = "A change holds from the next scheduler pass on, within two seconds; what runs goes on."
+    title = _l("New resource group")
+    lead = _l("A change holds from the next scheduler pass on, within two seconds; what runs goes on.")
     model = ResourceGroup
     form_class = PanelGroupForm
     audit_name = "resource-group"
@@ -197,7 +203,7 @@ class GroupPage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return f"Resource group {saved} is saved; the next pass follows it."
+        return _("Resource group %(saved)s is saved; the next pass follows it.") % {"saved": saved}
 
 
 class GroupDelete(DeletePage):
@@ -211,12 +217,12 @@ class GroupDelete(DeletePage):
     def consequences(self) -> list[str]:
         """Return what will happen."""
         return [
-            "Only a group without agents, sessions and presets can be deleted; its join tokens go with it.",
-            "To keep people out and the history in, untick Takes sessions instead.",
+            _("Only a group without agents, sessions and presets can be deleted; its join tokens go with it."),
+            _("To keep people out and the history in, untick Takes sessions instead."),
         ]
 
     def act(self) -> str:
         """Delete it if nothing belongs to it."""
         name = self.object.name
         delete_group(self.viewer.pk, self.object)
-        return f"Resource group {name} is deleted."
+        return _("Resource group %(name)s is deleted.") % {"name": name}

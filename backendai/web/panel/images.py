@@ -12,6 +12,8 @@ from django.db.models import Count, F, Max, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
 
 from backendai.accounts.amounts_field import AmountsField
@@ -31,13 +33,13 @@ class ImageTable(PanelTable):
     """One row per image."""
 
     name = tables.LinkColumn("manage:image", args=[tables.A("pk")])
-    title = tables.Column("Title")
-    is_enabled = tables.BooleanColumn(verbose_name="Enabled", yesno="yes,no")
-    reference = tables.Column("Reference")
-    architecture = tables.Column("Architecture")
-    size = tables.Column("Size", attrs={"td": {"class": "number"}})
-    agents = tables.Column("On agents", attrs={"td": {"class": "number"}})
-    owner = tables.Column("Owner", accessor="owner__email", default="")
+    title = tables.Column(_l("Title"))
+    is_enabled = tables.BooleanColumn(verbose_name=_l("Enabled"), yesno=(_l("yes"), _l("no")))
+    reference = tables.Column(_l("Reference"))
+    architecture = tables.Column(_l("Architecture"))
+    size = tables.Column(_l("Size"), attrs={"td": {"class": "number"}})
+    agents = tables.Column(_l("On agents"), attrs={"td": {"class": "number"}})
+    owner = tables.Column(_l("Owner"), accessor="owner__email", default="")
 
     class Meta(PanelTable.Meta):
         model = Image
@@ -53,11 +55,16 @@ class ImageFilter(PanelFilter):
     """By words, state, and where they are."""
 
     search_fields = ("name", "title", "reference", "aliases__name")
-    search_hint = "Name, other name or reference"
+    search_hint = _l("Name, other name or reference")
 
-    architecture = django_filters.AllValuesFilter(field_name="architecture", label="Architecture", empty_label="any")
+    architecture = django_filters.AllValuesFilter(
+        field_name="architecture", label=_l("Architecture"), empty_label=_l("any")
+    )
     on_agents = django_filters.ChoiceFilter(
-        label="On agents", method="by_agents", empty_label="any", choices=[("some", "on some"), ("none", "on none")]
+        label=_l("On agents"),
+        method="by_agents",
+        empty_label=_l("any"),
+        choices=[("some", _l("on some")), ("none", _l("on none"))],
     )
 
     class Meta:
@@ -78,25 +85,29 @@ class ImageForm(EditForm):
     """An image as an administrator sees it."""
 
     groups = (
-        ("Where it comes from", ("reference", "digest", "architecture")),
-        ("Other names", ("alias_names",)),
-        ("How much a kernel gets", ("minimum", "maximum")),
-        ("What it serves", ("services",)),
-        ("Who may use it", ("domains",)),
+        (_l("Where it comes from"), ("reference", "digest", "architecture")),
+        (_l("Other names"), ("alias_names",)),
+        (_l("How much a kernel gets"), ("minimum", "maximum")),
+        (_l("What it serves"), ("services",)),
+        (_l("Who may use it"), ("domains",)),
     )
 
     alias_names = forms.CharField(
-        required=False, label="Other names", help_text="Separated by spaces; no image and no other one bears them."
+        required=False,
+        label=_l("Other names"),
+        help_text=_l("Separated by spaces; no image and no other one bears them."),
     )
-    minimum = AmountsField(label="Smallest", help_text="What a kernel needs at least, such as cpu=1, mem=512m.")
-    maximum = AmountsField(label="Largest", help_text="What a kernel may have at most. What is not named: no limit.")
+    minimum = AmountsField(label=_l("Smallest"), help_text=_l("What a kernel needs at least, such as cpu=1, mem=512m."))
+    maximum = AmountsField(
+        label=_l("Largest"), help_text=_l("What a kernel may have at most. What is not named: no limit.")
+    )
 
     class Meta:
         model = Image
         fields: ClassVar[list[str]] = [
             *_ALWAYS, "reference", "digest", "architecture", "minimum", "maximum", "services", "domains",
         ]  # fmt: skip
-        labels: ClassVar[dict[str, str]] = {"is_enabled": "People may start sessions from it"}
+        labels: ClassVar[dict[str, Any]] = {"is_enabled": _l("People may start sessions from it")}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -113,13 +124,13 @@ class ImageList(ListPage):
     """Every image, for superadmins."""
 
     section = "images"
-    title = "Images"
-    lead = "what sessions start from"
+    title = _l("Images")
+    lead = _l("what sessions start from")
     template_name = "web/panel/images.html"
     table_class = ImageTable
     filterset_class = ImageFilter
     create_address = "manage:image-new"
-    create_label = "New image"
+    create_label = _l("New image")
 
     def get_queryset(self) -> QuerySet[Image]:
         """Return the images with the number of agents that have them, and their size there."""
@@ -137,7 +148,7 @@ class ImagePage(FormPage):
     """One image, or a new one by its reference."""
 
     section = "images"
-    title = "New image"
+    title = _l("New image")
     template_name = "web/panel/image.html"
     model = Image
     form_class = ImageForm
@@ -155,31 +166,31 @@ class ImagePage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return f"Image {saved} is saved."
+        return _("Image %(saved)s is saved.") % {"saved": saved}
 
 
 class ImageForget(DeletePage):
     """Asks before an image leaves the catalogue."""
 
     section = "images"
-    title = "Forget image"
+    title = _l("Forget image")
     model = Image
     audit_name = "image"
     list_address = "manage:images"
-    submit_label = "Forget it"
+    submit_label = _l("Forget it")
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         return [
-            "Nobody can start sessions from it any more; agents and registries keep it.",
-            "An image that sessions were started from cannot be forgotten: disable it instead.",
+            _("Nobody can start sessions from it any more; agents and registries keep it."),
+            _("An image that sessions were started from cannot be forgotten: disable it instead."),
         ]
 
     def act(self) -> str:
         """Do it through its verb."""
         name = str(self.object)
         forget_image(self.viewer.pk, self.object)
-        return f"{name} is forgotten."
+        return _("%(name)s is forgotten.") % {"name": name}
 
 
 @require_POST
@@ -189,7 +200,7 @@ def images_from_agents(request: PageRequest) -> HttpResponse:
     found = adopt_from_agents(request.user.pk)
     names = ", ".join(image.name for image in found[:5]) + (", …" if len(found) > 5 else "")
     if found:
-        messages.success(request, f"New in the catalogue, and disabled: {names}.")
+        messages.success(request, _("New in the catalogue, and disabled: %(names)s.") % {"names": names})
     else:
-        messages.success(request, "The agents have no image made for this platform that is not in the catalogue.")
+        messages.success(request, _("The agents have no image made for this platform that is not in the catalogue."))
     return redirect("manage:images")

@@ -9,6 +9,8 @@ from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.csv_people import COLUMNS, LARGEST_FILE, MOST_ROWS
@@ -28,9 +30,10 @@ class FileForm(forms.Form):
     """The file."""
 
     file = forms.FileField(
-        label="CSV file",
+        label=_l("CSV file"),
         widget=forms.ClearableFileInput(attrs={"accept": ".csv,text/csv"}),
-        help_text=f"UTF-8, separated by comma or semicolon, at most {MOST_ROWS:,} people.",
+        help_text=_l("UTF-8, separated by comma or semicolon, at most %(most_rows)s people.")
+        % {"most_rows": f"{MOST_ROWS:,}"},
     )
 
 
@@ -39,7 +42,7 @@ class ImportPage(PanelPage, TemplateView):
     file, and it is looked through again."""
 
     section = "import"
-    title = "Import people"
+    title = _l("Import people")
     rule = staticmethod(chooses_members)
     template_name = "web/panel/import.html"
 
@@ -65,7 +68,7 @@ class ImportPage(PanelPage, TemplateView):
 
     def _uploaded(self, form: FileForm) -> bytes:
         if not form.is_valid():
-            raise UserError("Choose a file.", field="file", code="no-file")
+            raise UserError(_("Choose a file."), field="file", code="no-file")
         file: UploadedFile = form.cleaned_data["file"]
         content: bytes = file.read(LARGEST_FILE + 1)
         return content
@@ -100,7 +103,7 @@ def _content(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as error:
-        raise UserError("Choose the file again.", field="file", code="no-file") from error
+        raise UserError(_("Choose the file again."), field="file", code="no-file") from error
 
 
 def _links_file(links: list[Link], portal: str) -> str:

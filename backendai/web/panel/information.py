@@ -9,6 +9,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.models import User
@@ -33,7 +34,7 @@ class InformationPage(PanelPage, TemplateView):
     """Versions, health, configuration."""
 
     section = "information"
-    title = "Information"
+    title = _l("Information")
     template_name = "web/panel/information.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
@@ -63,7 +64,7 @@ class MaintenancePage(PanelPage, TemplateView):
     """Checks of the books, looks through registries, and the jobs that go on."""
 
     section = "maintenance"
-    title = "Maintenance"
+    title = _l("Maintenance")
     template_name = "web/panel/maintenance.html"
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

@@ -13,12 +13,15 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.invitation_links import link_of, mail_link
 from backendai.accounts.models import Invitation, Project, User
 from backendai.accounts.roles import chooses_members, rules_people
 from backendai.accounts.services import Invitee, invite, revoke_invitation
 from backendai.core.errors import UserError
+from backendai.texts.sentences import in_words
 from backendai.web.panel.editing import DeletePage, FormPage, show_error
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
@@ -29,14 +32,14 @@ from backendai.web.templatetags.portal import ago, exact
 class InvitationTable(PanelTable):
     """One row per invitation."""
 
-    email = tables.Column("For")
-    project = tables.Column("Project")
-    role = tables.Column("Role in the project")
-    state = tables.Column("State", empty_values=(), orderable=False)
-    invited_by = tables.Column("By", default="–")
-    created_at = tables.Column("Sent")
-    expires_at = tables.Column("Valid until")
-    revoke = tables.Column("Revoke", accessor="pk", orderable=False, exclude_from_export=True)
+    email = tables.Column(_l("For"))
+    project = tables.Column(_l("Project"))
+    role = tables.Column(_l("Role in the project"))
+    state = tables.Column(_l("State"), empty_values=(), orderable=False)
+    invited_by = tables.Column(_l("By"), default="–")
+    created_at = tables.Column(_l("Sent"))
+    expires_at = tables.Column(_l("Valid until"))
+    revoke = tables.Column(_l("Revoke"), accessor="pk", orderable=False, exclude_from_export=True)
 
     class Meta(PanelTable.Meta):
         model = Invitation
@@ -53,13 +56,13 @@ class InvitationTable(PanelTable):
 
     def render_state(self, record: Invitation) -> str:
         """Return what has become of it."""
-        return str(record.state(timezone.now()).label)
+        return in_words(record.state(timezone.now()).label)
 
     def render_revoke(self, record: Invitation) -> str:
         """Return the way to take it back, while that would change anything."""
         if record.state(timezone.now()) != Invitation.State.OPEN:
             return ""
-        return format_html('<a href="{}">Revoke</a>', reverse("manage:invitation-revoke", args=[record.pk]))
+        return format_html('<a href="{}">{}</a>', reverse("manage:invitation-revoke", args=[record.pk]), _("Revoke"))
 
     def render_created_at(self, value: Any) -> str:
         """Return it relative to now."""
@@ -82,10 +85,10 @@ class InvitationFilter(PanelFilter):
     """By address, project and state."""
 
     search_fields = ("email", "full_name", "project__name")
-    search_hint = "Address, name or project"
+    search_hint = _l("Address, name or project")
 
     state = django_filters.ChoiceFilter(
-        choices=Invitation.State.choices, method="in_state", label="State", empty_label="any"
+        choices=Invitation.State.choices, method="in_state", label=_l("State"), empty_label=_l("any")
     )
 
     class Meta:
@@ -101,15 +104,15 @@ class InvitationList(ListPage):
     """Invitations into projects whose members one chooses."""
 
     section = "invitations"
-    title = "Invitations"
-    lead = "links by which people join a project"
+    title = _l("Invitations")
+    lead = _l("links by which people join a project")
     rule = staticmethod(chooses_members)
     table_class = InvitationTable
     filterset_class = InvitationFilter
     create_address = "manage:invitation-new"
-    create_label = "Invite somebody"
-    empty_title = "Nobody has been invited yet"
-    empty_text = "An invitation is a link with which somebody makes their own account."
+    create_label = _l("Invite somebody")
+    empty_title = _l("Nobody has been invited yet")
+    empty_text = _l("An invitation is a link with which somebody makes their own account.")
 
     def get_queryset(self) -> QuerySet[Invitation]:
         """Return the visible invitations."""
@@ -120,20 +123,20 @@ class InvitationList(ListPage):
 class InvitationForm(EditForm):
     """Whom to invite where."""
 
-    days = forms.IntegerField(label="Valid for days", initial=7, min_value=1, max_value=90)
+    days = forms.IntegerField(label=_l("Valid for days"), initial=7, min_value=1, max_value=90)
 
     class Meta:
         model = Invitation
         fields: ClassVar[list[str]] = ["email", "full_name", "project", "role", "policy"]
-        labels: ClassVar[dict[str, str]] = {
-            "email": "E-mail address",
-            "full_name": "Name",
-            "role": "Role in the project",
+        labels: ClassVar[dict[str, Any]] = {
+            "email": _l("E-mail address"),
+            "full_name": _l("Name"),
+            "role": _l("Role in the project"),
         }
-        help_texts: ClassVar[dict[str, str]] = {
-            "full_name": "They may change it when they come.",
-            "role": "A project admin chooses who else belongs to the project.",
-            "policy": "For a new account. Empty: what new users get.",
+        help_texts: ClassVar[dict[str, Any]] = {
+            "full_name": _l("They may change it when they come."),
+            "role": _l("A project admin chooses who else belongs to the project."),
+            "policy": _l("For a new account. Empty: what new users get."),
         }
 
     def __init__(self, *args: Any, actor: User, project: str = "", **kwargs: Any) -> None:
@@ -152,14 +155,14 @@ class InvitationPage(FormPage):
     """Invites somebody and shows the link, this once."""
 
     section = "invitations"
-    title = "Invite somebody"
-    lead = "They make their own account with the link, or join with the account they have."
+    title = _l("Invite somebody")
+    lead = _l("They make their own account with the link, or join with the account they have.")
     rule = staticmethod(chooses_members)
     model = Invitation
     form_class = InvitationForm
     audit_name = "invitation"
     list_address = "manage:invitations"
-    submit_label = "Invite"
+    submit_label = _l("Invite")
 
     def make_form(self, data: Any = None) -> EditForm:
         """Return the form as far as the one who asks may fill it in."""
@@ -191,8 +194,8 @@ class InvitationRevoke(DeletePage):
     """Takes an invitation back."""
 
     section = "invitations"
-    title = "Revoke"
-    submit_label = "Revoke"
+    title = _l("Revoke")
+    submit_label = _l("Revoke")
     rule = staticmethod(chooses_members)
     model = Invitation
     audit_name = "invitation"
@@ -205,13 +208,16 @@ class InvitationRevoke(DeletePage):
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Take back the invitation of {self.object.email} to {self.object.project}?"
+        return _("Take back the invitation of %(email)s to %(project)s?") % {
+            "email": self.object.email,
+            "project": self.object.project,
+        }
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return ["The link is of no use from now on. Who has accepted it already stays."]
+        return [_("The link is of no use from now on. Who has accepted it already stays.")]
 
     def act(self) -> str:
         """Take it back."""
         revoke_invitation(self.viewer, self.object, now=timezone.now())
-        return f"The invitation of {self.object.email} is taken back."
+        return _("The invitation of %(email)s is taken back.") % {"email": self.object.email}

@@ -9,9 +9,12 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import BackgroundJob
+from backendai.texts.sentences import in_words
 from backendai.web.jobs import percent_of, title_of
 from backendai.web.panel.editing import ConfirmPage
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
@@ -21,12 +24,12 @@ from backendai.web.templatetags.portal import ago
 class JobTable(PanelTable):
     """One row per job."""
 
-    created_at = tables.Column("Begun")
-    subject = tables.Column("Job")
-    owner = tables.Column("Asked for by", accessor="owner__email", default="the platform")
-    status = tables.Column("Status")
-    progress = tables.Column("Done", empty_values=(), attrs={"td": {"class": "number"}})
-    message = tables.Column("What it says", orderable=False)
+    created_at = tables.Column(_l("Begun"))
+    subject = tables.Column(_l("Job"))
+    owner = tables.Column(_l("Asked for by"), accessor="owner__email", default=_l("the platform"))
+    status = tables.Column(_l("Status"))
+    progress = tables.Column(_l("Done"), empty_values=(), attrs={"td": {"class": "number"}})
+    message = tables.Column(_l("What it says"), orderable=False)
     cancel = tables.Column("", empty_values=(), exclude_from_export=True, orderable=False)
 
     class Meta(PanelTable.Meta):
@@ -44,7 +47,7 @@ class JobTable(PanelTable):
 
     def render_status(self, record: BackgroundJob) -> str:
         """Return the status in words."""
-        return "being cancelled" if record.is_cancelling else record.get_status_display()
+        return _("being cancelled") if record.is_cancelling else in_words(record.get_status_display())
 
     def render_progress(self, record: BackgroundJob) -> str:
         """Return how far it is."""
@@ -59,14 +62,14 @@ class JobTable(PanelTable):
         """Return the way to its end, while it runs."""
         if not record.is_running or record.is_cancelling:
             return ""
-        return format_html('<a href="{}">Cancel…</a>', reverse("manage:job-cancel", args=[record.pk]))
+        return format_html('<a href="{}">{}</a>', reverse("manage:job-cancel", args=[record.pk]), _("Cancel…"))
 
 
 class JobFilter(PanelFilter):
     """By kind and status."""
 
     search_fields = ("subject", "message", "owner__email")
-    search_hint = "What it is about, or whose it is"
+    search_hint = _l("What it is about, or whose it is")
 
     class Meta:
         model = BackgroundJob
@@ -77,11 +80,11 @@ class JobList(ListPage):
     """Every background job, for superadmins."""
 
     section = "jobs"
-    title = "Background jobs"
-    lead = "builds, scans and other long work"
+    title = _l("Background jobs")
+    lead = _l("builds, scans and other long work")
     table_class = JobTable
     filterset_class = JobFilter
-    empty_text = "Long work appears here with its progress; it is forgotten 30 days after its end."
+    empty_text = _l("Long work appears here with its progress; it is forgotten 30 days after its end.")
 
     def get_queryset(self) -> QuerySet[BackgroundJob]:
         """Return all jobs."""
@@ -92,20 +95,20 @@ class JobCancel(ConfirmPage):
     """Asks before a job is stopped."""
 
     section = "jobs"
-    title = "Cancel a job"
+    title = _l("Cancel a job")
     model = BackgroundJob
     list_address = "manage:jobs"
-    submit_label = "Cancel the job"
+    submit_label = _l("Cancel the job")
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"{title_of(self.object)}: cancel it?"
+        return _("%(object)s: cancel it?") % {"object": title_of(self.object)}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return ["It stops at its next step; what is done so far stays."]
+        return [_("It stops at its next step; what is done so far stays.")]
 
     def act(self) -> str:
         """Ask for its end."""
         cancel_job(self.viewer, self.object.pk, now=timezone.now())
-        return "It was asked to stop."
+        return _("It was asked to stop.")

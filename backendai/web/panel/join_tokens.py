@@ -11,6 +11,8 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import TimeSpanField
 from backendai.cluster.agents import join_command, make_join_token, revoke_join_token
@@ -25,19 +27,19 @@ from backendai.web.templatetags.portal import ago, exact
 class JoinTokenTable(PanelTable):
     """One row per token."""
 
-    hint = tables.Column("Begins with", default="–")
-    resource_group = tables.Column("For agents of")
-    agent = tables.Column("For this agent alone", default="–")
-    name_prefix = tables.Column("Names begin with", default="–")
-    is_reusable = tables.BooleanColumn(verbose_name="Reusable", yesno="yes,no")
-    state = tables.Column("State", empty_values=(), orderable=False)
-    expires_at = tables.Column("Expires", default="never")
-    created_at = tables.Column("Made")
-    created_by = tables.Column("By", default="–")
+    hint = tables.Column(_l("Begins with"), default="–")
+    resource_group = tables.Column(_l("For agents of"))
+    agent = tables.Column(_l("For this agent alone"), default="–")
+    name_prefix = tables.Column(_l("Names begin with"), default="–")
+    is_reusable = tables.BooleanColumn(verbose_name=_l("Reusable"), yesno=(_l("yes"), _l("no")))
+    state = tables.Column(_l("State"), empty_values=(), orderable=False)
+    expires_at = tables.Column(_l("Expires"), default=_l("never"))
+    created_at = tables.Column(_l("Made"))
+    created_by = tables.Column(_l("By"), default="–")
     revoke = tables.LinkColumn(
         "manage:join-token-revoke",
         args=[tables.A("pk")],
-        text="Revoke",
+        text=_l("Revoke"),
         orderable=False,
         exclude_from_export=True,
         empty_values=(),
@@ -74,7 +76,7 @@ class JoinTokenFilter(PanelFilter):
     """By group and name."""
 
     search_fields = ("hint", "name_prefix", "agent__name", "resource_group__name")
-    search_hint = "Beginning, group or agent"
+    search_hint = _l("Beginning, group or agent")
 
     class Meta:
         model = JoinToken
@@ -85,12 +87,12 @@ class JoinTokenList(ListPage):
     """Every token, for superadmins."""
 
     section = "join-tokens"
-    title = "Join tokens"
-    lead = "with one of these a new machine introduces itself"
+    title = _l("Join tokens")
+    lead = _l("with one of these a new machine introduces itself")
     table_class = JoinTokenTable
     filterset_class = JoinTokenFilter
     create_address = "manage:join-token-new"
-    create_label = "New join token"
+    create_label = _l("New join token")
 
     def get_queryset(self) -> QuerySet[JoinToken]:
         """Return all tokens."""
@@ -102,22 +104,24 @@ class JoinTokenForm(EditForm):
 
     valid_for = TimeSpanField(
         required=False,
-        label="Valid for",
+        label=_l("Valid for"),
         initial=timedelta(days=1),
-        help_text="Such as 1h or 7d; left empty, until it is used or revoked.",
+        help_text=_l("Such as 1h or 7d; left empty, until it is used or revoked."),
     )
 
     class Meta:
         model = JoinToken
         fields: ClassVar[list[str]] = ["resource_group", "name_prefix", "is_reusable"]
-        labels: ClassVar[dict[str, str]] = {
-            "resource_group": "Resource group of the machine",
-            "name_prefix": "Only for names that begin with",
-            "is_reusable": "Many machines may use it",
+        labels: ClassVar[dict[str, Any]] = {
+            "resource_group": _l("Resource group of the machine"),
+            "name_prefix": _l("Only for names that begin with"),
+            "is_reusable": _l("Many machines may use it"),
         }
-        help_texts: ClassVar[dict[str, str]] = {
-            "name_prefix": "Such as gpu-. Left empty, any name that is not taken.",
-            "is_reusable": "Unticked, it works once. With a beginning of names, known machines may come back with it.",
+        help_texts: ClassVar[dict[str, Any]] = {
+            "name_prefix": _l("Such as gpu-. Left empty, any name that is not taken."),
+            "is_reusable": _l(
+                "Unticked, it works once. With a beginning of names, known machines may come back with it."
+            ),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -131,13 +135,13 @@ class JoinTokenPage(FormPage):
     """Makes a token and shows it, this once."""
 
     section = "join-tokens"
-    title = "Let a machine join"
-    lead = "The token is shown once, with the command to run on the machine."
+    title = _l("Let a machine join")
+    lead = _l("The token is shown once, with the command to run on the machine.")
     model = JoinToken
     form_class = JoinTokenForm
     audit_name = "join-token"
     list_address = "manage:join-tokens"
-    submit_label = "Make the token"
+    submit_label = _l("Make the token")
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Make it; it is not stored, so the page is not a redirect."""
@@ -166,21 +170,21 @@ class JoinTokenRevoke(DeletePage):
     """Takes a token back."""
 
     section = "join-tokens"
-    title = "Revoke"
-    submit_label = "Revoke"
+    title = _l("Revoke")
+    submit_label = _l("Revoke")
     model = JoinToken
     audit_name = "join-token"
     list_address = "manage:join-tokens"
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Revoke the {self.object}?"
+        return _("Revoke the %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return ["No further machine joins with it.", "Machines that joined with it stay."]
+        return [_("No further machine joins with it."), _("Machines that joined with it stay.")]
 
     def act(self) -> str:
         """Take it back."""
         revoke_join_token(self.viewer, self.object.pk)
-        return "The join token is revoked."
+        return _("The join token is revoked.")

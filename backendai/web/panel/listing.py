@@ -11,14 +11,19 @@ from django.core.paginator import Paginator
 from django.db import models
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.utils.functional import Promise
 from django.utils.text import slugify
+from django.utils.translation import gettext_lazy as _l
+from django.utils.translation import override
 from django_filters.views import FilterView
 from django_tables2.data import TableQuerysetData
 from django_tables2.paginators import LazyPaginator
 from django_tables2.views import SingleTableMixin
 
 from backendai.core.csv_cells import csv_lines
+from backendai.texts.sentences import in_words
 from backendai.web.panel.access import PanelPage
+from backendai.web.panel.forms import say_in_words
 
 PAGE_SIZE = 50
 MOST_EXPORTED = 100_000
@@ -42,17 +47,26 @@ class PanelTable(tables.Table):
     def __init__(self, *args: Any, data: Any = None, **kwargs: Any) -> None:
         rows = StableRows(data) if isinstance(data, QuerySet) else data
         super().__init__(*args, data=rows, **kwargs)
+        for name, column in self.columns.items():
+            field = getattr(self._meta.model, name, None)
+            if getattr(getattr(field, "field", None), "choices", None) and not hasattr(self, f"render_{name}"):
+                column.render = _choice
 
     class Meta:
         template_name = "web/panel/_table.html"
         attrs: ClassVar[dict[str, Any]] = {"class": "rows panel-rows"}
 
 
+def _choice(value: Any) -> str:
+    """Return the word of a choice."""
+    return in_words(value)
+
+
 class YesNo(forms.Select):
     """Yes, no, or no matter."""
 
     def __init__(self, attrs: dict[str, Any] | None = None) -> None:
-        super().__init__(attrs, choices=[("", "any"), ("true", "yes"), ("false", "no")])
+        super().__init__(attrs, choices=[("", _l("any")), ("true", _l("yes")), ("false", _l("no"))])
 
 
 class DayFilter(django_filters.DateFilter):
@@ -72,9 +86,18 @@ class PanelFilter(django_filters.FilterSet):
         }
     }
     search_fields: ClassVar[tuple[str, ...]] = ()
-    search_hint = "Search"
+    search_hint: str | Promise = _l("Search")
 
-    q = django_filters.CharFilter(method="search", label="Search")
+    q = django_filters.CharFilter(method="search", label=_l("Search"))
+
+    @property
+    def form(self) -> forms.Form:
+        """The form, in the language of the page."""
+        is_new = not hasattr(self, "_form")
+        form: forms.Form = super().form
+        if is_new:
+            say_in_words(form)
+        return form
 
     def search(self, rows: QuerySet[Any], name: str, text: str) -> QuerySet[Any]:
         """Return the rows in which every word is found in some field."""
@@ -97,11 +120,11 @@ class ListPage(PanelPage, SingleTableMixin, FilterView):
     page_size = PAGE_SIZE
     strict = False
     counts_rows: ClassVar[bool] = True
-    lead = ""
-    empty_title = "Nothing is here yet"
-    empty_text = ""
+    lead: str | Promise = ""
+    empty_title = _l("Nothing is here yet")
+    empty_text: str | Promise = ""
     create_address = ""
-    create_label = "New"
+    create_label = _l("New")
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Show the list; with ``?export=csv`` send what the filters leave as a file."""
@@ -149,5 +172,7 @@ class ListPage(PanelPage, SingleTableMixin, FilterView):
         answer = StreamingHttpResponse(
             csv_lines(table.as_values(exclude_columns=hidden)), content_type="text/csv; charset=utf-8"
         )
-        answer["Content-Disposition"] = f'attachment; filename="{slugify(self.title)}.csv"'
+        with override("en"):
+            name = slugify(str(self.title))
+        answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
         return answer

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _l
+
 from backendai.accounts.models import User
 from backendai.accounts.roles import chooses_members, rules_people
 
@@ -22,7 +25,7 @@ class Entry:
     """One page: ``section`` is also the end of its address's name, ``manage:<section>``."""
 
     section: str
-    title: str
+    title: str | Promise
     icon: str
     rule: Callable[[User], bool] = _superadmin
 
@@ -32,46 +35,46 @@ class Entry:
         return f"manage:{self.section}"
 
 
-MENU: tuple[tuple[str, tuple[Entry, ...]], ...] = (
+MENU: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
     (
-        "People",
+        _l("People"),
         (
-            Entry("users", "Users", "users", rules_people),
-            Entry("projects", "Projects", "folder", chooses_members),
-            Entry("domains", "Domains", "building"),
-            Entry("invitations", "Invitations", "mail", chooses_members),
-            Entry("policies", "Resource policies", "adjustments"),
-            Entry("import", "Import people", "file-import", chooses_members),
+            Entry("users", _l("Users"), "users", rules_people),
+            Entry("projects", _l("Projects"), "folder", chooses_members),
+            Entry("domains", _l("Domains"), "building"),
+            Entry("invitations", _l("Invitations"), "mail", chooses_members),
+            Entry("policies", _l("Resource policies"), "adjustments"),
+            Entry("import", _l("Import people"), "file-import", chooses_members),
         ),
     ),
     (
-        "Resources",
+        _l("Resources"),
         (
-            Entry("agents", "Agents", "server"),
-            Entry("groups", "Resource groups", "stack-2"),
-            Entry("presets", "Presets", "adjustments"),
-            Entry("images", "Images", "package"),
-            Entry("registries", "Registries", "download"),
-            Entry("join-tokens", "Join tokens", "key"),
-            Entry("slot-types", "Slot types", "cpu"),
+            Entry("agents", _l("Agents"), "server"),
+            Entry("groups", _l("Resource groups"), "stack-2"),
+            Entry("presets", _l("Presets"), "adjustments"),
+            Entry("images", _l("Images"), "package"),
+            Entry("registries", _l("Registries"), "download"),
+            Entry("join-tokens", _l("Join tokens"), "key"),
+            Entry("slot-types", _l("Slot types"), "cpu"),
         ),
     ),
     (
-        "Platform",
+        _l("Platform"),
         (
-            Entry("jobs", "Background jobs", "refresh"),
-            Entry("statistics", "Statistics", "chart-bar", _administrator),
-            Entry("settings", "Settings", "adjustments-horizontal"),
-            Entry("announcements", "Announcements", "speakerphone"),
-            Entry("maintenance", "Maintenance", "tool"),
-            Entry("information", "Information", "info-circle"),
-            Entry("audit", "Audit log", "list-details"),
+            Entry("jobs", _l("Background jobs"), "refresh"),
+            Entry("statistics", _l("Statistics"), "chart-bar", _administrator),
+            Entry("settings", _l("Settings"), "adjustments-horizontal"),
+            Entry("announcements", _l("Announcements"), "speakerphone"),
+            Entry("maintenance", _l("Maintenance"), "tool"),
+            Entry("information", _l("Information"), "info-circle"),
+            Entry("audit", _l("Audit log"), "list-details"),
         ),
     ),
 )
 
 
-def menu_for(user: User) -> Sequence[tuple[str, list[Entry]]]:
+def menu_for(user: User) -> Sequence[tuple[str | Promise, list[Entry]]]:
     """Return the groups of the menu with the pages that this person may open."""
     groups = [(title, [entry for entry in entries if entry.rule(user)]) for title, entries in MENU]
     return [(title, entries) for title, entries in groups if entries]

@@ -7,6 +7,9 @@ from typing import Any, ClassVar
 import django_filters
 import django_tables2 as tables
 from django.db.models import Q, QuerySet
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import short_duration
 from backendai.accounts.models import Domain, KeyPair, PolicyDefault, Project, ResourcePolicy, User
@@ -14,16 +17,17 @@ from backendai.accounts.policies import held_text, holders_text
 from backendai.accounts.policy_form import PolicyForm
 from backendai.accounts.services.policies import delete_policy
 from backendai.core.slots import INFINITY
+from backendai.texts.sentences import in_words
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 
 _MOST_NAMED = 20
-_KINDS: tuple[tuple[str, Any, str], ...] = (
+_KINDS: tuple[tuple[str | Promise, Any, str], ...] = (
     ("Users", User, "email"),
     ("Projects", Project, "name"),
     ("Domains", Domain, "name"),
-    ("Key pairs", KeyPair, "access_key"),
+    (_l("Key pairs"), KeyPair, "access_key"),
 )
 
 
@@ -31,12 +35,12 @@ class PolicyTable(PanelTable):
     """One row per policy; ∞ stands where there is no limit."""
 
     name = tables.LinkColumn("manage:policy", args=[tables.A("pk")])
-    slots = tables.Column("Held at once", orderable=False, empty_values=())
-    max_sessions = tables.Column("Sessions", default=INFINITY, attrs={"td": {"class": "number"}})
-    max_pending_sessions = tables.Column("Waiting", default=INFINITY, attrs={"td": {"class": "number"}})
-    max_priority = tables.Column("Priority", default=INFINITY, attrs={"td": {"class": "number"}})
-    max_session_lifetime = tables.Column("Longest run", default=INFINITY)
-    holders = tables.Column("Holds for", orderable=False, empty_values=())
+    slots = tables.Column(_l("Held at once"), orderable=False, empty_values=())
+    max_sessions = tables.Column(_l("Sessions"), default=INFINITY, attrs={"td": {"class": "number"}})
+    max_pending_sessions = tables.Column(_l("Waiting"), default=INFINITY, attrs={"td": {"class": "number"}})
+    max_priority = tables.Column(_l("Priority"), default=INFINITY, attrs={"td": {"class": "number"}})
+    max_session_lifetime = tables.Column(_l("Longest run"), default=INFINITY)
+    holders = tables.Column(_l("Holds for"), orderable=False, empty_values=())
 
     class Meta(PanelTable.Meta):
         model = ResourcePolicy
@@ -55,17 +59,17 @@ class PolicyTable(PanelTable):
 
     def render_holders(self, record: Any) -> str:
         """Return who has it, and which new ones get it."""
-        new = [str(default.get_holder_display()) for default in record.default_for.all()]
-        return holders_text(record) + (f"; new {', '.join(new)}" if new else "")
+        new = [in_words(default.get_holder_display()) for default in record.default_for.all()]
+        return in_words(holders_text(record)) + (_("; new %(names)s") % {"names": ", ".join(new)} if new else "")
 
 
 class PolicyFilter(PanelFilter):
     """By name, and whether somebody has it."""
 
     search_fields = ("name",)
-    search_hint = "Name"
+    search_hint = _l("Name")
 
-    in_use = django_filters.BooleanFilter(method="filter_use", label="In use")
+    in_use = django_filters.BooleanFilter(method="filter_use", label=_l("In use"))
 
     class Meta:
         model = ResourcePolicy
@@ -84,11 +88,11 @@ class PolicyEditForm(EditForm, PolicyForm):
     """A policy; nobody overwrites unseen what somebody else has changed."""
 
     groups = (
-        ("Held at once", ("slots", "unnamed_slots", "max_sessions")),
-        ("Waiting at once", ("max_pending_sessions", "max_pending_slots")),
-        ("One session", ("max_priority", "max_kernels_per_session", "max_session_lifetime")),
-        ("One user", ("max_concurrent_logins", "max_customized_images")),
-        ("New ones", ("default_for",)),
+        (_l("Held at once"), ("slots", "unnamed_slots", "max_sessions")),
+        (_l("Waiting at once"), ("max_pending_sessions", "max_pending_slots")),
+        (_l("One session"), ("max_priority", "max_kernels_per_session", "max_session_lifetime")),
+        (_l("One user"), ("max_concurrent_logins", "max_customized_images")),
+        (_l("New ones"), ("default_for",)),
     )
 
     class Meta(PolicyForm.Meta):
@@ -99,14 +103,14 @@ class PolicyList(ListPage):
     """Every policy, for superadmins."""
 
     section = "policies"
-    title = "Resource policies"
-    lead = "what somebody may hold at once; where several hold, the tightest counts"
+    title = _l("Resource policies")
+    lead = _l("what somebody may hold at once; where several hold, the tightest counts")
     table_class = PolicyTable
     filterset_class = PolicyFilter
     create_address = "manage:policy-new"
-    create_label = "New policy"
-    empty_title = "Nobody is limited yet"
-    empty_text = "Make a policy, and give it to users, projects, domains or key pairs on their own pages."
+    create_label = _l("New policy")
+    empty_title = _l("Nobody is limited yet")
+    empty_text = _l("Make a policy, and give it to users, projects, domains or key pairs on their own pages.")
 
     def get_queryset(self) -> QuerySet[ResourcePolicy]:
         """Return the policies with how many have each."""
@@ -118,8 +122,8 @@ class PolicyPage(FormPage):
 
     template_name = "web/panel/policy.html"
     section = "policies"
-    title = "New policy"
-    lead = "A changed limit holds from the next pass; nothing that runs is ended."
+    title = _l("New policy")
+    lead = _l("A changed limit holds from the next pass; nothing that runs is ended.")
     model = ResourcePolicy
     form_class = PolicyEditForm
     audit_name = "resource-policy"
@@ -128,7 +132,7 @@ class PolicyPage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return f"Policy {saved} is saved."
+        return _("Policy %(saved)s is saved.") % {"saved": saved}
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the form, and who has the policy: the first of each kind by name."""
@@ -145,24 +149,32 @@ class PolicyDelete(DeletePage):
     """Asks before a policy is deleted; one that somebody has stays."""
 
     section = "policies"
-    title = "Delete a policy"
+    title = _l("Delete a policy")
     model = ResourcePolicy
     audit_name = "resource-policy"
     list_address = "manage:policies"
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Delete policy {self.object}?"
+        return _("Delete policy %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return who has it, if anybody."""
         counted = ResourcePolicy.objects.with_holders().get(pk=self.object.pk)
         who = holders_text(counted)
-        kinds = [PolicyDefault.Holder(default.holder).label for default in counted.default_for.all()]
-        said = [f"It holds for {who}: until they have another one it cannot be deleted."] if who != "nobody" else []
-        return said + ([f"New {', '.join(kinds)} get it: until that is changed it cannot be deleted."] if kinds else [])
+        kinds = [in_words(PolicyDefault.Holder(default.holder).label) for default in counted.default_for.all()]
+        said = (
+            [_("It holds for %(who)s: until they have another one it cannot be deleted.") % {"who": in_words(who)}]
+            if who != "nobody"
+            else []
+        )
+        return said + (
+            [_("New %(names)s get it: until that is changed it cannot be deleted.") % {"names": ", ".join(kinds)}]
+            if kinds
+            else []
+        )
 
     def act(self) -> str:
         """Delete it; raises a Conflict that counts who has it."""
         delete_policy(self.viewer.pk, self.object)
-        return f"Policy {self.object} is deleted."
+        return _("Policy %(object)s is deleted.") % {"object": self.object}

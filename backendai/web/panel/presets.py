@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import django_tables2 as tables
 from django import forms
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.amounts_field import AmountsField, SizeField
 from backendai.catalog.models import ResourcePreset
@@ -22,10 +24,10 @@ class PresetTable(PanelTable):
     """One row per preset."""
 
     name = tables.LinkColumn("manage:preset", args=[tables.A("pk")])
-    resource_group = tables.Column("Resource group", default="all groups")
-    slots = tables.Column("Amounts", orderable=False)
-    shm_bytes = tables.Column("Shared memory", default="usual")
-    rank = tables.Column("Place", attrs={"td": {"class": "number"}})
+    resource_group = tables.Column(_l("Resource group"), default=_l("all groups"))
+    slots = tables.Column(_l("Amounts"), orderable=False)
+    shm_bytes = tables.Column(_l("Shared memory"), default=_l("usual"))
+    rank = tables.Column(_l("Place"), attrs={"td": {"class": "number"}})
 
     class Meta(PanelTable.Meta):
         model = ResourcePreset
@@ -45,7 +47,7 @@ class PresetFilter(PanelFilter):
     """By name and group."""
 
     search_fields = ("name", "resource_group__name")
-    search_hint = "Name or group"
+    search_hint = _l("Name or group")
 
     class Meta:
         model = ResourcePreset
@@ -55,17 +57,22 @@ class PresetFilter(PanelFilter):
 class PresetForm(EditForm):
     """A preset: its amounts are those of each kernel."""
 
-    slots = AmountsField(label="Amounts", help_text="What each kernel gets, such as cpu=2, mem=4g, cuda.device=1.")
-    shm_bytes = SizeField(
-        label="Shared memory", help_text="Such as 256m or 2g: a part of the memory, and less than it. Empty: as usual."
+    slots = AmountsField(
+        label=_l("Amounts"), help_text=_l("What each kernel gets, such as cpu=2, mem=4g, cuda.device=1.")
     )
-    rank = forms.IntegerField(label="Place", initial=0, help_text="The lower comes first; equals go by name.")
+    shm_bytes = SizeField(
+        label=_l("Shared memory"),
+        help_text=_l("Such as 256m or 2g: a part of the memory, and less than it. Empty: as usual."),
+    )
+    rank = forms.IntegerField(label=_l("Place"), initial=0, help_text=_l("The lower comes first; equals go by name."))
 
     class Meta:
         model = ResourcePreset
         fields: ClassVar[list[str]] = ["name", "resource_group", "slots", "shm_bytes", "rank"]
-        help_texts: ClassVar[dict[str, str]] = {
-            "resource_group": "Empty: for all groups. In a group its own comes before one of the same name for all.",
+        help_texts: ClassVar[dict[str, Any]] = {
+            "resource_group": _l(
+                "Empty: for all groups. In a group its own comes before one of the same name for all."
+            ),
         }
 
 
@@ -73,12 +80,12 @@ class PresetList(ListPage):
     """Every preset, for superadmins."""
 
     section = "presets"
-    title = "Presets"
-    lead = "named amounts that people pick instead of numbers"
+    title = _l("Presets")
+    lead = _l("named amounts that people pick instead of numbers")
     table_class = PresetTable
     filterset_class = PresetFilter
     create_address = "manage:preset-new"
-    create_label = "New preset"
+    create_label = _l("New preset")
 
     def get_queryset(self) -> QuerySet[ResourcePreset]:
         """Return the presets with their groups."""
@@ -89,7 +96,7 @@ class PresetPage(FormPage):
     """One preset, or a new one."""
 
     section = "presets"
-    title = "New preset"
+    title = _l("New preset")
     model = ResourcePreset
     form_class = PresetForm
     audit_name = "preset"
@@ -103,24 +110,24 @@ class PresetPage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return f"Preset {saved} is saved."
+        return _("Preset %(saved)s is saved.") % {"saved": saved}
 
 
 class PresetDelete(DeletePage):
     """Asks before a preset goes."""
 
     section = "presets"
-    title = "Delete preset"
+    title = _l("Delete preset")
     model = ResourcePreset
     audit_name = "preset"
     list_address = "manage:presets"
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return ["Sessions that were made of it keep their amounts."]
+        return [_("Sessions that were made of it keep their amounts.")]
 
     def act(self) -> str:
         """Do it through its verb."""
         name = str(self.object)
         delete_preset(self.viewer.pk, self.object)
-        return f"{name} is deleted."
+        return _("%(name)s is deleted.") % {"name": name}

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Project, User
 from backendai.accounts.roles import Deed, Rank, may_project, rank_of, rules_people
@@ -19,14 +21,14 @@ from backendai.web.panel.forms import EditForm
 class ProjectForm(EditForm):
     """A project; the fields that one may not set are left out."""
 
-    groups = (("Limits", ("policy", "share_weight")),)
+    groups = ((_l("Limits"), ("policy", "share_weight")),)
 
     class Meta:
         model = Project
         fields: ClassVar[list[str]] = ["name", "domain", "is_active", "policy", "share_weight"]
-        help_texts: ClassVar[dict[str, str]] = {
-            "is_active": "Unticked, nobody starts anything in it; what runs goes on.",
-            "policy": "Empty: no limits of its own; those of the domain hold all the same.",
+        help_texts: ClassVar[dict[str, Any]] = {
+            "is_active": _l("Unticked, nobody starts anything in it; what runs goes on."),
+            "policy": _l("Empty: no limits of its own; those of the domain hold all the same."),
         }
 
     def __init__(self, *args: Any, actor: User, **kwargs: Any) -> None:
@@ -44,7 +46,7 @@ class ProjectFormPage(FormPage):
     """A project, or a new one."""
 
     section = "projects"
-    title = "New project"
+    title = _l("New project")
     rule = staticmethod(rules_people)
     model = Project
     form_class = ProjectForm
@@ -74,7 +76,7 @@ class ProjectFormPage(FormPage):
         if self.object is None:
             domain = said.get("domain") or self.viewer.domain
             if domain is None:
-                raise UserError("A project belongs to a domain.", code="no-domain")
+                raise UserError(_("A project belongs to a domain."), code="no-domain")
             return create_project(self.viewer, domain, said["name"], policy=said["policy"])
         wishes = {name: said[name] for name in form.fields if name != "version"}
         return change_project(self.viewer, Project.objects.get(pk=self.object.pk), wishes)
@@ -100,10 +102,10 @@ class ProjectDelete(DeletePage):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return ["Its memberships and open invitations go with it; the people stay."]
+        return [_("Its memberships and open invitations go with it; the people stay.")]
 
     def act(self) -> str:
         """Delete it, as the verb does it."""
         name = str(self.object)
         delete_project(self.viewer, self.object)
-        return f"{name} is deleted."
+        return _("%(name)s is deleted.") % {"name": name}

@@ -12,12 +12,15 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.models import Domain, Membership, Project, User
 from backendai.accounts.roles import Deed, chooses_members, may_project, rules_people
 from backendai.accounts.services import add_member, remove_member, set_member_role
 from backendai.core.errors import UserError
+from backendai.texts.sentences import in_words
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error
 from backendai.web.panel.holdings import gauges_of
@@ -31,10 +34,10 @@ class ProjectTable(PanelTable):
     """One row per project."""
 
     name = tables.LinkColumn("manage:project", args=[tables.A("pk")])
-    domain = tables.Column("Domain")
-    is_active = tables.BooleanColumn(verbose_name="Active", yesno="yes,no")
-    member_count = tables.Column("Members", attrs={"td": {"class": "number"}})
-    policy = tables.Column("Policy", default="∞")
+    domain = tables.Column(_l("Domain"))
+    is_active = tables.BooleanColumn(verbose_name=_l("Active"), yesno=(_l("yes"), _l("no")))
+    member_count = tables.Column(_l("Members"), attrs={"td": {"class": "number"}})
+    policy = tables.Column(_l("Policy"), default="∞")
 
     class Meta(PanelTable.Meta):
         model = Project
@@ -54,10 +57,10 @@ class ProjectFilter(PanelFilter):
     """By name, domain and state."""
 
     search_fields = ("name", "domain__name")
-    search_hint = "Name"
+    search_hint = _l("Name")
 
     domain = django_filters.ModelChoiceFilter(
-        queryset=lambda request: Domain.objects.visible_to(request.user), empty_label="any"
+        queryset=lambda request: Domain.objects.visible_to(request.user), empty_label=_l("any")
     )
 
     class Meta:
@@ -69,12 +72,12 @@ class ProjectList(ListPage):
     """The projects whose members one chooses."""
 
     section = "projects"
-    title = "Projects"
-    lead = "people who share limits"
+    title = _l("Projects")
+    lead = _l("people who share limits")
     rule = staticmethod(chooses_members)
     table_class = ProjectTable
     filterset_class = ProjectFilter
-    create_label = "New project"
+    create_label = _l("New project")
 
     def get_queryset(self) -> QuerySet[Project]:
         """Return the projects with the number of their members."""
@@ -93,8 +96,8 @@ class ProjectList(ListPage):
 class MemberForm(forms.Form):
     """Somebody of the domain, by address."""
 
-    email = forms.CharField(label="E-mail address", max_length=254, widget=forms.EmailInput())
-    role = forms.ChoiceField(choices=Membership.Role.choices, label="Role in the project")
+    email = forms.CharField(label=_l("E-mail address"), max_length=254, widget=forms.EmailInput())
+    role = forms.ChoiceField(choices=Membership.Role.choices, label=_l("Role in the project"))
 
 
 class ProjectPage(PanelPage, TemplateView):
@@ -112,7 +115,7 @@ class ProjectPage(PanelPage, TemplateView):
             done = self._act(project, request.POST.get("deed", ""))
         except UserError as error:
             if self.form is None:
-                messages.error(request, error.message)
+                messages.error(request, in_words(error.message))
                 return redirect("manage:project", project.pk)
             if not self.form.errors:
                 show_error(self.form, error)
@@ -145,18 +148,18 @@ class ProjectPage(PanelPage, TemplateView):
         if deed == "add":
             self.form = MemberForm(self.request.POST)
             if not self.form.is_valid():
-                raise UserError("Look at the marked fields.")
+                raise UserError(_("Look at the marked fields."))
             added = add_member(actor, project, self.form.cleaned_data["email"], role=self.form.cleaned_data["role"])
-            return f"{added.user} belongs to the project now."
+            return _("%(user)s belongs to the project now.") % {"user": added.user}
         members = User.objects.filter(memberships__project=project)
         user = members.filter(email=self.request.POST.get("member", "")[:254]).first()
         if user is None:
-            raise UserError("They do not belong to this project any more.")
+            raise UserError(_("They do not belong to this project any more."))
         if deed == "remove":
             remove_member(actor, project, user)
-            return f"{user} does not belong to the project any more. What they run goes on."
+            return _("%(user)s does not belong to the project any more. What they run goes on.") % {"user": user}
         role = set_member_role(actor, project, user, self.request.POST.get("role", "")).get_role_display()
-        return f"{user} is a {role} now."
+        return _("%(user)s is a %(role)s now.") % {"user": user, "role": role}
 
     def _project(self) -> Project:
         rows = Project.objects.managed_by(self.viewer).select_related("domain", "policy")

@@ -13,11 +13,14 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
 
 from backendai.catalog.models import Registry
 from backendai.catalog.registries import delete_registry, start_scan, write_registry
 from backendai.core.errors import UserError
+from backendai.texts.sentences import in_words
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
@@ -30,11 +33,11 @@ class RegistryTable(PanelTable):
     """One row per registry."""
 
     name = tables.LinkColumn("manage:registry", args=[tables.A("pk")])
-    url = tables.Column("Address")
-    kind = tables.Column("Kind")
-    is_enabled = tables.BooleanColumn(verbose_name="Enabled", yesno="yes,no")
-    image_count = tables.Column("Images", attrs={"td": {"class": "number"}})
-    scanned_at = tables.Column("Looked through", default="never")
+    url = tables.Column(_l("Address"))
+    kind = tables.Column(_l("Kind"))
+    is_enabled = tables.BooleanColumn(verbose_name=_l("Enabled"), yesno=(_l("yes"), _l("no")))
+    image_count = tables.Column(_l("Images"), attrs={"td": {"class": "number"}})
+    scanned_at = tables.Column(_l("Looked through"), default=_l("never"))
 
     class Meta(PanelTable.Meta):
         model = Registry
@@ -50,7 +53,7 @@ class RegistryFilter(PanelFilter):
     """By name and state."""
 
     search_fields = ("name", "url")
-    search_hint = "Name or address"
+    search_hint = _l("Name or address")
 
     class Meta:
         model = Registry
@@ -61,21 +64,21 @@ class RegistryForm(EditForm):
     """A registry; its password is written and never shown."""
 
     groups = (
-        ("Account", ("username", "new_password", "forget_password")),
-        ("What is looked through", ("projects", "repositories", "enables_new")),
-        ("Reaching it", ("other_hosts", "verify_tls")),
-        ("Who may use its images", ("is_global", "domains")),
+        (_l("Account"), ("username", "new_password", "forget_password")),
+        (_l("What is looked through"), ("projects", "repositories", "enables_new")),
+        (_l("Reaching it"), ("other_hosts", "verify_tls")),
+        (_l("Who may use its images"), ("is_global", "domains")),
     )
 
     new_password = forms.CharField(
         required=False,
-        label="Password or token",
+        label=_l("Password or token"),
         strip=False,
         max_length=1024,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="Left empty, the present one stays.",
+        help_text=_l("Left empty, the present one stays."),
     )
-    forget_password = forms.BooleanField(required=False, label="Forget the present password")
+    forget_password = forms.BooleanField(required=False, label=_l("Forget the present password"))
 
     class Meta:
         model = Registry
@@ -83,10 +86,14 @@ class RegistryForm(EditForm):
             "name", "url", "kind", "is_enabled", "username", "projects", "repositories", "enables_new", "other_hosts",
             "verify_tls", "is_global", "domains",
         ]  # fmt: skip
-        labels: ClassVar[dict[str, str]] = {
-            "url": "Address", "is_enabled": "It may be looked through", "enables_new": "New images can be used at once",
-            "other_hosts": "Further hosts", "verify_tls": "Check its certificate", "is_global": "Open to all domains",
-        }  # fmt: skip
+        labels: ClassVar[dict[str, Any]] = {
+            "url": _l("Address"),
+            "is_enabled": _l("It may be looked through"),
+            "enables_new": _l("New images can be used at once"),
+            "other_hosts": _l("Further hosts"),
+            "verify_tls": _l("Check its certificate"),
+            "is_global": _l("Open to all domains"),
+        }
         widgets: ClassVar[dict[str, Any]] = {"repositories": forms.Textarea(attrs={"rows": 3, "spellcheck": "false"})}
 
     def values(self) -> dict[str, Any]:
@@ -103,13 +110,13 @@ class RegistryList(ListPage):
     """Every registry, for superadmins."""
 
     section = "registries"
-    title = "Registries"
-    lead = "where images come from"
+    title = _l("Registries")
+    lead = _l("where images come from")
     table_class = RegistryTable
     filterset_class = RegistryFilter
     create_address = "manage:registry-new"
-    create_label = "New registry"
-    empty_text = "Add the registry of your lab, look through it, and enable the images that people may use."
+    create_label = _l("New registry")
+    empty_text = _l("Add the registry of your lab, look through it, and enable the images that people may use.")
 
     def get_queryset(self) -> QuerySet[Registry]:
         """Return the registries with the number of their images."""
@@ -120,7 +127,7 @@ class RegistryPage(FormPage):
     """One registry, or a new one."""
 
     section = "registries"
-    title = "New registry"
+    title = _l("New registry")
     template_name = "web/panel/registry.html"
     model = Registry
     form_class = RegistryForm
@@ -135,7 +142,7 @@ class RegistryPage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return f"Registry {saved} is saved. Look through it to see what it has."
+        return _("Registry %(saved)s is saved. Look through it to see what it has.") % {"saved": saved}
 
     def success_url(self, saved: Any) -> str:
         """Stay with the registry, where it can be looked through."""
@@ -146,20 +153,20 @@ class RegistryDelete(DeletePage):
     """Asks before a registry goes."""
 
     section = "registries"
-    title = "Delete registry"
+    title = _l("Delete registry")
     model = Registry
     audit_name = "registry"
     list_address = "manage:registries"
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return ["Its images stay in the catalogue, and its password is forgotten."]
+        return [_("Its images stay in the catalogue, and its password is forgotten.")]
 
     def act(self) -> str:
         """Delete it through its verb."""
         name = str(self.object)
         delete_registry(self.viewer.pk, self.object)
-        return f"{name} is deleted."
+        return _("%(name)s is deleted.") % {"name": name}
 
 
 @require_POST
@@ -172,10 +179,10 @@ def registry_scan(request: PageRequest, pk: int) -> HttpResponse:
     try:
         start_scan(request.user, registry, now=timezone.now())
     except UserError as error:
-        messages.error(request, error.message)
+        messages.error(request, in_words(error.message))
     else:
         where = reverse("web:notifications")
-        text = '{} is being looked through; the bell shows <a href="{}">how far it is</a>.'
+        text = _('{} is being looked through; the bell shows <a href="{}">how far it is</a>.')
         messages.success(request, format_html(text, registry.name, where))
     came_from_maintenance = request.POST.get("from") == "maintenance"
     return redirect("manage:maintenance") if came_from_maintenance else redirect("manage:registry", pk=pk)

@@ -11,6 +11,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.amounts_field import AmountsField
@@ -30,26 +32,29 @@ class SettingsForm(forms.Form):
 
     custom_allocation = forms.BooleanField(
         required=False,
-        label="People may type amounts of their own",
-        help_text="Unticked, the launch page offers presets alone. Scripts are not held to it.",
+        label=_l("People may type amounts of their own"),
+        help_text=_l("Unticked, the launch page offers presets alone. Scripts are not held to it."),
     )
     agent_select = forms.BooleanField(
         required=False,
-        label="People may choose the agent",
-        help_text="Ticked, the launch page offers the agents of the groups by name.",
+        label=_l("People may choose the agent"),
+        help_text=_l("Ticked, the launch page offers the agents of the groups by name."),
     )
     manual_image = forms.BooleanField(
         required=False,
-        label="People may type the name of an image",
-        help_text="Ticked, the launch page has a field for it. It finds what people may use anyway, and nothing else.",
+        label=_l("People may type the name of an image"),
+        help_text=_l(
+            "Ticked, the launch page has a field for it. It finds what people may use anyway, and nothing else."
+        ),
     )
     group_resources_visible = forms.BooleanField(
         required=False,
-        label="People see what is free",
-        help_text="Unticked, the bars beside the list of sessions are shown to superadmins alone.",
+        label=_l("People see what is free"),
+        help_text=_l("Unticked, the bars beside the list of sessions are shown to superadmins alone."),
     )
     container_caps = AmountsField(
-        label="Most for one kernel", help_text="Whoever asks, and however: such as cpu=32, mem=256g. Empty: no limit."
+        label=_l("Most for one kernel"),
+        help_text=_l("Whoever asks, and however: such as cpu=32, mem=256g. Empty: no limit."),
     )
 
 
@@ -57,7 +62,7 @@ class SettingsPage(PanelPage, TemplateView):
     """The settings in one form."""
 
     section = "settings"
-    title = "Settings"
+    title = _l("Settings")
     template_name = "web/panel/settings.html"
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -74,7 +79,7 @@ class SettingsPage(PanelPage, TemplateView):
             except UserError as error:
                 show_error(form, error)
             else:
-                messages.success(request, "The settings are saved; they hold from now on.")
+                messages.success(request, _("The settings are saved; they hold from now on."))
                 return redirect("manage:settings")
         return self.render_to_response(self.get_context_data(form=form), status=422)
 
@@ -82,10 +87,10 @@ class SettingsPage(PanelPage, TemplateView):
 class AnnouncementTable(PanelTable):
     """One row per announcement."""
 
-    text = tables.LinkColumn("manage:announcement", args=[tables.A("pk")], verbose_name="Text")
-    tone = tables.Column("Tone")
-    starts_at = tables.Column("From")
-    ends_at = tables.Column("Until", default="it is deleted")
+    text = tables.LinkColumn("manage:announcement", args=[tables.A("pk")], verbose_name=_l("Text"))
+    tone = tables.Column(_l("Tone"))
+    starts_at = tables.Column(_l("From"))
+    ends_at = tables.Column(_l("Until"), default=_l("it is deleted"))
 
     class Meta(PanelTable.Meta):
         model = Announcement
@@ -105,7 +110,7 @@ class AnnouncementFilter(PanelFilter):
     """By words."""
 
     search_fields = ("text",)
-    search_hint = "Words"
+    search_hint = _l("Words")
 
     class Meta:
         model = Announcement
@@ -116,13 +121,13 @@ class AnnouncementList(ListPage):
     """Every announcement, for superadmins."""
 
     section = "announcements"
-    title = "Announcements"
-    lead = "what everybody reads at the top of every page"
+    title = _l("Announcements")
+    lead = _l("what everybody reads at the top of every page")
     table_class = AnnouncementTable
     filterset_class = AnnouncementFilter
     create_address = "manage:announcement-new"
-    create_label = "New announcement"
-    empty_text = "Say here when a maintenance begins, or what is new."
+    create_label = _l("New announcement")
+    empty_text = _l("Say here when a maintenance begins, or what is new.")
 
     def get_queryset(self) -> QuerySet[Announcement]:
         """Return all of them."""
@@ -135,7 +140,7 @@ class AnnouncementForm(EditForm):
     class Meta:
         model = Announcement
         fields: ClassVar[list[str]] = ["text", "tone", "starts_at", "ends_at"]
-        labels: ClassVar[dict[str, str]] = {"starts_at": "From (UTC)", "ends_at": "Until (UTC)"}
+        labels: ClassVar[dict[str, Any]] = {"starts_at": _l("From (UTC)"), "ends_at": _l("Until (UTC)")}
         widgets: ClassVar[dict[str, Any]] = {
             "text": forms.Textarea(attrs={"rows": 3}),
             "starts_at": forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
@@ -147,7 +152,7 @@ class AnnouncementPage(FormPage):
     """One announcement, or a new one."""
 
     section = "announcements"
-    title = "New announcement"
+    title = _l("New announcement")
     model = Announcement
     form_class = AnnouncementForm
     audit_name = "announcement"
@@ -156,7 +161,7 @@ class AnnouncementPage(FormPage):
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
-        return "The announcement is saved."
+        return _("The announcement is saved.")
 
 
 class AnnouncementDelete(DeletePage):

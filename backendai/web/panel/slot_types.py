@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import django_tables2 as tables
 from django import forms
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.cluster.models import SlotType
 from backendai.cluster.slot_types import change_slot_type
@@ -20,13 +22,13 @@ from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 class SlotTypeTable(PanelTable):
     """One row per slot type."""
 
-    name = tables.LinkColumn("manage:slot-type", args=[tables.A("pk")], verbose_name="Slot")
-    display_name = tables.Column("Shown as")
-    kind = tables.Column("Counted as")
-    unit = tables.Column("Unit", default="–")
-    step = tables.Column("Smallest step", accessor="quantum", attrs={"td": {"class": "number"}})
-    rank = tables.Column("Rank", attrs={"td": {"class": "number"}})
-    is_enabled = tables.BooleanColumn(verbose_name="Offered", yesno="yes,no")
+    name = tables.LinkColumn("manage:slot-type", args=[tables.A("pk")], verbose_name=_l("Slot"))
+    display_name = tables.Column(_l("Shown as"))
+    kind = tables.Column(_l("Counted as"))
+    unit = tables.Column(_l("Unit"), default="–")
+    step = tables.Column(_l("Smallest step"), accessor="quantum", attrs={"td": {"class": "number"}})
+    rank = tables.Column(_l("Rank"), attrs={"td": {"class": "number"}})
+    is_enabled = tables.BooleanColumn(verbose_name=_l("Offered"), yesno=(_l("yes"), _l("no")))
 
     class Meta(PanelTable.Meta):
         model = SlotType
@@ -42,7 +44,7 @@ class SlotTypeFilter(PanelFilter):
     """By name and kind."""
 
     search_fields = ("name", "display_name")
-    search_hint = "Name"
+    search_hint = _l("Name")
 
     class Meta:
         model = SlotType
@@ -53,8 +55,8 @@ class SlotTypeList(ListPage):
     """Every slot type, for superadmins."""
 
     section = "slot-types"
-    title = "Slot types"
-    lead = "the kinds of resources; an agent that offers a new one adds it here"
+    title = _l("Slot types")
+    lead = _l("the kinds of resources; an agent that offers a new one adds it here")
     table_class = SlotTypeTable
     filterset_class = SlotTypeFilter
 
@@ -67,15 +69,20 @@ class SlotTypeForm(EditForm):
     """How a slot looks, and in which steps it is given."""
 
     step = forms.CharField(
-        label="Smallest step", help_text="In the slot's unit: 0.01, 0.5, 1. Launches that ask for another amount fail."
+        label=_l("Smallest step"),
+        help_text=_l("In the slot's unit: 0.01, 0.5, 1. Launches that ask for another amount fail."),
     )
 
     class Meta:
         model = SlotType
         fields: ClassVar[list[str]] = ["display_name", "description", "kind", "unit", "rank", "is_enabled"]
-        labels: ClassVar[dict[str, str]] = {"display_name": "Shown as", "kind": "Counted as", "is_enabled": "Offered"}
-        help_texts: ClassVar[dict[str, str]] = {
-            "is_enabled": "Unticked, nobody can ask for it; what has it keeps it.",
+        labels: ClassVar[dict[str, Any]] = {
+            "display_name": _l("Shown as"),
+            "kind": _l("Counted as"),
+            "is_enabled": _l("Offered"),
+        }
+        help_texts: ClassVar[dict[str, Any]] = {
+            "is_enabled": _l("Unticked, nobody can ask for it; what has it keeps it."),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -95,7 +102,9 @@ class SlotTypeForm(EditForm):
         self.instance.quantum = MILLI  # judged here, where the field is; the verb writes it
         step = said.get("step")
         if step is not None and (step < 1 or (said.get("kind") != SlotType.Kind.COUNT and step % MILLI)):
-            self.add_error("step", "Bytes and whole devices are counted in whole numbers." if step else "More than 0.")
+            self.add_error(
+                "step", _("Bytes and whole devices are counted in whole numbers.") if step else _("More than 0.")
+            )
         return said
 
 

@@ -10,11 +10,13 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.models import User
 from backendai.core.csv_cells import csv_lines
 from backendai.core.errors import UserError
+from backendai.texts.sentences import in_words, in_words_lazy
 from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics, unit_of
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error
@@ -32,12 +34,14 @@ def administrator(user: User) -> bool:
 class StatisticsForm(forms.Form):
     """Which days, added up how, and which slot the chart shows."""
 
-    first = forms.DateField(required=False, label="From", widget=forms.DateInput(attrs={"type": "date"}))
-    last = forms.DateField(required=False, label="To", widget=forms.DateInput(attrs={"type": "date"}))
+    first = forms.DateField(required=False, label=_l("From"), widget=forms.DateInput(attrs={"type": "date"}))
+    last = forms.DateField(required=False, label=_l("To"), widget=forms.DateInput(attrs={"type": "date"}))
     by = forms.ChoiceField(
-        required=False, label="By", choices=[(key, key.replace("-", " ").capitalize()) for key in GROUPINGS]
+        required=False,
+        label=_l("By"),
+        choices=[(key, in_words_lazy(key.replace("-", " ").capitalize())) for key in GROUPINGS],
     )
-    slot = forms.CharField(required=False, label="Chart of", max_length=64)
+    slot = forms.CharField(required=False, label=_l("Chart of"), max_length=64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,7 @@ class StatisticsPage(PanelPage, TemplateView):
     """What was held, for superadmins; for domain admins the part of their domain."""
 
     section = "statistics"
-    title = "Statistics"
+    title = _l("Statistics")
     template_name = "web/panel/statistics.html"
     rule = staticmethod(administrator)
 
@@ -85,8 +89,8 @@ class StatisticsPage(PanelPage, TemplateView):
             "width": _STEP * len(found.days),
             "height": _HEIGHT,
             "slot": slot,
-            "chart_title": f"{name_of_slot(slot)} {unit_of(slot)}",
-            "headings": [f"{name_of_slot(one)} {unit_of(one)}" for one in found.slots],
+            "chart_title": f"{name_of_slot(slot)} {in_words(unit_of(slot))}",
+            "headings": [f"{name_of_slot(one)} {in_words(unit_of(one))}" for one in found.slots],
             "choices": [(one, name_of_slot(one)) for one in found.slots],
             "rows": [(line.name, _hours(found, line)) for line in found.lines],
             "total": _hours(found, found.total),

@@ -4,6 +4,7 @@ from django.urls import include, path
 
 from backendai.web.panel import (
     agent_deeds,
+    agent_ends,
     agents,
     audit,
     domains,
@@ -36,9 +37,9 @@ urlpatterns = [
     path("agents/<uuid:pk>/drain/", agent_deeds.DrainPage.as_view(), name="agent-drain"),
     path("agents/<uuid:pk>/drain/cancel/", agent_deeds.CancelDrainPage.as_view(), name="agent-cancel-drain"),
     path("agents/<uuid:pk>/move/", agent_deeds.MovePage.as_view(), name="agent-move"),
-    path("agents/<uuid:pk>/revoke/", agent_deeds.RevokePage.as_view(), name="agent-revoke"),
-    path("agents/<uuid:pk>/renew/", agent_deeds.RenewPage.as_view(), name="agent-renew"),
-    path("agents/<uuid:pk>/terminate/", agent_deeds.TerminatePage.as_view(), name="agent-terminate"),
+    path("agents/<uuid:pk>/revoke/", agent_ends.RevokePage.as_view(), name="agent-revoke"),
+    path("agents/<uuid:pk>/renew/", agent_ends.RenewPage.as_view(), name="agent-renew"),
+    path("agents/<uuid:pk>/terminate/", agent_ends.TerminatePage.as_view(), name="agent-terminate"),
     path("groups/", groups.GroupList.as_view(), name="groups"),
     path("groups/new/", groups.GroupPage.as_view(), name="group-new"),
     path("groups/<int:pk>/", groups.GroupPage.as_view(), name="group"),

@@ -9,6 +9,8 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import User
 from backendai.accounts.roles import Deed, may_user, rules_people
@@ -50,94 +52,97 @@ class UserDeed(ConfirmPage):
 class DeactivatePage(UserDeed):
     """Let somebody in no more."""
 
-    title = "Deactivate"
-    submit_label = "Deactivate"
+    title = _l("Deactivate")
+    submit_label = _l("Deactivate")
     deed = Deed.SET_ACTIVE
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Deactivate {self.object}?"
+        return _("Deactivate %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         live = sum(live_sessions_of(self.object).values())
         return [
-            "Every login and access token of theirs ends, and what they opened closes within seconds.",
-            f"Their sessions go on ({live} now); an administrator ends them.",
-            "Activating them again brings no login and no token back.",
+            _("Every login and access token of theirs ends, and what they opened closes within seconds."),
+            _("Their sessions go on (%(live)s now); an administrator ends them.") % {"live": live},
+            _("Activating them again brings no login and no token back."),
         ]
 
     def act(self) -> str:
         """Do it."""
         let_in(self.viewer, self.object, False, now=timezone.now())
-        return f"{self.object} is not let in any more."
+        return _("%(object)s is not let in any more.") % {"object": self.object}
 
 
 class ActivatePage(UserDeed):
     """Let somebody in again."""
 
-    title = "Activate"
-    submit_label = "Activate"
+    title = _l("Activate")
+    submit_label = _l("Activate")
     is_dangerous = False
     deed = Deed.SET_ACTIVE
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Let {self.object} in again?"
+        return _("Let %(object)s in again?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return ["They sign in as before; access tokens must be made anew."]
+        return [_("They sign in as before; access tokens must be made anew.")]
 
     def act(self) -> str:
         """Do it."""
         let_in(self.viewer, self.object, True, now=timezone.now())
-        return f"{self.object} is let in again."
+        return _("%(object)s is let in again.") % {"object": self.object}
 
 
 class ResetForm(forms.Form):
     """A new password."""
 
     password = forms.CharField(
-        label="New password",
+        label=_l("New password"),
         strip=False,
         max_length=128,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 10 characters, and not a common one.",
+        help_text=_l("At least 10 characters, and not a common one."),
     )
-    end_tokens = forms.BooleanField(required=False, label="End their access tokens too")
+    end_tokens = forms.BooleanField(required=False, label=_l("End their access tokens too"))
 
 
 class PasswordPage(UserDeed):
     """Give somebody a new password."""
 
     template_name = "web/panel/confirm_form.html"
-    title = "Set a password"
-    submit_label = "Set the password"
+    title = _l("Set a password")
+    submit_label = _l("Set the password")
     is_dangerous = False
     deed = Deed.SET_PASSWORD
     form: ResetForm | None = None
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Set a new password for {self.object}?"
+        return _("Set a new password for %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return ["Every login of theirs ends.", "You tell them the new password; they change it on their account page."]
+        return [
+            _("Every login of theirs ends."),
+            _("You tell them the new password; they change it on their account page."),
+        ]
 
     def act(self) -> str:
         """Set it."""
         self.form = ResetForm(self.request.POST)
         if not self.form.is_valid():
-            raise UserError("Look at the marked fields.")
+            raise UserError(_("Look at the marked fields."))
         said = self.form.cleaned_data
         try:
             set_password(self.viewer, self.object, said["password"], now=timezone.now(), end_tokens=said["end_tokens"])
         except UserError as error:
             show_error(self.form, error)
-            raise UserError("Look at the marked fields.") from error
-        return f"{self.object} has a new password."
+            raise UserError(_("Look at the marked fields.")) from error
+        return _("%(object)s has a new password.") % {"object": self.object}
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the question with its fields."""
@@ -147,48 +152,54 @@ class PasswordPage(UserDeed):
 class ResetFactorsPage(UserDeed):
     """Take the second factors from somebody who has lost them."""
 
-    title = "Reset second factors"
-    submit_label = "Reset second factors"
+    title = _l("Reset second factors")
+    submit_label = _l("Reset second factors")
     deed = Deed.SET_PASSWORD
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Take all second factors from {self.object}?"
+        return _("Take all second factors from %(object)s?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         return [
-            "Codes, passkeys and recovery codes are gone; until new ones are set up, the password alone signs in.",
-            "Every login of theirs ends. Be sure who asks you for this.",
+            _("Codes, passkeys and recovery codes are gone; until new ones are set up, the password alone signs in."),
+            _("Every login of theirs ends. Be sure who asks you for this."),
         ]
 
     def act(self) -> str:
         """Do it."""
         number = reset_factors(self.viewer.pk, self.object, now=timezone.now())
-        return f"{self.object} had {number} second factors." if number else f"{self.object} had no second factor."
+        return (
+            _("%(object)s had %(number)s second factors.") % {"object": self.object, "number": number}
+            if number
+            else _("%(object)s had no second factor.") % {"object": self.object}
+        )
 
 
 class PurgePage(UserDeed):
     """Take somebody out for good."""
 
-    title = "Purge"
-    submit_label = "Purge for good"
+    title = _l("Purge")
+    submit_label = _l("Purge for good")
     deed = Deed.PURGE_USER
 
     def question(self) -> str:
         """Return what is asked."""
-        return f"Purge {self.object} for good?"
+        return _("Purge %(object)s for good?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
         live = live_sessions_of(self.object)
         text = ", ".join(f"{number} {status}" for status, number in live.items())
         return [
-            *(["The account is active: deactivate it first."] if self.object.is_active else []),
-            *([f"Sessions that have not ended stand in the way: {text}."] if live else []),
-            "Name, address, keys, tokens, logins and memberships are deleted and cannot be brought back.",
-            "Sessions that have ended, figures of use and the audit trail stay; they name nobody, except that the "
-            "audit trail keeps what it said.",
+            *([_("The account is active: deactivate it first.")] if self.object.is_active else []),
+            *([_("Sessions that have not ended stand in the way: %(text)s.") % {"text": text}] if live else []),
+            _("Name, address, keys, tokens, logins and memberships are deleted and cannot be brought back."),
+            _(
+                "Sessions that have ended, figures of use and the audit trail stay; they name nobody, except that the "
+                "audit trail keeps what it said."
+            ),
         ]
 
     def typed_word(self) -> str:
@@ -199,7 +210,7 @@ class PurgePage(UserDeed):
         """Purge them."""
         email = self.object.email
         purge_user(self.viewer, self.object, typed=self.request.POST.get("typed", ""), now=timezone.now())
-        return f"{email} is purged."
+        return _("%(email)s is purged.") % {"email": email}
 
     def success_url(self) -> str:
         """Return to the list: there is no page of them any more."""

@@ -9,6 +9,8 @@ from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Domain, Project, User
 from backendai.accounts.roles import Deed, Rank, may_user, rank_of, rules_people
@@ -28,18 +30,18 @@ _NEEDS = {
 class UserForm(EditForm):
     """A person; the fields that one may not set are left out."""
 
-    groups: ClassVar[tuple[tuple[str, tuple[str, ...]], ...]] = (
-        ("Access", ("role", "domain")),
-        ("Limits", ("policy", "share_weight")),
+    groups: ClassVar[tuple[tuple[str | Promise, tuple[str, ...]], ...]] = (
+        (_l("Access"), ("role", "domain")),
+        (_l("Limits"), ("policy", "share_weight")),
     )
 
     class Meta:
         model = User
         fields: ClassVar[list[str]] = ["email", "full_name", "role", "domain", "policy", "share_weight"]
-        labels: ClassVar[dict[str, str]] = {"email": "E-mail address", "full_name": "Name"}
-        help_texts: ClassVar[dict[str, str]] = {
-            "role": "Another role ends every login and token of theirs.",
-            "policy": "Empty: no limits of their own; those of key pair, project and domain hold all the same.",
+        labels: ClassVar[dict[str, Any]] = {"email": _l("E-mail address"), "full_name": _l("Name")}
+        help_texts: ClassVar[dict[str, Any]] = {
+            "role": _l("Another role ends every login and token of theirs."),
+            "policy": _l("Empty: no limits of their own; those of key pair, project and domain hold all the same."),
         }
 
     def __init__(self, *args: Any, actor: User, **kwargs: Any) -> None:
@@ -61,16 +63,18 @@ class NewUserForm(UserForm):
     """A new person."""
 
     groups = (
-        ("Access", ("password", "role", "domain", "projects")),
-        ("Limits", ("policy",)),
+        (_l("Access"), ("password", "role", "domain", "projects")),
+        (_l("Limits"), ("policy",)),
     )
     password = forms.CharField(
         required=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 10 characters. Tell it to them, or leave it empty and invite them instead.",
+        help_text=_l("At least 10 characters. Tell it to them, or leave it empty and invite them instead."),
     )
     projects = forms.ModelMultipleChoiceField(
-        Project.objects.none(), required=False, help_text="Sessions belong to a project: without one nothing starts."
+        Project.objects.none(),
+        required=False,
+        help_text=_l("Sessions belong to a project: without one nothing starts."),
     )
 
     def __init__(self, *args: Any, actor: User, **kwargs: Any) -> None:
@@ -105,10 +109,10 @@ class UserFormPage(FormPage):
 class NewUserPage(UserFormPage):
     """A new person."""
 
-    title = "New user"
-    lead = "They can sign in at once with the password. To let them choose it themselves, invite them."
+    title = _l("New user")
+    lead = _l("They can sign in at once with the password. To let them choose it themselves, invite them.")
     form_class = NewUserForm
-    submit_label = "Create"
+    submit_label = _l("Create")
 
     def save(self, form: EditForm) -> Any:
         """Make them, as the verb does it."""
@@ -121,7 +125,7 @@ class NewUserPage(UserFormPage):
 class EditUserPage(UserFormPage):
     """A person that is here."""
 
-    title = "User"
+    title = _l("User")
     form_class = UserForm
 
     def get_queryset(self) -> QuerySet[User]:

@@ -11,6 +11,7 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.models import AccessToken, Domain, KeyPair, Login, Membership, User
@@ -34,14 +35,14 @@ _DEEDS = {
 class UserTable(PanelTable):
     """One row per person."""
 
-    email = tables.LinkColumn("manage:user", args=[tables.A("pk")], verbose_name="Address")
-    full_name = tables.Column("Name", default="–")
-    role = tables.Column("Role")
-    domain = tables.Column("Domain", default="–")
-    is_active = tables.BooleanColumn(verbose_name="Active", yesno="yes,no")
-    project_count = tables.Column("Projects", attrs={"td": {"class": "number"}})
-    policy = tables.Column("Policy", default="∞")
-    last_login = tables.Column("Last signed in", default="never")
+    email = tables.LinkColumn("manage:user", args=[tables.A("pk")], verbose_name=_l("Address"))
+    full_name = tables.Column(_l("Name"), default="–")
+    role = tables.Column(_l("Role"))
+    domain = tables.Column(_l("Domain"), default="–")
+    is_active = tables.BooleanColumn(verbose_name=_l("Active"), yesno=(_l("yes"), _l("no")))
+    project_count = tables.Column(_l("Projects"), attrs={"td": {"class": "number"}})
+    policy = tables.Column(_l("Policy"), default="∞")
+    last_login = tables.Column(_l("Last signed in"), default=_l("never"))
 
     class Meta(PanelTable.Meta):
         model = User
@@ -69,12 +70,12 @@ class UserFilter(PanelFilter):
     """By words, role, domain and state."""
 
     search_fields = ("email", "full_name")
-    search_hint = "Address or name"
+    search_hint = _l("Address or name")
 
     domain = django_filters.ModelChoiceFilter(
-        queryset=lambda request: Domain.objects.visible_to(request.user), empty_label="any"
+        queryset=lambda request: Domain.objects.visible_to(request.user), empty_label=_l("any")
     )
-    role = django_filters.ChoiceFilter(choices=User.Role.choices, empty_label="any")
+    role = django_filters.ChoiceFilter(choices=User.Role.choices, empty_label=_l("any"))
 
     class Meta:
         model = User
@@ -85,13 +86,13 @@ class UserList(ListPage):
     """The people that one rules."""
 
     section = "users"
-    title = "Users"
-    lead = "who may sign in"
+    title = _l("Users")
+    lead = _l("who may sign in")
     rule = staticmethod(rules_people)
     table_class = UserTable
     filterset_class = UserFilter
     create_address = "manage:user-new"
-    create_label = "New user"
+    create_label = _l("New user")
 
     def get_queryset(self) -> QuerySet[User]:
         """Return the visible people with the number of their projects."""

@@ -21,6 +21,7 @@ from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.steps import Step
 from backendai.core.slots import Slots, decimal_text, format_size, is_size, limit_text
 from backendai.planning.steps import shown_steps
+from backendai.texts.sentences import in_words
 from backendai.web.advice import try_text
 from backendai.web.resources import name_of_slot
 from backendai.web.statuses import appearance_of, deed_of
@@ -29,6 +30,7 @@ from backendai.web.time_words import clock, relative, time_words
 register = template.Library()
 
 register.simple_tag(time_words)
+register.filter("in_words", in_words)
 
 _NBSP = "\N{NO-BREAK SPACE}"
 
@@ -54,7 +56,7 @@ def word(value: str) -> str:
 @register.filter
 def what_happened(record: SchedulingRecord) -> str:
     """Return a row of the history in one sentence."""
-    return record.message or deed_of(record.from_status, record.to_status) or "–"
+    return in_words(record.message) or deed_of(record.from_status, record.to_status) or "–"
 
 
 @register.filter
@@ -151,7 +153,7 @@ def field(bound: BoundField, *, must: bool = False, **attrs: Any) -> SafeString:
 def filter_field(bound: BoundField) -> SafeString:
     """Render a filter of a list: its label and input in one line."""
     widget = bound.as_widget(attrs={"class": _look_of(bound)})
-    return format_html('<label for="{}">{}</label>{}', bound.id_for_label, bound.label, widget)
+    return format_html('<label for="{}">{}</label>{}', bound.id_for_label, in_words(bound.label), widget)
 
 
 def _look_of(bound: BoundField) -> str:

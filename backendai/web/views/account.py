@@ -8,6 +8,7 @@ from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -42,7 +43,9 @@ def password(request: PageRequest) -> HttpResponse:
     key = request.session.session_key
     update_session_auth_hash(request, request.user)
     login_moved(key, request)
-    messages.success(request, "Your password is changed. Everywhere else you are signed out; access tokens stay valid.")
+    messages.success(
+        request, _("Your password is changed. Everywhere else you are signed out; access tokens stay valid.")
+    )
     return redirect("web:account")
 
 

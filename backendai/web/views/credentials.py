@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -48,7 +49,7 @@ def token_revoke(request: PageRequest, token_id: UUID) -> HttpResponse:
     except UserError as error:
         messages.error(request, error.message)
     else:
-        messages.success(request, "The token is revoked; whatever used it is refused from now on.")
+        messages.success(request, _("The token is revoked; whatever used it is refused from now on."))
     return redirect("web:tokens")
 
 

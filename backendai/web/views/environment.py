@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -69,7 +70,10 @@ def environment(request: PageRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         try:
             save_dotfile(request.user, request.user, **form.cleaned_data)
-            messages.success(request, f"{form.cleaned_data['path']} is kept: sessions that start from now on have it.")
+            messages.success(
+                request,
+                _("%(path)s is kept: sessions that start from now on have it.") % {"path": form.cleaned_data["path"]},
+            )
             return redirect("web:environment")
         except UserError as error:
             blame(form, error)
@@ -96,7 +100,7 @@ def script(request: PageRequest) -> HttpResponse:
     if form.is_valid():
         try:
             set_bootstrap_script(request.user, form.cleaned_data["content"])
-            messages.success(request, "The bootstrap script is kept.")
+            messages.success(request, _("The bootstrap script is kept."))
             return redirect("web:environment")
         except UserError as error:
             blame(form, error)

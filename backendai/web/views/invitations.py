@@ -9,6 +9,8 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
@@ -25,17 +27,17 @@ class NewAccountForm(forms.Form):
     """A name, and twice a password."""
 
     full_name = forms.CharField(
-        label="Your name", max_length=128, required=False, widget=forms.TextInput(attrs={"autocomplete": "name"})
+        label=_l("Your name"), max_length=128, required=False, widget=forms.TextInput(attrs={"autocomplete": "name"})
     )
     password = forms.CharField(
-        label="Password",
+        label=_l("Password"),
         max_length=128,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 10 characters, and not a common one.",
+        help_text=_l("At least 10 characters, and not a common one."),
     )
     again = forms.CharField(
-        label="Once more",
+        label=_l("Once more"),
         max_length=128,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
@@ -45,7 +47,7 @@ class NewAccountForm(forms.Form):
         """Refuse two passwords that differ."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if cleaned.get("password") and cleaned.get("again") and cleaned["password"] != cleaned["again"]:
-            self.add_error("again", "The two passwords differ.")
+            self.add_error("again", _("The two passwords differ."))
         return cleaned
 
 
@@ -88,7 +90,7 @@ def _as(request: HttpRequest, user: User, found: Invitation, digest: str) -> Htt
     except UserError as error:
         return _page(request, context | {"problem": error.message}, status=409)
     request.session.pop(_KEY, None)
-    messages.success(request, f"You belong to project {project.name} now.")
+    messages.success(request, _("You belong to project %(name)s now.") % {"name": project.name})
     return redirect("web:sessions")
 
 
@@ -103,7 +105,7 @@ def _as_new(request: HttpRequest, found: Invitation, digest: str) -> HttpRespons
         form.add_error(error.field if error.field in form.fields else None, error.message)
         return _page(request, {"invitation": found, "form": form}, status=422)
     request.session.pop(_KEY, None)
-    messages.success(request, f"Your account is made. Sign in as {found.email}.")
+    messages.success(request, _("Your account is made. Sign in as %(email)s.") % {"email": found.email})
     return redirect("web:login")
 
 

@@ -19,6 +19,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
+from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -66,7 +67,8 @@ def sign_out_elsewhere(request: PageRequest) -> HttpResponse:
         audit(request.user.pk, "user.sign-out-elsewhere", "user", [request.user.pk], ended=ended)
     update_session_auth_hash(request, request.user)
     login_moved(key, request)
-    messages.success(request, f"Signed out in {ended} other browser{'' if ended == 1 else 's'}.")
+    text = ngettext("Signed out in %(number)s other browser.", "Signed out in %(number)s other browsers.", ended)
+    messages.success(request, text % {"number": ended})
     return redirect("mfa_index")
 
 

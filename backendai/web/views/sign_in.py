@@ -14,6 +14,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
@@ -102,9 +103,11 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         if wait is None:
             found = form.cleaned_data
             ask_for_account(found["email"], found["password"], full_name=found["full_name"])
-            messages.success(request, "Thank you. You can sign in as soon as an administrator has let you in.")
+            messages.success(request, _("Thank you. You can sign in as soon as an administrator has let you in."))
             return redirect("web:login")
-        form.add_error(None, f"Too many attempts. Try again in {wait.total_seconds():.0f} seconds.")
+        form.add_error(
+            None, _("Too many attempts. Try again in %(seconds)s seconds.") % {"seconds": f"{wait.total_seconds():.0f}"}
+        )
     status = 422 if form.errors else 200
     return render(request, "account/signup.html", {"form": form}, status=status)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from backendai.ops.texts.files import bring_up, languages, texts
+from backendai.ops.texts.files import bring_up, languages, sentences, texts
 
 
 class Command(BaseCommand):
@@ -16,7 +16,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Write the files; the translations of texts that stay are kept."""
         for language in languages():
-            missing = bring_up(language, "django", texts())
-            for key in missing:
-                self.stdout.write(f"{language}: {key.text}")
-            self.stdout.write(f"{language}: {len(missing)} missing")
+            for domain, found in (("django", texts()), ("sentences", sentences())):
+                missing = bring_up(language, domain, found)
+                for key in missing:
+                    self.stdout.write(f"{language}/{domain}: {key.text}")
+                self.stdout.write(f"{language}/{domain}: {len(missing)} missing of {len(found)}")

@@ -1,0 +1,113 @@
+"""English sentences of the rooms below, in the language of the page.
+
+Services, the scheduler and the nodes know no translation: they say one plain English sentence, which is stored and
+logged as it is. A door recognises it by the patterns of ``locale/<language>/LC_MESSAGES/sentences.json``, in which
+``{name}`` stands for what was filled in. What nobody has translated stays English.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from django.conf import settings
+from django.utils.functional import lazy
+from django.utils.safestring import SafeData
+from django.utils.translation import get_language
+
+_FIELD = re.compile(r"\{(\w+)\}")
+_SEPARATORS = ("; ", ", ", " and ")
+_SENTENCE_ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z0-9“])")
+_DEEPEST = 4
+
+
+class _Pattern(NamedTuple):
+    """One sentence with gaps, and what it is in the other language."""
+
+    matches: re.Pattern[str]
+    translation: str
+
+
+class _Book(NamedTuple):
+    """All sentences of a language: those without gaps by their text, the others from the most particular on."""
+
+    plain: dict[str, str]
+    patterns: tuple[_Pattern, ...]
+
+
+def in_words(text: object) -> str:
+    """Return what a room below says in the language of the page; as it is where nobody has translated it."""
+    language = get_language() or settings.LANGUAGE_CODE
+    if language == settings.LANGUAGE_CODE or not text or isinstance(text, SafeData):
+        return str(text)
+    return _translated(str(text), language)
+
+
+in_words_lazy = lazy(in_words, str)
+
+
+@lru_cache(maxsize=4096)
+def _translated(text: str, language: str, depth: int = 0) -> str:
+    book = _book(language)
+    if not book.plain or depth > _DEEPEST:
+        return text
+    found = _whole(text, language, depth)
+    if found is not None:
+        return found
+    sentences = _SENTENCE_ENDS.split(text)
+    if len(sentences) > 1:
+        return " ".join(_whole(one, language, depth) or one for one in sentences)
+    return text
+
+
+def _whole(text: str, language: str, depth: int) -> str | None:
+    """Return the translation of one sentence, None where it is not known."""
+    book = _book(language)
+    if text in book.plain:
+        return book.plain[text]
+    for pattern in book.patterns:
+        if match := pattern.matches.fullmatch(text):
+            filled = {name: _value(value, language, depth + 1) for name, value in match.groupdict().items()}
+            parts = _FIELD.split(pattern.translation)
+            return "".join(filled.get(part, "") if place % 2 else part for place, part in enumerate(parts))
+    return None
+
+
+def _value(text: str, language: str, depth: int) -> str:
+    """Return what was filled in: a name as it is, a sentence or a list of them translated."""
+    if " " not in text or depth > _DEEPEST:
+        return text
+    found = _whole(text, language, depth)
+    if found is not None:
+        return found
+    for separator in _SEPARATORS:
+        if separator in text:
+            return separator.join(_value(part, language, depth + 1) for part in text.split(separator))
+    return text
+
+
+@cache
+def _book(language: str) -> _Book:
+    path = Path(settings.BASE_DIR) / "locale" / language / "LC_MESSAGES" / "sentences.json"
+    said: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    gaps = sorted((text for text in said if _FIELD.search(text)), key=lambda text: -len(_FIELD.sub("", text)))
+    plain = {text: translation for text, translation in said.items() if not _FIELD.search(text)}
+    return _Book(plain, tuple(_Pattern(_compiled(text), said[text]) for text in gaps))
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    """Return the pattern of a sentence; the same name stands for the same words."""
+    seen: set[str] = set()
+    pattern = ""
+    for place, part in enumerate(_FIELD.split(text)):
+        if place % 2 == 0:
+            pattern += re.escape(part)
+        elif part in seen:
+            pattern += f"(?P={part})"
+        else:
+            seen.add(part)
+            pattern += f"(?P<{part}>.*?)"
+    return re.compile(pattern, re.DOTALL)
