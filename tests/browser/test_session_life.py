@@ -52,7 +52,7 @@ def test_it_takes_a_session_from_the_form_to_its_end(visit: Visit, alice: Client
     dialog.get_by_role("button", name="Terminate").click()
     expect(visitor.status).to_have_text("Terminated", timeout=ENDED_MS)
     page.get_by_role("tab", name="Log").click()
-    expect(page.locator("#log-box .xterm-rows")).to_contain_text("Session first-try on main1")
+    expect(page.locator("#log-rows")).to_contain_text("Session first-try on main1")
     visitor.go("/")
     expect(page.locator("#resources")).to_contain_text(f"{free} free of 4")
 
@@ -100,10 +100,10 @@ def test_it_reads_and_downloads_the_log(visit: Visit, running: str) -> None:
     page = visitor.page
     visitor.go(running)
     page.get_by_role("tab", name="Log").click()
-    expect(page.locator("#log-box .xterm-rows")).to_contain_text("Session long-lived on main1")
+    expect(page.locator("#log-rows")).to_contain_text("Session long-lived on main1")
     with page.expect_download() as download:
         page.get_by_role("link", name="Download").click()
-    assert download.value.suggested_filename == "long-lived.log"
+    assert download.value.suggested_filename == "long-lived-main1.txt"
     assert "Session long-lived on main1" in download.value.path().read_text()
 
 

@@ -9,6 +9,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
@@ -95,7 +96,13 @@ def _answer(request: PageRequest) -> HttpResponse:
 
 
 def _cards(request: PageRequest) -> HttpResponse:
-    cards = cards_of(request.user, now=timezone.now())
+    # The page of a session shows all that its card would.
+    here = request.htmx.current_url_abs_path or ""
+    cards = [
+        card
+        for card in cards_of(request.user, now=timezone.now())
+        if not here.startswith(reverse("web:session", args=[card.session.pk]))
+    ]
     context = {"cards": cards[:MOST_SHOWN], "more": max(0, len(cards) - MOST_SHOWN), "beside_first": len(cards) - 1}
     return render(request, "web/_cards.html", context)
 
