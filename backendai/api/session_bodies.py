@@ -86,6 +86,12 @@ class RenameRequest(StrictSerializer):
     name = serializers.CharField(max_length=64)
 
 
+class PriorityRequest(StrictSerializer):
+    """Another priority."""
+
+    priority = serializers.IntegerField(help_text="0 to 100, and no more than the policies of its owner allow.")
+
+
 class TerminateRequest(StrictSerializer):
     """How to end a session."""
 

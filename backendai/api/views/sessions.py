@@ -25,6 +25,7 @@ from backendai.api.session_bodies import (
     EndedManyBody,
     KernelBody,
     LaunchRequest,
+    PriorityRequest,
     RecordBody,
     RenameRequest,
     SessionBody,
@@ -36,6 +37,7 @@ from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.create import launch_session
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.ending_many import terminate_sessions
+from backendai.compute.services.priorities import set_priority
 from backendai.compute.services.renaming import rename_session
 from backendai.core.errors import UserError
 
@@ -152,6 +154,24 @@ class SessionName(GenericAPIView[ComputeSession]):
         body = RenameRequest(data=request.data)
         body.is_valid(raise_exception=True)
         rename_session(session, asker(request), body.validated_data["name"], now=timezone.now())
+        return Response(self.get_serializer(get_object_or_404(shown_sessions(asker(request)), pk=session_id)).data)
+
+
+class SessionPriority(GenericAPIView[ComputeSession]):
+    """The priority of a session that waits."""
+
+    serializer_class = SessionBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=PriorityRequest, responses=SessionBody)
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """Change it; 409 ``not-pending`` when the session waits no longer."""
+        visible = ComputeSession.objects.visible_to(asker(request)).select_related("owner", "project__domain")
+        session = get_object_or_404(visible, pk=session_id)
+        body = PriorityRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        set_priority(session, asker(request), body.validated_data["priority"], now=timezone.now())
         return Response(self.get_serializer(get_object_or_404(shown_sessions(asker(request)), pk=session_id)).data)
 
 

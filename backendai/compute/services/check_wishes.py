@@ -77,25 +77,31 @@ def priority_of(spec: SessionSpec, limited: Sequence[Limited], usual: int | None
     if spec.priority is None:
         usual = USUAL_PRIORITY if usual is None else usual
         return min(usual, found[0]) if found else usual
-    if not 0 <= spec.priority <= HIGHEST_PRIORITY:
+    check_priority(spec.priority, limited)
+    return spec.priority
+
+
+def check_priority(priority: int, limited: Sequence[Limited]) -> None:
+    """Refuse a priority that there is not, or that is higher than one of these policies allows."""
+    if not 0 <= priority <= HIGHEST_PRIORITY:
         raise UserError(
-            f"Priority {spec.priority} is not between 0 and {HIGHEST_PRIORITY}.",
+            f"Priority {priority} is not between 0 and {HIGHEST_PRIORITY}.",
             field="priority",
             code="invalid-priority",
-            wanted=spec.priority,
+            wanted=priority,
             limit=HIGHEST_PRIORITY,
         )
-    if found and spec.priority > found[0]:
+    found = strictest(limited, "max_priority")
+    if found and priority > found[0]:
         limit, holder = found
         raise UserError(
-            f"Priority {spec.priority} asked, but {holder.label} may have at most {limit}.",
+            f"Priority {priority} asked, but {holder.label} may have at most {limit}.",
             field="priority",
             code="priority-too-high",
-            wanted=spec.priority,
+            wanted=priority,
             limit=limit,
             scope=holder.scope,
         )
-    return spec.priority
 
 
 def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]:

@@ -50,6 +50,7 @@ MENU: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
     (
         _l("Resources"),
         (
+            Entry("queue", _l("Pending sessions"), "clock", _administrator),
             Entry("agents", _l("Agents"), "server"),
             Entry("groups", _l("Resource groups"), "stack-2"),
             Entry("presets", _l("Presets"), "adjustments"),

@@ -1,0 +1,202 @@
+"""The sessions that wait, by resource group: who is next, why each waits, and what an administrator can change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+from uuid import UUID
+
+import django_tables2 as tables
+from django import forms
+from django.contrib import messages
+from django.db.models import F, QuerySet
+from django.http import HttpResponse
+from django.middleware.csrf import get_token
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.functional import cached_property
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_POST
+
+from backendai.accounts.models import User
+from backendai.cluster.models import ResourceGroup
+from backendai.cluster.session_defaults import HIGHEST_PRIORITY
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.priorities import set_priority
+from backendai.core.errors import UserError
+from backendai.core.slots import Slots
+from backendai.web.panel.access import panel_page
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.requests import PageRequest
+from backendai.web.templatetags.portal import ago, amounts
+
+_NEXT_FIRST = ("resource_group__name", F("queue_position").asc(nulls_last=True), "-priority", "created_at")
+
+
+def administrator(user: User) -> bool:
+    """Whoever sees the sessions of others."""
+    return user.role != User.Role.USER
+
+
+class QueueTable(PanelTable):
+    """One row per session that waits, in the order of its turns."""
+
+    choose = tables.Column(
+        "", accessor="pk", orderable=False, exclude_from_export=True, attrs={"td": {"class": "cell-choose"}}
+    )
+    place = tables.Column(
+        gettext_lazy("Place"), accessor="queue_position", default="–", attrs={"td": {"class": "number"}}
+    )
+    name = tables.Column(gettext_lazy("Session"), attrs={"td": {"class": "queue-name"}})
+    owner = tables.Column(gettext_lazy("Owner"), accessor="owner__email", attrs={"td": {"class": "queue-name"}})
+    resource_group = tables.Column(gettext_lazy("Resource group"))
+    asks = tables.Column(
+        gettext_lazy("Asks for"), accessor="slots", orderable=False, attrs={"td": {"class": "no-break"}}
+    )
+    reason = tables.Column(gettext_lazy("Why it waits"), accessor="reason_text", orderable=False, empty_values=())
+    created_at = tables.Column(gettext_lazy("Since"), attrs={"td": {"class": "no-break"}})
+    priority = tables.Column(gettext_lazy("Priority"))
+
+    class Meta(PanelTable.Meta):
+        model = ComputeSession
+        fields = ("choose", "place", "name", "owner", "resource_group", "asks", "reason", "created_at", "priority")
+        order_by = "place"
+
+    def order_place(self, rows: QuerySet[Any], is_descending: bool) -> tuple[QuerySet[Any], bool]:
+        """Return the rows by group, and in each in the order of the turns; what no pass has looked at comes last."""
+        group, place, *rest = _NEXT_FIRST
+        last = F("queue_position").desc(nulls_last=True)
+        return rows.order_by(group, last if is_descending else place, *rest), True
+
+    def render_choose(self, record: ComputeSession) -> str:
+        """Return the box by which it is chosen."""
+        return format_html(
+            '<input class="form-check-input" type="checkbox" name="session" value="{}" form="chosen" aria-label="{}">',
+            record.pk,
+            _("Select %(name)s") % {"name": record.name},
+        )
+
+    def render_name(self, record: ComputeSession) -> str:
+        """Return the way to the session."""
+        address = reverse("web:session", args=[record.pk])
+        return format_html('<a href="{}"><bdi>{}</bdi></a>', address, record.name)
+
+    def value_name(self, value: str) -> str:
+        """Return the name."""
+        return value
+
+    def render_asks(self, record: ComputeSession) -> str:
+        """Return what each kernel asks for, and how many there are."""
+        each = amounts(Slots.parse(record.slots))
+        return each if record.cluster_size == 1 else f"{each} × {record.cluster_size}"
+
+    def value_asks(self, record: ComputeSession) -> str:
+        """Return the amounts of each kernel, and how many there are, as text."""
+        return f"{json.dumps(record.slots, sort_keys=True)} × {record.cluster_size}"
+
+    def render_reason(self, record: ComputeSession) -> str:
+        """Return why it waits; what can never start is marked."""
+        text = record.reason_text or _("No pass has looked at it yet.")
+        if not record.status_data.get("never"):
+            return text
+        return format_html('<span class="status tone-bad">{}</span> {}', _("Cannot start"), text)
+
+    def value_reason(self, record: ComputeSession) -> str:
+        """Return the reason as text."""
+        return record.reason_text
+
+    def render_created_at(self, value: Any) -> str:
+        """Return since when."""
+        return ago(value)
+
+    def value_created_at(self, value: Any) -> str:
+        """Return the moment for files."""
+        return str(value.isoformat())
+
+    def render_priority(self, record: ComputeSession) -> str:
+        """Return the priority in a form of its own."""
+        label = _("Priority of %(name)s") % {"name": record.name}
+        return format_html(
+            '<form class="priority-form" method="post" action="{}">'
+            '<input type="hidden" name="csrfmiddlewaretoken" value="{}"><input type="hidden" name="back" value="{}">'
+            '<input class="form-control" type="number" name="priority" value="{}" min="0" max="{}" required'
+            ' aria-label="{}"><button class="btn btn-sm" type="submit">{}</button></form>',
+            reverse("manage:queue-priority", args=[record.pk]),
+            self._token,
+            self.request.GET.urlencode(),
+            record.priority,
+            HIGHEST_PRIORITY,
+            label,
+            _("Set"),
+        )
+
+    def value_priority(self, value: int) -> int:
+        """Return the number."""
+        return value
+
+    @cached_property
+    def _token(self) -> str:
+        # Made once: each would be written in another way, and there are fifty.
+        return get_token(self.request)
+
+
+class QueueFilter(PanelFilter):
+    """By words and group."""
+
+    search_fields = ("name", "owner__email", "status_message")
+    search_hint = gettext_lazy("Name, owner or reason")
+
+    class Meta:
+        model = ComputeSession
+        fields: ClassVar[list[str]] = ["resource_group"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        groups = ResourceGroup.objects.visible_to(self.request.user)
+        self.filters["resource_group"].extra["queryset"] = groups.order_by("name")
+
+
+class QueueList(ListPage):
+    """What waits, as far as the administrator sees it."""
+
+    rule = staticmethod(administrator)
+    section = "queue"
+    title = gettext_lazy("Pending sessions")
+    lead = gettext_lazy("in the order of their turns, group by group")
+    template_name = "web/panel/queue.html"
+    table_class = QueueTable
+    filterset_class = QueueFilter
+    empty_title = gettext_lazy("Nothing waits")
+    empty_text = gettext_lazy("Sessions that cannot start at once stand here, with the reason.")
+
+    def get_queryset(self) -> QuerySet[ComputeSession]:
+        """Return the pending sessions that this administrator may see."""
+        visible: QuerySet[ComputeSession] = ComputeSession.objects.visible_to(self.viewer).pending()
+        return visible.select_related("owner", "resource_group")
+
+    def get_template_names(self) -> list[str]:
+        """Return the list with its bar alone when only that is asked for."""
+        return ["web/panel/_queue_body.html"] if self._is_part() else [self.template_name]
+
+
+@require_POST
+@panel_page(administrator)
+def queue_priority(request: PageRequest, pk: UUID) -> HttpResponse:
+    """Give a session another priority, and go back to the queue."""
+    visible = ComputeSession.objects.visible_to(request.user).select_related("owner", "project__domain")
+    session = get_object_or_404(visible, pk=pk)
+    try:
+        priority = forms.IntegerField().clean(request.POST.get("priority", ""))
+        set_priority(session, request.user, priority, now=timezone.now())
+    except forms.ValidationError as error:
+        messages.error(request, " ".join(error.messages))
+    except UserError as error:
+        messages.error(request, f"{session.name}: {error.message}")
+    else:
+        said = _("%(name)s has priority %(priority)s now.") % {"name": session.name, "priority": priority}
+        messages.success(request, said)
+    query = request.POST.get("back", "")[:2000]
+    return redirect(f"{reverse('manage:queue')}?{query}" if query else reverse("manage:queue"))

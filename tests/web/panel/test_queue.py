@@ -1,0 +1,96 @@
+"""The administration page of what waits."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.messages import get_messages
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from backendai.accounts.models import User
+from backendai.accounts.services import create_person
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.waits import Waiting, note_waits
+from tests.cast import Cast
+from tests.factories import make_group, make_running_session, make_session
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+ADDRESS = "/manage/queue/"
+
+
+def names(client: Client, **query: Any) -> list[str]:
+    return [row.record.name for row in client.get(ADDRESS, query).context["table"].page.object_list]
+
+
+def test_it_shows_who_is_next_in_each_group_and_why_each_waits(cast: Cast, browse: Browse) -> None:
+    make_group("lab")
+    make_running_session(cast.alice, name="runs")
+    waiting = {name: make_session(cast.alice, name=name) for name in ("third", "first", "second", "unseen")}
+    make_session(cast.bob, name="in-lab", resource_group="lab", cluster_size=2)
+    places = {"first": 1, "second": 2, "third": 3}
+    waits = [
+        Waiting(waiting[name].pk, "no-room", f"{name}: 8 cores are short.", {"never": name == "third"}, position=place)
+        for name, place in places.items()
+    ]
+    note_waits(waits, now=timezone.now())
+    dana = browse(cast.dana)
+    assert names(dana) == ["first", "second", "third", "unseen", "in-lab"]
+    assert names(dana, q="second") == ["second"]
+    assert names(dana, resource_group=str(make_group("lab").pk)) == ["in-lab"]
+    page = dana.get(ADDRESS).content.decode()
+    assert "first: 8 cores are short." in page
+    assert "Cannot start" in page
+    assert "× 2" in page
+    assert f'name="session" value="{waiting["first"].pk}" form="chosen"' in page
+    assert "<html" not in dana.get(ADDRESS, **HTMX).content.decode()
+    rows = list(csv.DictReader(io.StringIO(b"".join(dana.get(ADDRESS, {"export": "csv"})).decode("utf-8-sig"))))
+    assert [(row["Place"], row["Session"], row["Priority"]) for row in rows][:2] == [
+        ("1", "first", "10"),
+        ("2", "second", "10"),
+    ]
+
+
+def test_a_priority_is_changed_in_its_row(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice, name="waits")
+    dana, address = browse(cast.dana), reverse("manage:queue-priority", args=[session.pk])
+    answer = dana.post(address, {"priority": "55", "back": "q=wa&page=1"})
+    assert answer["Location"] == f"{ADDRESS}?q=wa&page=1"
+    assert ComputeSession.objects.get().priority == 55
+    for wrong in ("", "many", "101"):
+        answer = dana.post(address, {"priority": wrong})
+        assert answer.status_code == 302
+        assert [message.level_tag for message in get_messages(answer.wsgi_request)][-1] == "error"
+    assert ComputeSession.objects.get().priority == 55
+
+
+def test_a_domain_admin_sees_the_queue_of_the_domain_and_others_none(cast: Cast, browse: Browse) -> None:
+    admin = create_person("admin@example.com", password=None, role=User.Role.ADMIN, project=cast.elsewhere)
+    make_session(cast.alice, name="hers")
+    make_session(cast.charlie, name="his")
+    client = browse(admin)
+    assert names(client) == ["his"]
+    session = ComputeSession.objects.get(name="hers")
+    assert client.post(reverse("manage:queue-priority", args=[session.pk]), {"priority": "1"}).status_code == 404
+    assert browse(cast.alice).get(ADDRESS).status_code == 404
+
+
+def test_it_asks_as_often_for_many_as_for_one(
+    cast: Cast, browse: Browse, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    dana = browse(cast.dana)
+    make_session(cast.alice)
+    with django_assert_num_queries(6) as used:  # who asks, groups to filter by, the number, the page, slot types
+        dana.get(ADDRESS)
+    for _ in range(5):
+        make_session(cast.bob)
+    with django_assert_num_queries(len(used)):
+        dana.get(ADDRESS)
