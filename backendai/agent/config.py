@@ -17,6 +17,7 @@ BACKENDS = ("auto", "docker", "process", "simulated")
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _LEAST_RESERVE = 512 * 2**20
 _RESERVE_PERCENT = 5
+_DISK_RESERVE_PERCENT = 5.0
 _WARM_NETWORKS, _MOST_WARM_NETWORKS = 4, 64
 _MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's own daemon makes it
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -34,6 +35,7 @@ class NodeSettings:
     slots: Slots | None
     reserve_cpu: int  # thousandths of a core
     reserve_mem: int | None  # bytes
+    disk_reserve: float  # percent that must be free where images and homes lie, before anything more is pulled
     gateway_host: str
     gateway_port: int
     gateway_url: str
@@ -80,6 +82,9 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         slots=_parse_slots(slots) if slots else None,
         reserve_cpu=parse_amount("cpu", environ.get("BACKENDAI_AGENT_RESERVE_CPU", "") or "0", field="reserve.cpu"),
         reserve_mem=parse_size(reserve_mem, field="reserve.mem") if reserve_mem else None,
+        disk_reserve=_parse_number(
+            environ, "BACKENDAI_AGENT_DISK_RESERVE", default=_DISK_RESERVE_PERCENT, least=0.0, most=90.0
+        ),
         gateway_host=text("gateway_host", "BACKENDAI_GATEWAY_HOST"),
         gateway_port=_parse_port(text("gateway_port", "BACKENDAI_GATEWAY_PORT", "0")),
         gateway_url=environ.get("BACKENDAI_GATEWAY_URL", "").rstrip("/"),

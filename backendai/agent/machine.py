@@ -15,7 +15,9 @@ from backendai.agent.accelerators.offer import Offer, is_accelerator
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.config import VERSION
 from backendai.agent.load import Load
+from backendai.agent.storage import Disk, note_of, tightest
 from backendai.core.slots import Slots
+from backendai.wire.live import LiveSample
 from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
 
 logger = logging.getLogger(__name__)
@@ -34,9 +36,11 @@ class Machine:
         *,
         offered: Callable[[Slots], Slots],
         gateway_url: str,
+        disk_reserve: float = 0.0,
     ) -> None:
         self._accelerators = accelerators or Accelerators()
         self._backend, self._offered, self._gateway_url = backend, offered, gateway_url
+        self._disk_reserve, self._engine, self._folders = disk_reserve, "", list[Path]()
         self._boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else uuid4().hex
         self._capacity, self._notes = Slots(), list[Note]()
         self._images, self._digest = list[ImageSighting](), ""
@@ -53,7 +57,10 @@ class Machine:
         if not engine_fault:
             engine_fault = self._refresh()
         offer = self._accelerators.offer(kernels)
-        notes = [*self._notes, *offer.notes]
+        notes, disk = [*self._notes, *offer.notes], tightest(self._folders)
+        is_low = disk is not None and disk.is_below(self._disk_reserve)
+        if disk is not None and is_low:
+            notes.append(note_of(disk, self._disk_reserve))
         if engine_fault:
             notes.append(Note(code="engine-unreachable", message=engine_fault, fix="See to the container engine."))
         return SyncUp(
@@ -69,7 +76,10 @@ class Machine:
             images_digest=self._digest,
             kernels=kernels,
             notes=notes,
-            live=self._load.sample().model_copy(update={"devices": dict(offer.samples)}),
+            live=self._sample(offer, disk),
+            engine=self._engine,
+            os_kernel=platform.release(),
+            low_disk=is_low,
             draining=draining or bool(engine_fault),
             wait=wait,
         )
@@ -80,6 +90,12 @@ class Machine:
             self._told_digest = up.images_digest
         if want_images and up.images is None:
             self._told_digest = None
+
+    def _sample(self, offer: Offer, disk: Disk | None) -> LiveSample:
+        more: dict[str, object] = {"devices": dict(offer.samples)}
+        if disk is not None:
+            more |= {"disk_free": disk.free, "disk_total": disk.total}
+        return self._load.sample().model_copy(update=more)
 
     def _whole_capacity(self, offer: Offer) -> Slots:
         """Accelerators are what devices make of them; nothing is offered while the engine has not told of the rest."""
@@ -93,6 +109,7 @@ class Machine:
             return ""
         try:
             capacity, notes, images = self._backend.capacity(), self._backend.notes(), self._backend.images()
+            self._engine, self._folders = self._backend.engine(), self._backend.storage()
         except BackendError as error:
             logger.warning("the engine does not answer: %s", error.message)
             return error.message

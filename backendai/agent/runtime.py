@@ -56,7 +56,7 @@ class AgentRuntime:
         self._lanes = Lanes(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
         roster = Roster()
         self._accelerators = accelerators or Accelerators()
-        machine = Machine(backend, self._accelerators, offered=settings.offered, gateway_url=gateway_url)
+        machine = _machine(settings, backend, self._accelerators, gateway_url)
         self.kernels = Kernels(
             backend, portal, agent=credentials.name, lanes=self._lanes, roster=roster, on_pulled=machine.images_changed
         )
@@ -133,3 +133,9 @@ class AgentRuntime:
         if answer.public_key and answer.public_key != self._credentials.public_key:
             self._credentials = replace(self._credentials, public_key=answer.public_key)
             save_credentials(self._settings.data, self._credentials)
+
+
+def _machine(settings: NodeSettings, backend: Backend, accelerators: Accelerators, gateway_url: str) -> Machine:
+    return Machine(
+        backend, accelerators, offered=settings.offered, gateway_url=gateway_url, disk_reserve=settings.disk_reserve
+    )

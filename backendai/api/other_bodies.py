@@ -47,16 +47,29 @@ class AgentBody(Answer[Agent]):
     capacity = serializers.DictField(child=serializers.CharField())
     occupied = serializers.SerializerMethodField()
     reserved = serializers.DictField(child=serializers.CharField())
+    disk_free = serializers.SerializerMethodField()
+    disk_total = serializers.SerializerMethodField()
     notes = NoteBody(many=True)
 
     class Meta:
         model = Agent
         fields = [
-            "id", "name", "resource_group", "status", "schedulable", "backend", "architecture", "version", "capacity",
-            "occupied", "reserved", "max_kernels", "notes", "gateway_url", "drain_started_at", "drain_ends_at",
-            "drain_kernels", "revoked_at", "last_seen_at", "lost_at", "created_at",
+            "id", "name", "resource_group", "status", "schedulable", "backend", "architecture", "version", "engine",
+            "os_kernel", "capacity", "occupied", "reserved", "max_kernels", "disk_free", "disk_total", "low_disk",
+            "notes", "gateway_url", "drain_started_at", "drain_ends_at", "drain_kernels", "revoked_at",
+            "last_seen_at", "lost_at", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
+
+    def get_disk_free(self, agent: Agent) -> int | None:
+        """Return the bytes that are free where images and homes lie; null: not known."""
+        free: int | None = agent.live.get("disk_free")
+        return free
+
+    def get_disk_total(self, agent: Agent) -> int | None:
+        """Return the bytes of that disk; null: not known."""
+        total: int | None = agent.live.get("disk_total")
+        return total
 
     @extend_schema_field(_Amounts)
     def get_occupied(self, agent: Agent) -> dict[str, str]:

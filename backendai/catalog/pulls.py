@@ -172,6 +172,8 @@ def _obstacle(image: Image, agent: Agent) -> str:
         return "does not answer"
     if agent.backend in WITHOUT_IMAGES:
         return "has no container engine"
+    if agent.low_disk:
+        return "is short of disk space"
     if image.architecture and agent.architecture and image.architecture != agent.architecture:
         return f"is {agent.architecture}, and the image is for {image.architecture}"
     return ""

@@ -168,9 +168,13 @@ class Agent(models.Model):
         default=dict,
         blank=True,
         help_text="How busy the node was at its last report, as it says itself: at (ISO time), cpu_pct (0-100), load "
-        "(1 minute), mem_used and mem_total (bytes), devices: device id → slot, model, util_pct, mem_used, mem_total, "
+        "(1 minute), mem_used, mem_total, disk_free and disk_total (bytes), "
+        "devices: device id → slot, model, util_pct, mem_used, mem_total, "
         "numa, healthy, mock, note, kernels: kernel id → util_pct, mem_used. What is not known is null.",
     )
+    engine = models.CharField(max_length=64, blank=True, help_text="Its container engine with the version.")
+    os_kernel = models.CharField(max_length=64, blank=True, help_text="The Linux kernel of the machine.")
+    low_disk = models.BooleanField(default=False, help_text="Less is free than its reserve: it pulls no images.")
     images_digest = models.CharField(max_length=64, blank=True)
     reserved = models.JSONField(default=dict, blank=True, help_text="What the node keeps for itself of its machine.")
     max_kernels = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: as the group says.")

@@ -250,6 +250,9 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
         "capacity": Slots.parse(message.capacity).to_json(),
         "devices": message.devices,
         "notes": [note.model_dump() for note in message.notes],
+        "engine": message.engine,
+        "os_kernel": message.os_kernel,
+        "low_disk": message.low_disk,
     }
     if message.live is not None:
         said["live"] = {"at": now.isoformat(), **message.live.model_dump(mode="json")}
@@ -259,7 +262,8 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
 
 
 def _is_news(agent: Agent, columns: dict[str, Any]) -> bool:
-    return bool(agent.status != columns["status"] or agent.capacity != columns.get("capacity", agent.capacity))
+    offers = agent.status, agent.low_disk, agent.capacity
+    return offers != (columns["status"], columns["low_disk"], columns.get("capacity", agent.capacity))
 
 
 def _check_return(agent: Agent, token: JoinToken) -> None:

@@ -19,6 +19,7 @@ from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.services.ledger import devices_by_agent, kernels_by_agent, occupied_by_agent, slots_of
 from backendai.compute.status import PLACED
+from backendai.core.image_names import pinned
 from backendai.core.slots import MILLI, Slots
 from backendai.scheduler.snapshot import AgentView, DeviceView, ImageBuild
 
@@ -36,7 +37,13 @@ class AgentRow(NamedTuple):
     schedulable: bool
     max_kernels: int | None
     devices: dict[str, list[str]]
+    low_disk: bool
     capacity: str
+
+    @property
+    def fetches(self) -> bool:
+        """Whether it can get an image that it does not have."""
+        return not self.low_disk or self.backend != _CONTAINERS
 
 
 def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
@@ -46,16 +53,36 @@ def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
     return [AgentRow(*row) for row in rows.values_list(*AgentRow._fields[:-1], Cast("capacity", TextField()))]
 
 
-def images_there(agents: Sequence[AgentRow], references: Collection[str]) -> Mapping[UUID, frozenset[str]]:
-    """Return which of these references each agent has; agents that run no containers need none and have all."""
+def images_there(
+    agents: Sequence[AgentRow], references: Collection[str], fetched: Collection[Image] = ()
+) -> Mapping[UUID, frozenset[str]]:
+    """Return which of these references, of images that nodes make themselves, each agent has; agents that run no
+    containers need none and have all. Of the ``fetched`` ones everybody has all, but who cannot fetch any more."""
     there: dict[UUID, set[str]] = defaultdict(set)
     if references:
         with_engine = [agent.id for agent in agents if agent.backend == _CONTAINERS]
         rows = ImageOnAgent.objects.filter(agent__in=among(with_engine), reference__in=references)
         for agent_id, reference in rows.values_list("agent_id", "reference"):
             there[agent_id].add(reference)
-    everything = frozenset(references)
+    if fetched:
+        _add_fetched(there, agents, fetched)
+    everything = frozenset(references) | {image.reference for image in fetched}
     return {agent.id: frozenset(there[agent.id]) if agent.backend == _CONTAINERS else everything for agent in agents}
+
+
+def _add_fetched(there: dict[UUID, set[str]], agents: Sequence[AgentRow], images: Collection[Image]) -> None:
+    """Add the images of registries: all of them where they can be fetched, else those that are there as they should
+    be, under their name or their digest."""
+    names = {name: image for image in images for name in (image.reference, pinned(image.reference, image.digest))}
+    bound = [agent.id for agent in agents if not agent.fetches]
+    for agent in agents:
+        if agent.fetches:
+            there[agent.id].update(image.reference for image in images)
+    rows = ImageOnAgent.objects.filter(agent__in=among(bound), reference__in=list(names))
+    for agent_id, reference, digest in rows.values_list("agent_id", "reference", "digest"):
+        image = names[reference]
+        if image.digest in ("", digest):
+            there[agent_id].add(image.reference)
 
 
 def read_agents(
@@ -80,6 +107,7 @@ def read_agents(
             max_kernels=group.max_kernels_per_agent if row.max_kernels is None else row.max_kernels,
             devices=_devices(row, taken.get(row.id, {})),
             images=images.get(row.id, frozenset()),
+            low_disk=row.low_disk,
             companions=companions.get(row.id, {}),
         )
         for row in rows

@@ -87,10 +87,18 @@ class Queue:
         """The images that no registry has, by reference."""
         return {image.reference: image for image in self.images.values() if image.is_built_here}
 
-    def views(self, builds: Mapping[UUID, ImageBuild]) -> tuple[tuple[SessionView, ...], tuple[Broken, ...]]:
+    @property
+    def fetched(self) -> list[Image]:
+        """The images that agents fetch from registries."""
+        return [image for image in self.images.values() if not image.is_built_here]
+
+    def views(
+        self, builds: Mapping[UUID, ImageBuild], *, somewhere_short: bool = False
+    ) -> tuple[tuple[SessionView, ...], tuple[Broken, ...]]:
         """Return the sessions as the scheduler sees them, and those that nothing can be made of, with the error.
 
-        ``builds``: by image, how far those are that are being made.
+        ``builds``: by image, how far those are that are being made. ``somewhere_short``: some agent can fetch no image
+        any more, so it matters which it has.
         """
         holders: dict[tuple[str, UUID], Holder] = {}
         views: list[SessionView] = []
@@ -101,13 +109,18 @@ class Queue:
                 holder = holders[row.access_key, row.project_id] = _holder(row)
             try:
                 if kernels := self._kernels.get(row.id):
-                    views.append(self._view(row, kernels, holder, builds))
+                    views.append(self._view(row, kernels, holder, builds, somewhere_short))
             except Exception as error:  # whatever is wrong with one session must not stop the others
                 broken.append((row.id, error))
         return tuple(views), tuple(broken)
 
     def _view(
-        self, row: Row, kernels: Iterable[tuple[UUID, str]], holder: Holder, builds: Mapping[UUID, ImageBuild]
+        self,
+        row: Row,
+        kernels: Iterable[tuple[UUID, str]],
+        holder: Holder,
+        builds: Mapping[UUID, ImageBuild],
+        somewhere_short: bool,
     ) -> SessionView:
         image = self.images[row.image_id]
         return SessionView(
@@ -130,7 +143,7 @@ class Queue:
             multi_node=row.cluster_mode == ClusterMode.MULTI_NODE,
             longest_run=self._longest.get(row.id),
             overtaken_since=row.overtaken_since,
-            node_image=image.reference if image.is_built_here else "",
+            node_image=image.reference if image.is_built_here or somewhere_short else "",
         )
 
 

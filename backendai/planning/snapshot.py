@@ -53,8 +53,10 @@ def read_picture(
         return Picture(Snapshot(now=now, group=group.name, agents=(), pending=(), rules=rules))
     rows = read_agent_rows(group)
     made_here = queue.built_here if queue else {}
-    there = images_there(rows, made_here.keys())
-    sessions, broken = queue.views(builds_of(made_here, rows, there)) if queue else ((), ())
+    short = queue is not None and any(not row.fetches for row in rows)
+    there = images_there(rows, made_here.keys(), queue.fetched if queue and short else ())
+    builds = builds_of(made_here, rows, there)
+    sessions, broken = queue.views(builds, somewhere_short=short) if queue else ((), ())
     agents = read_agents(group, rows, there, queue.launches if queue else ())
     holders = {session.holder for session in sessions}
     by_shares, by_past = rules.sequence not in _BLIND_TO_SHARES, rules.sequence not in _BLIND_TO_THE_PAST

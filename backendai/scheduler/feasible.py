@@ -159,8 +159,12 @@ def _has_image(agent: Room, request: Request) -> bool:
 
 
 def _image_missing(agent: Room, request: Request) -> Reason:
+    details: dict[str, object] = {"agent": agent.name, "image": request.node_image}
+    if agent.low_disk:
+        message = f"Agent {agent.name} is short of disk space and fetches nothing; it lacks image {request.node_image}."
+        return Reason("disk-low", message, details)
     message = f"Agent {agent.name} does not have image {request.node_image}, and it cannot be fetched from elsewhere."
-    return Reason("image-not-on-agent", message, {"agent": agent.name, "image": request.node_image})
+    return Reason("image-not-on-agent", message, details)
 
 
 def _has_kernels_left(agent: Room, request: Request) -> bool:

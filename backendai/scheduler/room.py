@@ -22,8 +22,8 @@ class Room:
     """
 
     __slots__ = (
-        "alive", "architecture", "book", "entry", "free", "id", "images", "kernels", "ledger", "max_kernels", "name",
-        "order", "packed", "schedulable", "shelf",
+        "alive", "architecture", "book", "entry", "free", "id", "images", "kernels", "ledger", "low_disk",
+        "max_kernels", "name", "order", "packed", "schedulable", "shelf",
     )  # fmt: skip
 
     def __init__(self, agent: AgentView, order: int, rules: Rules = _USUAL) -> None:
@@ -34,6 +34,7 @@ class Room:
         self.schedulable = agent.schedulable
         self.architecture = agent.architecture
         self.images = agent.images
+        self.low_disk = agent.low_disk
         self.kernels = agent.kernels
         self.max_kernels = agent.max_kernels
         self.packed = 0

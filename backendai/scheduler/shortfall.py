@@ -164,10 +164,18 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
     if last == "architecture":
         message = f"None of the {which} is {request.architecture}, which the image needs."
         return Reason("no-agent-with-architecture", message, {"wanted": request.architecture})
+    if last == "node-image" and (short := _short_of_disk(request, rooms)):
+        fetch = "1 is short of disk space and fetches" if short == 1 else f"{short} are short of disk space and fetch"
+        message = f"None of the {which} has image {request.node_image}; {fetch} nothing."
+        return Reason("disk-low", message, {"image": request.node_image, "short_of_disk": short})
     if last == "node-image":
         message = f"None of the {which} has image {request.node_image}, and it cannot be fetched from elsewhere."
         return Reason("image-not-on-agent", message, {"image": request.node_image})
     return Reason("no-agent", "The resource group has 0 agents: none is registered yet.")
+
+
+def _short_of_disk(request: Request, rooms: Rooms) -> int:
+    return sum(room.low_disk and request.node_image not in room.images for room in rooms.all)
 
 
 def _agents(request: Request) -> str:

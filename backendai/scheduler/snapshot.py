@@ -29,8 +29,8 @@ class DeviceView:
 class AgentView:
     """One agent: what it has, what the ledger says is taken, and whether it may take more.
 
-    ``images``: the references it has, of images that can be had nowhere else. ``companions``: by launch, its kernels
-    here.
+    ``images``: the references it has, of images that it cannot fetch: they can be had nowhere else, or it is short of
+    disk space (``low_disk``). ``companions``: by launch, its kernels here.
     """
 
     id: UUID
@@ -44,6 +44,7 @@ class AgentView:
     max_kernels: int | None = None
     devices: tuple[DeviceView, ...] = ()
     images: frozenset[str] = frozenset()
+    low_disk: bool = False
     companions: Mapping[str, int] = field(default_factory=dict)
 
     @property

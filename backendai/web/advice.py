@@ -43,6 +43,7 @@ _HELPS = {
         "It starts when one of the sessions that count against the limit ends: end one of yours."
     ),
     "fragmented": _noop("It starts when whole devices become free; a share that one device has free can start sooner."),
+    "disk-low": _noop("Choose an image that the agents have, or let an administrator free disk space on them."),
     "image-not-on-agent": _noop("Choose another image, or let an administrator put this one on the agents."),
     "wrong-group-rules": _noop("Waiting does not mend that: tell an administrator, or choose another resource group."),
     "scheduler-error": _noop("Waiting may not mend that: tell an administrator the error's number."),
@@ -70,6 +71,7 @@ _AFTERWARDS = {
 _WAITS = {
     "image-building": _noop("Waiting for its image"),
     "image-not-on-agent": _noop("Waiting for its image"),
+    "disk-low": _noop("Waiting for disk space"),
     "start-time-not-reached": _noop("Waiting for its time"),
     "dependency-not-finished": _noop("Waiting for another session"),
     "too-many-sessions": _noop("Waiting for a limit"),

@@ -44,4 +44,6 @@ class LiveSample(Message):
     load: float | None = Field(default=None, ge=0.0, lt=1e6, allow_inf_nan=False)
     mem_used: Size = None
     mem_total: Size = None
+    disk_free: Size = None
+    disk_total: Size = None
     devices: dict[Name, DeviceSample] = Field(default_factory=dict, max_length=MOST_DEVICES)

@@ -154,7 +154,8 @@ class Note(Message):
 
 
 class SyncUp(Message):
-    """A node's view of itself; the list of kernels was taken before this message was made."""
+    """A node's view of itself; the list of kernels was taken before this message was made. ``low_disk``: less is free
+    than it keeps in reserve, so that it should pull nothing."""
 
     protocol: int = PROTOCOL
     boot_id: Name
@@ -169,6 +170,9 @@ class SyncUp(Message):
     kernels: list[KernelSighting] = Field(default_factory=list)
     notes: list[Note] = Field(default_factory=list)
     live: LiveSample | None = None
+    engine: Name = ""
+    os_kernel: Name = ""
+    low_disk: bool = False
     draining: bool = False
     wait: float = Field(default=0.0, ge=0.0, le=30.0)
 

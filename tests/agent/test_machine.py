@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import platform
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.machine import Machine
@@ -34,6 +41,32 @@ def test_an_engine_that_is_down_has_not_lost_its_images() -> None:
     told = say(machine)
     assert told.images
     assert told.capacity == {"cpu": "4", "mem": str(8 * 2**30)}
+
+
+def test_it_says_how_much_disk_is_free_and_when_that_is_below_its_reserve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}), pace=Pace())
+    engine.storage = lambda: [tmp_path, Path("/nowhere")]  # type: ignore[method-assign]
+    engine.engine = lambda: "Docker 20.10.24"  # type: ignore[method-assign]
+    usage = {"free": 6 * 2**30}
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: disk_of(Path(folder), tmp_path, usage["free"]))
+    machine = Machine(engine, offered=lambda capacity: capacity, gateway_url="", disk_reserve=5.0)
+    told = say(machine)
+    assert told.live and (told.live.disk_free, told.live.disk_total) == (6 * 2**30, 100 * 2**30)
+    assert (told.engine, told.os_kernel, told.low_disk) == ("Docker 20.10.24", platform.release(), False)
+    usage["free"] = 4 * 2**30
+    told = say(machine)
+    note = next(note for note in told.notes if note.code == "disk-low")
+    assert told.low_disk and "4 GiB of 100 GiB are free" in note.message and "reserve of 5 %" in note.message
+    without = say(Machine(engine, offered=lambda capacity: capacity, gateway_url="", disk_reserve=0.0))
+    assert not without.low_disk
+
+
+def disk_of(folder: Path, there: Path, free: int) -> Any:
+    if folder != there:
+        raise FileNotFoundError(folder)
+    return shutil._ntuple_diskusage(100 * 2**30, 100 * 2**30 - free, free)  # type: ignore[attr-defined]
 
 
 def test_it_says_how_busy_the_machine_is() -> None:

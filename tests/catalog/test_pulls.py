@@ -121,10 +121,15 @@ def everything_stored() -> str:
 
 def test_what_cannot_be_pulled_is_refused_with_the_reason_and_nothing_begins(cast: Cast, image: Image) -> None:
     here, lost, native = Machine("here"), Machine("lost", status="LOST"), Machine("native", backend="process")
-    other = Machine("other", architecture="aarch64")
+    other, full = Machine("other", architecture="aarch64"), Machine("full", low_disk=True)
     Image.objects.filter(pk=image.pk).update(architecture="x86_64")
     image.refresh_from_db()
-    for machine, words in ((lost, "does not answer"), (native, "no container engine"), (other, "is aarch64")):
+    for machine, words in (
+        (lost, "does not answer"),
+        (native, "no container engine"),
+        (other, "is aarch64"),
+        (full, "disk space"),
+    ):
         with pytest.raises(UserError, match=words):
             begin(cast, image, here, machine)
     with pytest.raises(UserError, match="None of the agents"):

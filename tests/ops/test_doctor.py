@@ -32,7 +32,7 @@ GOOD_ENGINE: dict[str, Any] = {
 
 
 def ask_good(path: str) -> dict[str, Any]:
-    return GOOD_ENGINE if path == "/info" else {"Version": "27.1", "ApiVersion": "1.46"}
+    return GOOD_ENGINE if path == "/info" else {"Version": "27.1", "ApiVersion": "1.46", "KernelVersion": "6.1.0-18"}
 
 
 def test_it_finds_nothing_wrong_with_a_well_made_engine() -> None:

@@ -11,12 +11,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.catalog.models import ImageOnAgent
-from backendai.cluster.models import ResourceGroup
+from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import Status
 from backendai.core.slots import Slots
 from backendai.planning import queue
 from backendai.planning.snapshot import read_picture, read_snapshot
+from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import SLOT_ORDER, DependencyState, DeviceView, Snapshot
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
@@ -91,6 +92,35 @@ def test_an_image_that_no_registry_has_ties_a_session_to_the_nodes_that_have_it(
     assert [session.node_image for session in snapshot.pending] == ["local/python:latest", ""]
     images = {agent.name: agent.images for agent in snapshot.agents}
     assert images == {"having": {"local/python:latest"}, "without": frozenset(), native.name: {"local/python:latest"}}
+
+
+def test_an_agent_short_of_disk_space_takes_only_sessions_whose_image_it_has(cast: Cast) -> None:
+    full, roomy = make_agent("full", low_disk=True), make_agent("roomy", schedulable=False)
+    native = make_agent("native", backend="process", low_disk=True, status="LOST")
+    digest = "sha256:" + "d" * 64
+    here = make_image("here", reference="cr.example/here:1", digest=digest)
+    make_image("moved", reference="cr.example/moved:1", digest=digest)
+    make_image("away", reference="cr.example/away:1")
+    rows = [ImageOnAgent(agent=full, reference=here.reference, digest=digest),
+            ImageOnAgent(agent=full, reference="cr.example/moved:1", digest="sha256:" + "e" * 64)]  # fmt: skip
+    ImageOnAgent.objects.bulk_create(rows)
+    for name in ("here", "moved", "away"):
+        make_session(cast.alice, image=name, name=f"s-{name}")
+    few = queries()
+    snapshot = look()
+    everything = {"cr.example/here:1", "cr.example/moved:1", "cr.example/away:1"}
+    images = {agent.id: agent.images for agent in snapshot.agents}
+    assert images == {full.pk: {"cr.example/here:1"}, roomy.pk: everything, native.pk: everything}
+    plan = decide(snapshot)
+    names = {session.id: session.name for session in snapshot.pending}
+    assert [names[placement.session_id] for placement in plan.placements] == ["s-here"]
+    reasons = {names[wait.session_id]: wait.reason for wait in plan.waits}
+    assert {name: reason.code for name, reason in reasons.items()} == {"s-moved": "disk-low", "s-away": "disk-low"}
+    assert "1 is short of disk space and fetches nothing" in reasons["s-away"].message
+    Agent.objects.filter(pk=full.pk).update(low_disk=False)
+    assert {session.node_image for session in look().pending} == {""}, "it matters only while somebody is short"
+    assert queries() == few - 1
+    assert len(decide(look()).placements) == 3
 
 
 def test_companions_are_counted_for_launches_with_a_wish_only(cast: Cast) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.service_host import ServiceHost
@@ -120,6 +121,14 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def capacity(self) -> Slots:
         """Return what the engine's machine has in all (``cpu``, ``mem``), before any reserve."""
+
+    def engine(self) -> str:
+        """Return the container engine with its version, for people; empty where there is none."""
+        return ""
+
+    def storage(self) -> list[Path]:
+        """Return the folders in which images and homes lie, as far as this process can see them."""
+        return []
 
     @abc.abstractmethod
     def notes(self) -> list[Note]:

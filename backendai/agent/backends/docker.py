@@ -79,7 +79,7 @@ class DockerBackend(Backend):
     ) -> None:
         if shielded is None:
             shielded = [part.strip() for part in os.environ.get("BACKENDAI_SHIELDED", "").split(",") if part.strip()]
-        self._engine = Engine(docker_url, deployment, agent)
+        self._engine, self._data = Engine(docker_url, deployment, agent), data.absolute()
         self._accelerators = accelerators or Accelerators()
         self._info: dict[str, Any] = {}
         self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
@@ -129,9 +129,17 @@ class DockerBackend(Backend):
         info = self._engine_info()
         return Slots({"cpu": info["NCPU"] * MILLI, "mem": info["MemTotal"] * MILLI})
 
+    def engine(self) -> str:
+        return f"Docker {self._engine_info().get('ServerVersion', '?')}"
+
+    def storage(self) -> list[Path]:
+        if self._engine.socket_path is None:  # the engine is elsewhere, and so are its disks
+            return []
+        return [Path(str(self._engine_info().get("DockerRootDir", "/var/lib/docker"))), self._data]
+
     def notes(self) -> list[Note]:
         with self._engine.asking() as client:
-            info = client.info()
+            info = self._info = client.info()
         own = list(agent_notes(scratch_is_limited=self._scratch.is_limited))
         own += gpu_notes(info, self._accelerators)
         return [*engine_notes(info), *own, *self._firewall.notes(), *self._warm.notes()]

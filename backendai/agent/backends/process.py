@@ -78,6 +78,9 @@ class ProcessBackend(Backend):
         cores = len(os.sched_getaffinity(0))
         return Slots({"cpu": cores * MILLI, "mem": psutil.virtual_memory().total * MILLI})
 
+    def storage(self) -> list[Path]:
+        return [self._data]
+
     def notes(self) -> list[Note]:
         return describe(self._starter.isolation, hard_limits=bool(self._starter.cgroups), data=self._data)
 

@@ -31,6 +31,7 @@ def engine_version(version: Mapping[str, Any]) -> Check:
     """The engine speaks an API that is new enough."""
     api = tuple(int(part) for part in str(version.get("ApiVersion", "0")).split("."))
     said = f"Docker Engine {version.get('Version', '?')}, API {version.get('ApiVersion', '?')}"
+    said += f", Linux {version['KernelVersion']}" if version.get("KernelVersion") else ""
     if api < _OLDEST_API:
         return problem("docker", f"{said} is too old", "Install Docker Engine 20.10 or newer.")
     return ok("docker", said)

@@ -20,7 +20,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.status import PLACED
-from backendai.core.slots import Slots
+from backendai.core.slots import Slots, format_size
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.agent_devices import device_rows
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
@@ -40,6 +40,7 @@ class AgentTable(PanelTable):
     schedulable = tables.BooleanColumn(verbose_name=_l("Takes sessions"), yesno=(_l("yes"), _l("no")))
     use = tables.Column(_l("In use"), accessor="capacity", orderable=False, attrs={"td": {"class": "cell-bars"}})
     load = tables.Column(_l("Load now"), accessor="live", orderable=False)
+    engine = tables.Column(_l("Engine"), default="–")
     kernel_count = tables.Column(_l("Kernels"), attrs={"td": {"class": "number"}})
     last_seen_at = tables.Column(_l("Last heard of"), default=_l("never"))
 
@@ -49,7 +50,9 @@ class AgentTable(PanelTable):
 
     class Meta(PanelTable.Meta):
         model = Agent
-        fields = ("name", "resource_group", "status", "schedulable", "use", "load", "kernel_count", "last_seen_at")
+        fields = (
+            "name", "resource_group", "status", "schedulable", "use", "load", "engine", "kernel_count", "last_seen_at",
+        )  # fmt: skip
         order_by = "name"
 
     def render_status(self, value: str, record: Agent) -> str:
@@ -80,6 +83,14 @@ class AgentTable(PanelTable):
         """Return how busy its machine is."""
         return load_text(record)
 
+    def render_engine(self, value: str, record: Agent) -> str:
+        """Return the engine, and the kernel that it runs on."""
+        return format_html('{}<div class="sub">Linux {}</div>', value, record.os_kernel) if record.os_kernel else value
+
+    def value_engine(self, value: str) -> str:
+        """Return the engine alone."""
+        return value
+
     def render_last_seen_at(self, value: Any) -> str:
         """Return it relative to now."""
         return ago(value)
@@ -100,7 +111,7 @@ class AgentFilter(PanelFilter):
 
     class Meta:
         model = Agent
-        fields: ClassVar[list[str]] = ["resource_group", "status", "schedulable"]
+        fields: ClassVar[list[str]] = ["resource_group", "status", "schedulable", "low_disk"]
 
 
 class AgentList(ListPage):
@@ -149,6 +160,7 @@ class AgentPage(PanelPage, TemplateView):
             "agent": agent,
             "bars": bars_of(taken, agent.slots),
             "load": load_text(agent),
+            "disk": disk_text(agent),
             "devices": device_rows(agent, shown_kernels),
             "kernels": shown_kernels,
             "most_kernels": _MOST_KERNELS,
@@ -163,11 +175,25 @@ class AgentPage(PanelPage, TemplateView):
 
 
 def load_text(agent: Agent) -> str:
-    """Return how busy the machine was at its last report: ``CPU 42 % · memory 61 %``; empty when it does not say."""
+    """Return how busy the machine was at its last report, ``CPU 42 % · memory 61 % · disk 29 % free``; empty when it
+    does not say."""
     live = agent.live if agent.status in (Agent.Status.ALIVE, Agent.Status.DRAINING) else {}
     parts = []
     if (cpu := live.get("cpu_pct")) is not None:
         parts.append(_("CPU %(cpu)s %%") % {"cpu": f"{cpu:.0f}"})
     if live.get("mem_used") is not None and live.get("mem_total"):
         parts.append(_("memory %(value)s %%") % {"value": f"{100 * live['mem_used'] / live['mem_total']:.0f}"})
+    if live.get("disk_free") is not None and live.get("disk_total"):
+        parts.append(_("disk %(share)s %% free") % {"share": f"{100 * live['disk_free'] / live['disk_total']:.0f}"})
     return " · ".join(parts)
+
+
+def disk_text(agent: Agent) -> str:
+    """Return how much of its disk is free: ``74 GiB of 252 GiB (29 %)``; empty when it does not say."""
+    free, total = agent.live.get("disk_free"), agent.live.get("disk_total")
+    if free is None or not total:
+        return ""
+    told = {"free": format_size(free), "total": format_size(total), "share": f"{100 * free / total:.0f}"}
+    if agent.low_disk:
+        return _("%(free)s of %(total)s (%(share)s %%), below its reserve") % told
+    return _("%(free)s of %(total)s (%(share)s %%)") % told

@@ -55,8 +55,9 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     cast: Cast, dana: Client, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     note = {"code": "old", "message": "runc is old.", "fix": "Boot with <fix>."}
-    live = {"cpu_pct": 42.4, "mem_used": 6, "mem_total": 8}
-    agent = make_agent("node-1", notes=[note], live=live)
+    live = {"cpu_pct": 42.4, "mem_used": 6, "mem_total": 8, "disk_free": 2**30, "disk_total": 2**35}
+    facts = {"engine": "Docker 20.10.24", "os_kernel": "6.1.0-18", "low_disk": True}
+    agent = make_agent("node-1", notes=[note], live=live, **facts)
     make_running_session(cast.alice, agent, resources={"cpu": 1, "mem": "1g"})
     for lap in range(2):
         with django_assert_num_queries(7):  # two for who asks; groups to filter by, taken, count, rows, slot types
@@ -65,17 +66,22 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     text = text_of(shown)
     assert "CPU 1 of 4" in text
     assert "Memory 1 GiB of 8 GiB" in text
-    assert "CPU 42 % · memory 75 %" in text
+    assert "CPU 42 % · memory 75 % · disk 3 % free" in text
+    assert "Docker 20.10.24" in text and "Linux 6.1.0-18" in text
     assert "1 note" in text
     assert "more-0" not in text_of(dana.get(f"{reverse('manage:agents')}?q=node", **HTMX))
     exported = b"".join(dana.get(f"{reverse('manage:agents')}?export=csv").streaming_content).decode()  # type: ignore[attr-defined]
-    assert "node-1,default,ALIVE,True,CPU 1 of 4; Memory 1 GiB of 8 GiB,CPU 42 % · memory 75 %,1," in exported
+    load = "CPU 42 % · memory 75 % · disk 3 % free"
+    assert f"node-1,default,ALIVE,True,CPU 1 of 4; Memory 1 GiB of 8 GiB,{load},Docker 20.10.24,1," in exported
     old = dana.get(reverse("web:agents"))
     assert (old.status_code, old["Location"]) == (302, reverse("manage:agents"))
     with django_assert_num_queries(6):  # who asks, the machine, its kernels, what they hold, slot types
         one = dana.get(page(agent))
     assert "Boot with &lt;fix&gt;." in one.content.decode()
     assert "alice@example.com" in text_of(one)
+    assert "1 GiB of 32 GiB (3 %), below its reserve" in text_of(one)
+    assert "Docker 20.10.24 · Linux 6.1.0-18" in text_of(one)
+    assert "more-0" not in text_of(dana.get(f"{reverse('manage:agents')}?low_disk=true", **HTMX))
 
 
 def test_devices_are_shown_with_their_sessions_and_those_that_fail_as_well(cast: Cast, dana: Client) -> None:
