@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 # Better one too many: what is taken for a secret is only typed again.
-_NAME = re.compile(
-    r"passw|passphrase|pwd|secret|token|key|credential|auth(?!or(?!i))|private|cookie|signature|(?:^|_)(?:pass|pat|dsn)(?:_|\Z)",
-    re.IGNORECASE,
+# Written so that a page's script understands them too.
+NAME_PATTERN = (
+    "passw|passphrase|pwd|secret|token|key|credential|auth(?!or(?!i))|private|cookie|signature"
+    "|(?:^|_)(?:pass|pat|dsn)(?:_|$)"
 )
-_ADDRESS_WITH_PASSWORD = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+VALUE_PATTERN = r"://[^/\s:@]*:[^/\s@]+@"
+_NAME = re.compile(NAME_PATTERN, re.IGNORECASE)
+_ADDRESS_WITH_PASSWORD = re.compile(VALUE_PATTERN)
 
 
 def looks_secret(name: str, value: str = "") -> bool:

@@ -5,6 +5,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const steps = [...form.querySelectorAll(".step")];
   const review = document.getElementById("launch-review");
   const launch = document.getElementById("launch-now");
+  const address = new LaunchAddress(form, document.getElementById("from-link"));
   const number = () => Number(form.dataset.step);
   const isLast = () => number() === steps.length;
   form.elements.time_zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -12,10 +13,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const show = (wanted) => {
     form.dataset.step = Math.min(Math.max(wanted, 1), steps.length);
     for (const link of document.querySelectorAll(".step-list a")) {
-      const address = new URL(location.href);
-      address.searchParams.set("step", link.dataset.go);
-      address.hash = "";
-      link.href = address.href;
+      link.href = address.of(link.dataset.go);
       if (Number(link.dataset.go) === number()) link.setAttribute("aria-current", "step");
       else link.removeAttribute("aria-current");
     }
@@ -30,10 +28,9 @@ document.addEventListener("DOMContentLoaded", () => {
     document.getElementById(`step-${number()}-title`).focus({ preventScroll: true });
   };
   const go = (wanted) => {
+    address.write(number()); // of the step that is left
     show(wanted);
-    const address = new URL(location.href);
-    address.searchParams.set("step", number());
-    if (address.href !== location.href) history.pushState(null, "", address);
+    address.push(number());
     arrive();
   };
 
@@ -44,12 +41,21 @@ document.addEventListener("DOMContentLoaded", () => {
     const wanted = { previous: number() - 1, next: number() + 1 }[button.dataset.go] ?? Number(button.dataset.go);
     go(wanted);
   });
+  // Back and Forward walk the steps; what was typed since stays.
   addEventListener("popstate", () => {
     const asked = Number(new URLSearchParams(location.search).get("step")) || 1;
     if (asked === number()) return;
     show(asked);
+    address.write(number());
     arrive();
   });
+  let typed;
+  for (const kind of ["input", "change"]) {
+    form.addEventListener(kind, () => {
+      clearTimeout(typed);
+      typed = setTimeout(() => address.write(number()), 500);
+    });
+  }
   // A part of the page that wants to be seen says so.
   form.addEventListener("launch:show", ({ detail }) => {
     const step = steps.indexOf(detail.closest(".step")) + 1;
@@ -93,6 +99,7 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   const question = document.getElementById("no-folder");
   form.addEventListener("submit", (event) => {
+    address.write(number());
     const button = event.submitter;
     if (button?.value !== "launch" || !isLast()) {
       event.preventDefault();

@@ -252,7 +252,7 @@ def test_the_form_foresees_a_batch_session_before_its_command_is_typed(cast: Cas
         ({"cpu": "many"}, "CPU cores: 'many' is not a number."),
         ({"mem": "4x"}, "Memory: '4x'"),
         ({"mem": "1k"}, "mem: "),
-        ({"image": "unheard-of"}, "Image: Select a valid choice."),
+        ({"image": "unheard-of"}, "Environment: Select a valid choice."),
         ({"name": "-a"}, "Name: "),
         ({"cluster_size": "99"}, "Kernels: "),
         ({"project": ""}, "Project: This field is required."),
@@ -298,25 +298,6 @@ def test_a_session_that_is_nobodys_business_cannot_be_replaced(
         line = foreseen(browse(person), typed(cast, cpu="1", replaces=str(busy.pk)))
         assert line.startswith("Would be refused. ")
         assert "mine" not in line
-
-
-def test_the_form_takes_its_values_from_the_address_but_no_command(cast: Cast, browse: Browse) -> None:
-    make_agent(capacity={"cpu": "8", "mem": str(2**34), "cuda.device": "2"}, group=make_group("lab"))
-    make_agent()
-    make_image("other")
-    make_image()
-    asked = {
-        "image": "python",
-        "resource_group": "lab",
-        "cpu": "3",
-        "slot.cuda.device": "1",
-        "session_type": "batch",
-        "startup_command": "rm -rf .",
-        "environ": "X",
-    }
-    form = browse(cast.alice).get(reverse("web:launch"), asked).context["form"]
-    shown = {name: form[name].value() for name in asked}
-    assert shown == asked | {"startup_command": None, "environ": None}
 
 
 def test_who_asks_too_often_at_once_gets_no_wrong_answer(

@@ -1,21 +1,58 @@
-"""What the address of the launcher says about the form."""
+"""The state of the launch form in its address: plain query parameters under the names of the fields.
+
+The page's script writes there what differs from the form as it would be without them; a copied link, a reload and Back
+find it again. What must not stand in an address is neither written nor read.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
 
+from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
+
+from backendai.core.secret_names import looks_secret
 from backendai.web.launcher.allocation_fields import CUSTOM
+from backendai.web.launcher.form import LaunchForm
 
-_IN_ADDRESS = frozenset(
-    {"image", "name", "session_type", "project", "resource_group", "preset", "cpu", "mem", "cluster_size"}
-)
+_NEVER = frozenset({"request_key", "owner", "access_key", "time_zone"})
+_ROWS = ("environ.name", "environ.value")
+_COMMANDS = frozenset({"startup_command", *_ROWS})
+_OF_CUSTOM = frozenset({"cpu", "mem", "shm"})
+
+Sent = MultiValueDict[str, str]
 
 
-def named_in(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a launch address names of the form's fields: a link can open it filled. Commands and variables
-    come from nobody's link."""
-    named = {name: value for name, value in asked.items() if name in _IN_ADDRESS or name.startswith("slot.")}
-    if any(name in ("cpu", "mem") or name.startswith("slot.") for name in named):
-        named.setdefault("preset", CUSTOM)
-    return named
+def said_in(query: QueryDict, form: LaunchForm) -> dict[str, list[str]]:
+    """Return what an address says of the form's fields, by the name under which each is sent."""
+    known = (set(form.fields) - _NEVER - {"environ"}) | set(_ROWS)
+    said = {name: query.getlist(name) for name in query if name in known}
+    if any(name in _OF_CUSTOM or name.startswith("slot.") for name in said):
+        said.setdefault("preset", [CUSTOM])
+    return said
+
+
+def with_said(usual: Sent, said: Mapping[str, list[str]]) -> Sent:
+    """Return what a browser sends of a form that is as ``usual`` but for what an address says. A secret's value is not
+    in the address: it is the usual one, or has to be typed again."""
+    kept = dict(zip(usual.getlist(_ROWS[0]), usual.getlist(_ROWS[1]), strict=False))
+    sent = usual.copy()
+    for name, values in said.items():
+        sent.setlist(name, values)
+    if _ROWS[0] in said:
+        names, values = said[_ROWS[0]], said.get(_ROWS[1], [])
+        values = [*values, *[""] * (len(names) - len(values))]
+        pairs = zip(names, values, strict=False)
+        sent.setlist(_ROWS[1], [value or (kept.get(name, "") if looks_secret(name) else "") for name, value in pairs])
+    return sent
+
+
+def is_foreign(said: Mapping[str, list[str]]) -> bool:
+    """Return whether an address brings what would run, which somebody else may have written."""
+    return any(any(said.get(name, ())) for name in _COMMANDS)
+
+
+def usual_text(usual: Sent) -> str:
+    """Return as JSON what the script leaves out of the address: the form as it is without it."""
+    return json.dumps({name: values for name, values in usual.lists() if any(values) and name not in _NEVER})

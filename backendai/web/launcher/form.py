@@ -10,6 +10,7 @@ from typing import Any, cast
 from django import forms
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.datastructures import MultiValueDict
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
@@ -48,6 +49,10 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields)
         self.offer_images(user)
         self.offer_places(user, actor, slots)
         self.choose_first_image()
+
+    def take(self, sent: MultiValueDict[str, str]) -> None:
+        """Make of a form that shows initial values one that was sent with these, so that it says what is wrong."""
+        self.data, self.is_bound = sent, True
 
     def full_clean(self) -> None:
         """Read the start time as the browser's clock shows it."""

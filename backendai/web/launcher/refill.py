@@ -57,10 +57,8 @@ class Refill:
     gone: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def fill(self, form: forms.Form) -> None:
-        """Make of a form that shows the initial values one that was sent with them, so that it says what is wrong."""
-        form.data = sent_by(form)
-        form.is_bound = True
+    def explain(self, form: forms.Form) -> None:
+        """Say of a form that was sent with the initial values why some of them are wrong."""
         for name, text in self.gone.items():
             if name in form.errors:
                 form.errors[name] = form.error_class([text])

@@ -52,6 +52,6 @@ def steps_of(wrong: Iterable[str]) -> list[LaunchStep]:
     return [LaunchStep(number, title, number in marked) for number, title in _TITLES.items()]
 
 
-def step_named(text: str) -> int:
-    """Return the step that an address names, the first for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and int(text) in _TITLES else TYPE
+def step_named(text: str, *, usual: int = TYPE) -> int:
+    """Return the step that an address names, the ``usual`` one for anything else."""
+    return int(text) if text in map(str, _TITLES) else usual

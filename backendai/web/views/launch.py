@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -25,14 +26,15 @@ from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch
 from backendai.compute.status import Status
 from backendai.core.errors import NotFound, UserError
+from backendai.core.secret_names import NAME_PATTERN, VALUE_PATTERN
 from backendai.web.images import build_by_image, builds_for
-from backendai.web.launcher.address import named_in
+from backendai.web.launcher.address import is_foreign, said_in, usual_text, with_said
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.owner import asked_owner
 from backendai.web.launcher.presets import mark_obstacles, obstacles_in
-from backendai.web.launcher.refill import Refill, initial_of, refill_of
+from backendai.web.launcher.refill import Refill, initial_of, refill_of, sent_by
 from backendai.web.launcher.review import review_of
-from backendai.web.launcher.steps import REVIEW, step_named, steps_of
+from backendai.web.launcher.steps import REVIEW, TYPE, step_named, steps_of
 from backendai.web.requests import PageRequest
 from backendai.web.resources import rooms_for
 
@@ -46,13 +48,7 @@ def launch(request: PageRequest) -> HttpResponse:
     asked = asked_owner(request)
     owner = refill.owner if refill else asked.owner
     rooms = rooms_for(owner)
-    slots = {bar.slot for room in rooms for bar in room.bars}
-    named = {"owner": "" if owner == request.user else owner.email}
-    form = LaunchForm(
-        request.POST or None, user=owner, actor=request.user, slots=slots, initial=_initial(request, refill) | named
-    )
-    if refill:
-        refill.fill(form)
+    form, filled = _form(request, owner, refill, {bar.slot for room in rooms for bar in room.bars})
     if request.method == "POST" and request.POST.get("go") != "review" and form.is_valid():
         try:
             launched = _create(request, form)
@@ -69,13 +65,32 @@ def launch(request: PageRequest) -> HttpResponse:
         "asked_owner": asked.typed,
         "may_act": request.user.role != User.Role.USER,
     }
-    page = render(request, "web/launch/page.html", context | _shown(request, form))
+    page = render(request, "web/launch/page.html", context | filled | _shown(request, form))
     page.status_code = 422 if request.method == "POST" and form.errors else 200
     return page
 
 
+def _form(
+    request: PageRequest, owner: User, refill: Refill | None, slots: Collection[str]
+) -> tuple[LaunchForm, dict[str, Any]]:
+    """Return the form as it was sent, or as the address fills it; with what the page has to know of that."""
+    basis = _basis(request, refill) | {"owner": "" if owner == request.user else owner.email}
+    form = LaunchForm(user=owner, actor=request.user, slots=slots, initial=basis)
+    usual, said = sent_by(form), said_in(request.GET, form)
+    context = {"usual": usual_text(usual), "secrets": (NAME_PATTERN, VALUE_PATTERN), "is_from_link": False}
+    if request.POST:
+        form.take(request.POST.copy())
+    elif said or refill:
+        form.take(with_said(usual, said))
+        context["is_from_link"] = is_foreign(said)
+        if refill:
+            refill.explain(form)
+    return form, context
+
+
 def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
-    """Return the form as the page shows it; one that was sent, or filled from elsewhere, at its review."""
+    """Return the form as the page shows it; one that was sent, or filled from an earlier launch, at its review."""
+    is_whole = request.method == "POST" or "recent" in request.GET
     review = review_of(form, request.user) if form.is_bound else None
     mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
     return {
@@ -83,7 +98,7 @@ def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
         "form": form,
         "review": review,
         "steps": steps_of(form.errors),
-        "step": REVIEW if review else step_named(request.GET.get("step", "")),
+        "step": step_named(request.GET.get("step", ""), usual=REVIEW if is_whole else TYPE),
         "replaced": _replaced(request),
     }
 
@@ -113,11 +128,6 @@ def _to_the_list(request: PageRequest, launched: list[ComputeSession]) -> HttpRe
     return redirect(f"{reverse('web:sessions')}?launched={ids}")
 
 
-def _initial(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
-    """Return what the form shows at first: what the address names, then what an earlier launch had."""
-    return _basis(request, refill) | named_in(request.GET.dict())
-
-
 def _replaced(request: PageRequest) -> ComputeSession | None:
     """Return the waiting session whose place the new one can take: the one to start again, or the one ticked."""
     model = _session_like(request)
@@ -131,8 +141,9 @@ def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
     model = _session_like(request)
     if model is None:
         return key
+    replaces = model.pk if model.status == Status.PENDING else None
     waits_for = list(model.depends_on.live().values_list("pk", flat=True))
-    return key | initial_of(parameters_of(model)) | {"depends_on": waits_for}
+    return key | initial_of(parameters_of(model)) | {"depends_on": waits_for, "replaces": replaces}
 
 
 def _refill(request: PageRequest) -> Refill | None:

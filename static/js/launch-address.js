@@ -1,0 +1,103 @@
+// The launch form in the address: what differs from the usual, under the names of the fields, without secrets.
+class LaunchAddress {
+  static LONGEST = 3000; // servers cut off longer ones
+  static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "owner", "access_key", "go", "environ.name", "environ.value"];
+  static KEPT = ["like", "recent"];
+  static MARKS = "launch-addresses";
+
+  constructor(form, notice) {
+    this.form = form;
+    this.notice = notice;
+    this.usual = JSON.parse(form.dataset.usual);
+    this.secretName = new RegExp(form.dataset.secretNames, "i");
+    this.secretValue = new RegExp(form.dataset.secretValues);
+    this.kept = LaunchAddress.KEPT.map((name) => [name, new URLSearchParams(location.search).get(name)]).filter(([, value]) => value);
+    const start = form.elements.starts_at;
+    if (start && !start.value && start.defaultValue) start.value = LaunchAddress.local(start.defaultValue);
+    // Who has filled the form in this very window knows what is in it.
+    if (notice && this.marks().includes(LaunchAddress.withoutStep(location.search))) notice.remove();
+  }
+  of(step) {
+    const query = this.query();
+    query.set("step", step);
+    return `${location.pathname}?${query}`;
+  }
+  write(step) {
+    this.put("replaceState", step);
+  }
+  push(step) {
+    this.put("pushState", step);
+  }
+  put(deed, step) {
+    const address = this.of(step);
+    if (address === location.pathname + location.search) return;
+    history[deed](null, "", address);
+    if (!this.notice?.isConnected) this.mark(LaunchAddress.withoutStep(location.search));
+  }
+  query() {
+    const query = new URLSearchParams(this.kept);
+    const sent = LaunchAddress.group(new FormData(this.form));
+    const valuesOf = (name) => (sent.get(name) ?? []).map(([, value]) => value);
+    const preset = valuesOf("preset")[0];
+    for (const name of new Set([...Object.keys(this.usual), ...sent.keys()])) {
+      if (LaunchAddress.NEVER.includes(name)) continue;
+      if (preset && (["cpu", "mem"].includes(name) || name.startsWith("slot."))) continue;
+      const values = valuesOf(name).map((value) => this.shown(name, value));
+      if (LaunchAddress.same(values, this.usual[name] ?? [])) continue;
+      for (const value of values.length ? values : [""]) query.append(name, value);
+    }
+    this.addVariables(query, valuesOf("environ.name"), valuesOf("environ.value"));
+    for (const name of ["startup_command", "environ.value", "environ.name"]) {
+      if (query.toString().length > LaunchAddress.LONGEST) query.delete(name);
+    }
+    return query;
+  }
+  shown(name, value) {
+    if (name === "starts_at" && value) return new Date(value).toISOString();
+    return name === "startup_command" && this.secretValue.test(value) ? "" : value;
+  }
+  addVariables(query, names, values) {
+    const rows = names.map((name, index) => [name, values[index]]).filter((row) => row.some((text) => text.trim()));
+    const usual = (this.usual["environ.name"] ?? []).map((name, index) => [name, this.usual["environ.value"][index]]);
+    if (JSON.stringify(rows) === JSON.stringify(usual)) return;
+    if (!rows.length) query.append("environ.name", "");
+    for (const [name, value] of rows) {
+      query.append("environ.name", name);
+      query.append("environ.value", this.secretName.test(name) || this.secretValue.test(value) ? "" : value);
+    }
+  }
+  marks() {
+    try {
+      return JSON.parse(sessionStorage.getItem(LaunchAddress.MARKS)) ?? [];
+    } catch {
+      return [];
+    }
+  }
+  mark(search) {
+    try {
+      sessionStorage.setItem(LaunchAddress.MARKS, JSON.stringify([search, ...this.marks().filter((each) => each !== search)].slice(0, 50)));
+    } catch {
+      // Storage is blocked: the notice then shows after a reload, too.
+    }
+  }
+  static same(values, usual) {
+    const plain = (list) => JSON.stringify(list.filter(Boolean));
+    return plain(values) === plain(usual);
+  }
+  static group(pairs) {
+    const found = new Map();
+    for (const pair of pairs) found.set(pair[0], [...(found.get(pair[0]) ?? []), pair]);
+    return found;
+  }
+  static withoutStep(search) {
+    const query = new URLSearchParams(search);
+    query.delete("step");
+    return query.toString();
+  }
+  // A moment as the field for one shows it, by this browser's clock.
+  static local(text) {
+    const moment = new Date(text);
+    if (isNaN(moment)) return "";
+    return new Date(moment - moment.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+  }
+}
