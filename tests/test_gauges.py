@@ -91,11 +91,13 @@ class Ledger:
         self.agents: dict[str, Amounts] = defaultdict(Counter)
         self.held: dict[tuple[str, str], Amounts] = defaultdict(Counter)
         self.waits: dict[tuple[str, str], Amounts] = defaultdict(Counter)
+        self.own: dict[tuple[str, str], Amounts] = defaultdict(Counter)  # by owner and group
         self.sessions: Counter[tuple[str, str, bool]] = Counter()
         for row in Allocation.objects.select_related(
-            "agent", "kernel__session__owner", "kernel__session__project__domain"
+            "agent__resource_group", "kernel__session__owner", "kernel__session__project__domain"
         ):
             self.agents[row.agent.name][row.slot] += row.amount
+            self.own[row.kernel.session.owner.email, row.agent.resource_group.name][row.slot] += row.amount
             for holder in holders_of(row.kernel.session):
                 self.held[holder][row.slot] += row.amount
         for session in ComputeSession.objects.live().select_related("owner", "project__domain"):
@@ -209,9 +211,22 @@ def check_limits(ledger: Ledger, user: User, caller: Caller, browser: Client) ->
         shown_left = rest["remaining_sessions"] if not gauge.slot else rest["remaining"].get(gauge.slot)
         left = gauge.allowance.remaining
         assert (left if not gauge.slot or left is None else decimal_text(left)) == shown_left
+    for name in ("east", "west"):
+        check_own_use(ledger, user, caller, browser, name)
     text_of_page = page.content.decode()
     assert "NaN" not in text_of_page
     assert "None" not in text_of_page
+
+
+def check_own_use(ledger: Ledger, user: User, caller: Caller, browser: Client, group: str) -> None:
+    """What one holds in a group, and how much more one can have there: over REST, on the dashboard, in the launcher."""
+    presets = caller.post("/api/v1/check-presets/", {"resource_group": group}).json()
+    free = {slot: thousandths(amount) for slot, amount in presets["room"]["free"].items()}
+    for one in browser.get(reverse("web:dashboard"), {"group": group}).context["here"]:
+        assert one.held == ledger.own[user.email, group][one.slot], (user, group, one.slot)
+        left = presets["remaining"][one.slot]
+        assert one.more == min(free[one.slot], free[one.slot] if left is None else thousandths(left))
+        assert bool(one.holder) == (left is not None and thousandths(left) <= free[one.slot])
 
 
 def check_reasons(ledger: Ledger, dana: Caller) -> None:

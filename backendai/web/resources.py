@@ -30,6 +30,11 @@ class Bar:
         return min(100, max(0, round(100 * self.used / self.total))) if self.total else 0
 
     @property
+    def free_percent(self) -> int:
+        """How much of it is left, 0 to 100."""
+        return 100 - self.percent if self.total else 0
+
+    @property
     def used_text(self) -> str:
         """What is taken."""
         return shown_amount(self.slot, self.used)
@@ -40,9 +45,14 @@ class Bar:
         return shown_amount(self.slot, self.total)
 
     @property
-    def free_text(self) -> str:
+    def free(self) -> int:
         """What is left; never below nothing."""
-        return shown_amount(self.slot, max(0, self.total - self.used))
+        return max(0, self.total - self.used)
+
+    @property
+    def free_text(self) -> str:
+        """The same as text."""
+        return shown_amount(self.slot, self.free)
 
 
 @dataclass(frozen=True, slots=True)

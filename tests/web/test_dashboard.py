@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from backendai.accounts.models import Membership, ResourcePolicy, User
 from backendai.accounts.services import get_or_create_project
+from backendai.cluster.site import change_site
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session
@@ -90,7 +92,9 @@ def test_a_superadmin_sees_how_the_cluster_stands(cast: Cast, browse: Browse) ->
     make_agent(status="LOST")
     make_session(cast.bob)
     cluster = browse(cast.dana).get(reverse("web:dashboard")).context["cluster"]
+    chart = cluster.pop("chart")
     assert cluster == {"active": 2, "waiting": 1, "agents": [("ALIVE", 1), ("LOST", 1)]}
+    assert (len(chart["columns"]), chart["title"]) == (30, "CPU hours")
 
 
 def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
@@ -102,7 +106,33 @@ def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
     for number in (1, 6):
         for _ in range(number):
             make_session(cast.dana)
-        with django_assert_max_num_queries(21) as captured:
+        with django_assert_max_num_queries(23) as captured:
             client.get(reverse("web:dashboard"))
         counts.add(len(captured))
     assert len(counts) == 1
+
+
+def test_it_says_how_much_more_one_can_have_in_a_group_and_what_stands_in_the_way(cast: Cast, browse: Browse) -> None:
+    cast.alice.policy = ResourcePolicy.objects.create(name="own", slots={"cpu": 4})
+    cast.alice.save()
+    east, west = make_group("east"), make_group("west")
+    make_running_session(cast.alice, make_agent(group=east, cpu=8, mem="4g"), resource_group="east")
+    make_agent(group=west, cpu=2, mem="4g")
+    client = browse(cast.alice)
+    shown = words(client.get(reverse("web:dashboard"), {"group": "east"}))
+    assert "CPU 1 held · 3 more 25 % limit of user alice@example.com" in shown
+    assert "Memory 512 MiB held · 3.5 GiB more 12 % as much as is free" in shown
+    assert "CPU 1 of 8 in use" in shown
+    assert "CPU 0 held · 2 more 0 % as much as is free" in words(client.get(reverse("web:dashboard"), {"group": "west"}))
+    free = client.get(reverse("web:dashboard"), {"group": "east", "show": "free"})
+    assert "CPU 7 of 8 free" in words(free)
+    assert 'aria-label="CPU: 7 of 8 free">88 %' in free.content.decode()
+
+
+def test_what_groups_have_is_shown_to_superadmins_alone_where_the_site_says_so(cast: Cast, browse: Browse) -> None:
+    change_site(cast.dana, {"group_resources_visible": False}, now=timezone.now())
+    make_running_session(cast.alice, make_agent(cpu=7))
+    shown = words(browse(cast.alice).get(reverse("web:dashboard")))
+    assert "CPU 1 held · ∞ more" in shown
+    assert "of 7" not in shown and "6" not in re.findall(r"\d+", shown.partition("My sessions")[0])
+    assert "CPU 1 of 7 in use" in words(browse(cast.dana).get(reverse("web:dashboard")))

@@ -57,6 +57,16 @@ def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, S
     return {agent_id: Slots(amounts) for agent_id, amounts in sums.items()}
 
 
+def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
+    """Return what the sessions of this owner hold, by the resource group that they were launched in; one query."""
+    rows = Allocation.objects.filter(kernel__session__owner=owner_id).order_by()
+    sums: dict[int, dict[str, int]] = defaultdict(dict)
+    columns = rows.values_list("kernel__session__resource_group", "slot")
+    for group_id, slot, total in columns.annotate(total=Sum("amount")):
+        sums[group_id][slot] = total
+    return {group_id: Slots(amounts) for group_id, amounts in sums.items()}
+
+
 def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
     """Return how many placed kernels each of these agents has, in one query; agents without any are left out."""
     rows = _placed_on(agent_ids).values_list("agent_id").annotate(number=Count("pk")).order_by()

@@ -6,7 +6,7 @@ from backendai.accounts.models import Project, ResourcePolicy, User
 from backendai.accounts.policies import PROJECT, USER, Limited, key_of
 from backendai.compute.services.limits import limit_views
 from backendai.planning.allowances import holder_limits, in_order
-from backendai.web.views.dashboard import Gauge
+from backendai.web.gauges import Gauge
 
 
 def gauges_of(holder: User | Project) -> list[Gauge]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -18,12 +17,12 @@ from backendai.core.csv_cells import csv_lines
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words, in_words_lazy
 from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics, unit_of
+from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error
 from backendai.web.resources import name_of_slot
 
 _USUAL = timedelta(days=29)
-_HEIGHT, _STEP = 120, 10
 
 
 def administrator(user: User) -> bool:
@@ -42,17 +41,6 @@ class StatisticsForm(forms.Form):
         choices=[(key, in_words_lazy(key.replace("-", " ").capitalize())) for key in GROUPINGS],
     )
     slot = forms.CharField(required=False, label=_l("Chart of"), max_length=64)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One day of the chart, in the units of the drawing."""
-
-    day: str
-    hours: float
-    x: int
-    y: float
-    height: float
 
 
 class StatisticsPage(PanelPage, TemplateView):
@@ -81,13 +69,13 @@ class StatisticsPage(PanelPage, TemplateView):
         if found is None:
             return super().get_context_data(**kwargs)
         wanted = kwargs["form"].cleaned_data["slot"]
-        slot = wanted if wanted in found.slots else next((one for one in found.slots if "cuda" in one), "cpu")
+        slot = wanted if wanted in found.slots else usual_slot(found.slots)
         query = self.request.GET.copy()
         query["export"] = "csv"
         shown = {
-            "columns": _columns(found.days, slot),
-            "width": _STEP * len(found.days),
-            "height": _HEIGHT,
+            "columns": columns_of(found.days, slot),
+            "width": STEP * len(found.days),
+            "height": HEIGHT,
             "slot": slot,
             "chart_title": f"{name_of_slot(slot)} {in_words(unit_of(slot))}",
             "headings": [f"{name_of_slot(one)} {in_words(unit_of(one))}" for one in found.slots],
@@ -121,13 +109,3 @@ def _rows(found: Statistics) -> Iterator[list[Any]]:
 
 def _hours(found: Statistics, line: Line) -> list[str]:
     return [f"{line.hours.get(slot, 0.0):.2f}" for slot in found.slots]
-
-
-def _columns(days: Sequence[Line], slot: str) -> list[Column]:
-    most = max((day.hours.get(slot, 0.0) for day in days), default=0.0) or 1.0
-    columns = []
-    for number, day in enumerate(days):
-        hours = day.hours.get(slot, 0.0)
-        height = round(_HEIGHT * hours / most, 1)
-        columns.append(Column(day.name, round(hours, 2), number * _STEP, _HEIGHT - height, height))
-    return columns
