@@ -26,6 +26,7 @@ from backendai.accounts.services import Invitee, create_token, get_or_create_pro
 from backendai.accounts.services.environments import add_ssh_key, save_dotfile
 from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
+from backendai.activity.refusals import PREFIX
 from backendai.catalog.models import Registry, ResourcePreset
 from backendai.cluster.models import Agent, Announcement, JoinToken, SlotType
 from backendai.cluster.services import create_join_token
@@ -367,9 +368,10 @@ class World:
         return "/" + route.replace("^", "nothing/")
 
     def state(self) -> list[Any]:
-        """Everything that a stranger or a GET must not change."""
+        """Everything that a stranger or a GET must not change; that somebody tried is written down."""
         models = [ComputeSession, Kernel, Agent, User, AuditEntry, BackgroundJob, Project, Membership, Invitation]
         rows = [model.objects.order_by("pk") for model in models]
+        rows[models.index(AuditEntry)] = AuditEntry.objects.exclude(action__startswith=PREFIX).order_by("pk")
         return [list(found.values()) for found in rows] + [list(AccessToken.objects.order_by("pk").values("pk"))]
 
 

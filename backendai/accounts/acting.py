@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backendai.accounts.models import Project, User
 from backendai.accounts.querysets import ProjectQuerySet, UserQuerySet
+from backendai.activity.refusals import note_refusal
 from backendai.core.errors import NotFound
 
 
@@ -18,14 +19,17 @@ def people_to_act_for(actor: User) -> UserQuerySet:
     return people.filter(pk=actor.pk)
 
 
-def owner_named(actor: User, email: str) -> User:
+def owner_named(actor: User, email: str, *, is_launch: bool = False) -> User:
     """Return whose a launch of the actor's is: the actor's own when no address is given. Raises NotFound, the same for
-    an address that nobody has and for one that the actor may not act for."""
+    an address that nobody has and for one that the actor may not act for; refused at a launch, it goes into the audit
+    trail."""
     wanted = email.strip().lower()
     if not wanted or wanted == actor.email:
         return actor
     owner: User | None = people_to_act_for(actor).filter(email=wanted).first()
     if owner is None:
+        if is_launch:
+            note_refusal(actor.pk, "act-for", "user", wanted)
         text = f"There is nobody with the address {email.strip()!r} for whom you may act."
         raise NotFound(text, field="owner", code="unknown-owner")
     return owner

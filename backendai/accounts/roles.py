@@ -6,11 +6,11 @@ members of one project. Nobody touches somebody who stands above them, and nobod
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from backendai.accounts.models import Domain, Membership, Project, User
+from backendai.activity.refusals import note_refusal
 from backendai.core.errors import NotAllowed
 
 
@@ -85,45 +85,41 @@ _RANKS = {User.Role.SUPERADMIN: Rank.SUPERADMIN, User.Role.ADMIN: Rank.DOMAIN_AD
 
 def check_user(actor: User, deed: Deed, user: User) -> None:
     """Refuse (NotAllowed) unless the actor may do this to this user."""
-    rule = RULES[deed]
-    if user.pk == actor.pk:
-        if rule.to_oneself is None or rank_of(actor) < rule.to_oneself:
-            raise NotAllowed(f"You may not {deed}: it is yourself. Ask another administrator.", code="not-oneself")
-    elif rank_of(user) > rank_of(actor):
-        raise NotAllowed(f"You may not {deed}: a {user.get_role_display()} stands above you.", code="stands-above")
-    _check(rank_in_domain(actor, user.domain_id), rule, deed)
+    _refuse(_against_user(actor, deed, user), actor, deed, "user", user.pk)
 
 
 def check_project(actor: User, deed: Deed, project: Project) -> None:
     """Refuse (NotAllowed) unless the actor may do this to this project; at most one query."""
-    _check(rank_in_project(actor, project), RULES[deed], deed)
+    _refuse(_against(rank_in_project(actor, project), deed), actor, deed, "project", project.pk)
 
 
 def check_domain(actor: User, deed: Deed, domain: Domain | None) -> None:
     """Refuse (NotAllowed) unless the actor may do this in (or to) this domain; None: to no domain in particular."""
-    _check(rank_in_domain(actor, domain.pk if domain else None), RULES[deed], deed)
+    _refuse(_against_domain(actor, deed, domain), actor, deed, "domain", domain.pk if domain else "")
 
 
 def check_grant(actor: User, role: str) -> None:
     """Refuse (NotAllowed) to give a role above one's own; raises ValueError for a role that does not exist."""
     if _RANKS[User.Role(role)] > rank_of(actor):
         text = f"You may not make anybody {User.Role(role).label}: that is above your own role."
-        raise NotAllowed(text, field="role", code="above-own-role")
+        refusal = NotAllowed(text, field="role", code="above-own-role")
+        note_refusal(actor.pk, "grant-role", "user", role=role, code=refusal.code)
+        raise refusal
 
 
 def may_user(actor: User, deed: Deed, user: User) -> bool:
     """Return whether ``check_user`` would let it pass: what a page offers."""
-    return _passes(lambda: check_user(actor, deed, user))
+    return _against_user(actor, deed, user) is None
 
 
 def may_project(actor: User, deed: Deed, project: Project) -> bool:
     """Return whether ``check_project`` would let it pass."""
-    return _passes(lambda: check_project(actor, deed, project))
+    return _against(rank_in_project(actor, project), deed) is None
 
 
 def may_domain(actor: User, deed: Deed, domain: Domain | None) -> bool:
     """Return whether ``check_domain`` would let it pass."""
-    return _passes(lambda: check_domain(actor, deed, domain))
+    return _against_domain(actor, deed, domain) is None
 
 
 def rules_people(user: User) -> bool:
@@ -162,14 +158,27 @@ def rank_in_project(user: User, project: Project) -> Rank:
     return Rank.PROJECT_ADMIN if admins.exists() else Rank.NOBODY
 
 
-def _check(rank: Rank, rule: Rule, deed: Deed) -> None:
-    if rank < rule.least:
-        raise NotAllowed(f"You may not {deed}.", code="not-allowed")
+def _refuse(refusal: NotAllowed | None, actor: User, deed: Deed, target_type: str, target_id: object) -> None:
+    """Raise the refusal, if there is one, and note it for the audit trail."""
+    if refusal is not None:
+        note_refusal(actor.pk, deed.name.lower().replace("_", "-"), target_type, target_id, code=refusal.code)
+        raise refusal
 
 
-def _passes(check: Callable[[], None]) -> bool:
-    try:
-        check()
-    except NotAllowed:
-        return False
-    return True
+def _against_user(actor: User, deed: Deed, user: User) -> NotAllowed | None:
+    rule = RULES[deed]
+    if user.pk == actor.pk:
+        if rule.to_oneself is None or rank_of(actor) < rule.to_oneself:
+            text = f"You may not {deed}: it is yourself. Ask another administrator."
+            return NotAllowed(text, code="not-oneself")
+    elif rank_of(user) > rank_of(actor):
+        return NotAllowed(f"You may not {deed}: a {user.get_role_display()} stands above you.", code="stands-above")
+    return _against(rank_in_domain(actor, user.domain_id), deed)
+
+
+def _against_domain(actor: User, deed: Deed, domain: Domain | None) -> NotAllowed | None:
+    return _against(rank_in_domain(actor, domain.pk if domain else None), deed)
+
+
+def _against(rank: Rank, deed: Deed) -> NotAllowed | None:
+    return NotAllowed(f"You may not {deed}.", code="not-allowed") if rank < RULES[deed].least else None

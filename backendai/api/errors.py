@@ -56,7 +56,9 @@ def problem(status: int, code: str, detail: str, **members: Any) -> JsonResponse
     """Return one problem document; members that are None or empty are left out."""
     body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": int(status), "detail": detail}
     body |= {"code": code.replace("_", "-")} | {name: value for name, value in members.items() if value}
-    return JsonResponse(body, status=int(status), content_type="application/problem+json")
+    answer = JsonResponse(body, status=int(status), content_type="application/problem+json")
+    answer.reason_code = body["code"]  # type: ignore[attr-defined]  # for the audit trail
+    return answer
 
 
 def _user_problem(error: UserError) -> JsonResponse:

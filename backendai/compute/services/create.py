@@ -50,7 +50,7 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     Raises UserError (the field, the number and the limit) with nothing written; NotFound for an owner for whom the user
     may not act; Conflict when the name is taken or as much waits already as a policy allows.
     """
-    owner = owner_named(user, spec.owner)
+    owner = owner_named(user, spec.owner, is_launch=True)
     if idempotency_key and (earlier := _earlier(owner, spec, idempotency_key)):
         return Launched(earlier, None)
     checked = check_spec(owner, spec, actor=user)

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import django_filters
 import django_tables2 as tables
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.activity.models import AuditEntry
+from backendai.activity.refusals import PREFIX
 from backendai.web.panel.listing import DayFilter, ListPage, PanelFilter, PanelTable
 from backendai.web.templatetags.portal import exact
 
@@ -60,12 +61,23 @@ class AuditFilter(PanelFilter):
     action = django_filters.CharFilter("action", "startswith", label=_l("Deed"), max_length=64)
     actor = django_filters.CharFilter("actor__email", "iexact", label=_l("By"), max_length=254)
     target_id = django_filters.CharFilter("target_id", label=_l("Target id"), max_length=64)
+    refused = django_filters.ChoiceFilter(
+        label=_l("Outcome"),
+        method="by_outcome",
+        empty_label=_l("any"),
+        choices=[("yes", _l("refused")), ("no", _l("done"))],
+    )
     since = DayFilter("at", "date__gte", label=_l("From"))
     until = DayFilter("at", "date__lte", label=_l("To"))
 
     class Meta:
         model = AuditEntry
         fields: ClassVar[list[str]] = ["target_type"]
+
+    def by_outcome(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        """Return what was refused, sign-ins that failed among it, or the rest."""
+        refused = Q(action__startswith=PREFIX) | Q(action="user.sign-in-failed")
+        return rows.filter(refused if value == "yes" else ~refused)
 
 
 class AuditList(ListPage):

@@ -1,0 +1,49 @@
+"""What people tried and may not do goes into the audit trail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+
+from backendai.activity.refusals import note_refusal, refusals_of_request, write_refusals
+
+logger = logging.getLogger(__name__)
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_REFUSED = frozenset({403, 404})
+
+
+def audit_refusals(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Return the middleware. What the rules of roles refuse they note themselves, whatever the page says then; of other
+    requests that would change something a refusal is an answer with 403, or 404 for what one may not know of."""
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        with refusals_of_request() as refusals:
+            response = get_response(request)
+            if not refusals and request.method not in _SAFE and response.status_code in _REFUSED:
+                _note(request, response)
+            if refusals:
+                try:
+                    write_refusals(refusals, now=timezone.now())
+                except DatabaseError:
+                    logger.exception("a refused attempt is not in the audit trail")
+        return response
+
+    return handle
+
+
+def _note(request: HttpRequest, response: HttpResponse) -> None:
+    """Note the address by its name: the path itself may hold what somebody typed."""
+    user, match = getattr(request, "user", None), request.resolver_match
+    if match is None or user is None or not user.is_authenticated:
+        return
+    details: dict[str, Any] = {"method": request.method, "status": response.status_code}
+    if code := getattr(response, "reason_code", ""):
+        details["code"] = code
+    target = next((value for name, value in match.kwargs.items() if name == "pk" or name.endswith("_id")), "")
+    note_refusal(user.pk, match.view_name or "address", "address", target, **details)
