@@ -68,7 +68,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/terminate/": (P.SIGNED_IN, "POST"),
     "sessions/columns/": (P.SIGNED_IN, "POST"),
     "sessions/new/": (P.SIGNED_IN, "GET POST"),
-    "sessions/new/presets/": (P.SIGNED_IN, "POST"),
+    "sessions/new/amounts/": (P.SIGNED_IN, "POST"),
     "sessions/new/preview/": (P.SIGNED_IN, "POST"),
     "sessions/new/environments/": (P.SIGNED_IN, "POST"),
     "sessions/new/review/": (P.SIGNED_IN, "POST"),

@@ -73,7 +73,7 @@ def availability(user: User, project: Project, group: ResourceGroup, key_pair: K
         group=group.name,
         rules=rules_of(group),
         limits=Limits(views),
-        holder=_holder(user, project, key_pair),
+        holder=holder_of(user, project, key_pair),
     )
     return Availability(
         project=project,
@@ -88,20 +88,21 @@ def availability(user: User, project: Project, group: ResourceGroup, key_pair: K
     )
 
 
-def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:
-    """Return the presets that count in this group: its own before those of the same name for all groups."""
-    visible = ResourcePreset.objects.visible_to(user).in_group(group)
-    own = {preset.name for preset in visible if preset.resource_group_id}
-    return [preset for preset in visible if preset.resource_group_id or preset.name not in own]
-
-
-def _holder(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
+def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
+    """Return whom a launch of this user counts for."""
     return Holder(
         user=key_of(USER, user.pk),
         key_pair=key_of(KEY_PAIR, key_pair.pk) if key_pair else "",
         project=key_of(PROJECT, project.pk),
         domain=key_of(DOMAIN, project.domain_id),
     )
+
+
+def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:
+    """Return the presets that count in this group: its own before those of the same name for all groups."""
+    visible = ResourcePreset.objects.visible_to(user).in_group(group)
+    own = {preset.name for preset in visible if preset.resource_group_id}
+    return [preset for preset in visible if preset.resource_group_id or preset.name not in own]
 
 
 def _slot_names(

@@ -1,21 +1,235 @@
-// The amounts on the launch form: a preset shows its numbers in the chosen group, touching a number means custom, and a
-// change with which the session would start now is filled in.
+// The amounts on the launch form: number and slider say the same, notes tell what is wrong or waits, a preset shows its
+// numbers in the chosen group, touching a number means custom, and a change with which the session would start now is
+// filled in. Every sentence and every bound comes from the page.
+const UNITS = { k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40, p: 2 ** 50 };
+const SIZE = /^([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kmgtp]?)(?:i?b)?$/i;
+const NUMBER = /^([0-9]+(?:\.[0-9]*)?|\.[0-9]+)$/;
+
+function sizeText(bytes) {
+  const [name, unit] = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20]].find(([, each]) => bytes >= each) ?? ["MiB", 2 ** 20];
+  return `${+(bytes / unit).toFixed(2)} ${name}`;
+}
+
+// One amount: its number, the unit beside it, its slider and its notes.
+class Amount {
+  constructor(root) {
+    this.root = root;
+    this.slot = root.dataset.amount;
+    this.input = root.querySelector("input[type=text]");
+    this.unit = root.querySelector("select");
+    this.range = root.querySelector("input[type=range]");
+    this.slider = root.querySelector(".slider");
+  }
+  get facts() {
+    return this.root.querySelector(".amount-facts").dataset;
+  }
+  bound(name) {
+    return this.facts[name] ? Number(this.facts[name]) : null;
+  }
+  get end() {
+    return this.bound("end") ?? (this.unit ? 64 * UNITS.g : 16);
+  }
+  get slide() {
+    return this.bound("slide") ?? (this.unit ? 64 * UNITS.m : 1);
+  }
+  get isOffered() {
+    return "offered" in this.facts;
+  }
+  get isRequired() {
+    return "required" in this.facts;
+  }
+  // Null for what cannot be read; nothing typed is zero.
+  get value() {
+    const text = this.input.value.trim();
+    if (!text) return 0;
+    if (!this.unit) return NUMBER.test(text) ? Number(text) : null;
+    const size = SIZE.exec(text);
+    return size && Math.round(Number(size[1]) * UNITS[size[2].toLowerCase() || this.unit.value]);
+  }
+  text(value) {
+    return this.unit ? sizeText(value) : String(value);
+  }
+  // A size keeps its amount whatever its unit: 4g is shown as 4 with GiB beside it.
+  take(typed) {
+    const size = this.unit && SIZE.exec(String(typed).trim());
+    if (size?.[2] && size[2].toLowerCase() in { m: 1, g: 1, t: 1 }) {
+      this.unit.value = size[2].toLowerCase();
+      this.input.value = size[1];
+    } else if (size && Number(size[1]) >= UNITS.m) {
+      this.write(Number(size[1]));
+    } else {
+      this.input.value = typed;
+    }
+  }
+  write(value) {
+    if (!this.unit) {
+      this.input.value = +value.toFixed(3);
+      return;
+    }
+    this.unit.value = value >= UNITS.t && value % UNITS.t === 0 ? "t" : value >= UNITS.g ? "g" : "m";
+    this.input.value = +(value / UNITS[this.unit.value]).toFixed(4);
+  }
+  slid() {
+    const [least, most] = [this.bound("minimum") ?? 0, this.bound("maximum") ?? Infinity];
+    this.write(Math.max(Math.min(Number(this.range.value) * this.slide, most), least));
+  }
+  // What is wrong: below, above or between two steps; or only that it will wait.
+  get objection() {
+    const { value } = this;
+    if (value === null || !this.isOffered) return "";
+    const [most, now, step] = ["maximum", "remaining", "step"].map((name) => this.bound(name));
+    if (value < (this.bound("minimum") ?? 0)) return "below";
+    if (most !== null && value > most) return "above";
+    if (step && Math.abs(value / step - Math.round(value / step)) > 1e-6) return "step";
+    return now !== null && value > now ? "queue" : "";
+  }
+  show() {
+    this.root.hidden = !this.isOffered;
+    const { value, end, slide, objection } = this;
+    this.range.max = Math.max(1, Math.ceil(end / slide - 1e-9));
+    this.range.value = Math.round((value ?? 0) / slide);
+    this.range.setAttribute("aria-valuetext", this.text(value ?? 0));
+    for (const [mark, name] of [["is-minimum", "minimum"], ["is-now", "remaining"], ["is-maximum", "maximum"]]) {
+      const element = this.slider.querySelector(`.${mark}`);
+      const at = this.bound(name);
+      element.hidden = at === null;
+      element.style.setProperty("--at", Math.min(1, (at ?? 0) / end));
+    }
+    this.slider.style.setProperty("--at", Math.min(1, (value ?? 0) / end));
+    this.say(objection, objection && objection !== "queue");
+  }
+  say(when, isWrong) {
+    const refused = this.root.querySelector(".invalid-feedback");
+    for (const note of this.root.querySelectorAll("[data-when]")) {
+      const hidden = note.dataset.when !== when || Boolean(refused);
+      if (note.hidden !== hidden) note.hidden = hidden;
+    }
+    if (refused) return;
+    this.input.classList.toggle("is-invalid", Boolean(isWrong));
+    if (isWrong) this.input.setAttribute("aria-invalid", "true");
+    else this.input.removeAttribute("aria-invalid");
+  }
+  // What the portal has refused is no news any more once it was changed.
+  touched() {
+    this.root.querySelector(".invalid-feedback")?.remove();
+  }
+}
+
+// Shared memory is a part of the memory, and empty means as much as comes with it.
+class SharedMemory extends Amount {
+  constructor(root, memory) {
+    super(root);
+    this.memory = memory;
+    this.automatic = document.getElementById("shm-automatic");
+    this.split = document.getElementById("memory-split");
+    this.automatic.addEventListener("change", () => {
+      if (this.automatic.checked) this.input.value = "";
+      else this.write(this.usual);
+      this.input.dispatchEvent(new Event("input", { bubbles: true }));
+    });
+  }
+  get isOffered() {
+    return true;
+  }
+  get usual() {
+    const memory = this.memory.value ?? 0;
+    const [, shm] = JSON.parse(this.facts.usual).find(([least]) => memory >= least);
+    return Math.min(shm, Math.floor(memory / 2));
+  }
+  get bytes() {
+    return this.value || this.usual;
+  }
+  bound(name) {
+    return { minimum: 64 * UNITS.m, end: this.memory.value || UNITS.g, slide: 64 * UNITS.m, step: 1 }[name] ?? null;
+  }
+  get objection() {
+    const memory = this.memory.value;
+    if (this.value === null || memory === null || !memory) return "";
+    if (this.bytes >= memory) return "above";
+    return memory - this.bytes < 2 * this.bytes ? "tight" : "";
+  }
+  show() {
+    const isAutomatic = !this.input.value.trim();
+    this.automatic.checked = isAutomatic;
+    this.root.classList.toggle("is-automatic", isAutomatic);
+    super.show();
+    if (isAutomatic) this.range.value = Math.round(this.usual / this.slide);
+    this.say(this.objection, this.objection === "above");
+    const memory = this.memory.value ?? 0;
+    const own = Math.max(0, memory - this.bytes);
+    this.split.style.setProperty("--own", memory ? own / memory : 0);
+    this.split.querySelector("[data-own]").textContent = sizeText(own);
+    this.split.querySelector("[data-shared]").textContent = sizeText(Math.min(this.bytes, memory));
+  }
+}
+
+// Kinds of accelerators: one at a time, of those that the group has and the environment can use.
+class Accelerators {
+  constructor(amounts) {
+    this.amounts = amounts;
+    this.select = document.getElementById("accelerator-type");
+    this.select.addEventListener("change", () => {
+      for (const each of this.amounts) {
+        if (each.slot !== this.select.value) each.input.value = "";
+        else if (!each.value) each.write(Math.max(each.bound("minimum") ?? 0, each.slide));
+      }
+    });
+  }
+  show() {
+    const offered = this.amounts.filter((each) => each.isOffered);
+    for (const each of this.amounts) if (!each.isOffered) each.input.value = "";
+    const used = offered.find((each) => each.input.value.trim() && each.value !== 0);
+    const chosen = (used ?? offered.find((each) => each.isRequired))?.slot ?? "";
+    const isRequired = offered.some((each) => each.isRequired);
+    this.select.hidden = offered.length < 2;
+    this.select.replaceChildren(
+      ...(isRequired ? [] : [new Option(this.select.dataset.none, "")]),
+      ...offered.map((each) => new Option(each.root.querySelector("label").textContent, each.slot)),
+    );
+    this.select.value = chosen;
+    for (const each of offered) {
+      each.show();
+      each.root.hidden = offered.length > 1 && each.slot !== chosen && !each.value;
+    }
+    for (const each of this.amounts) if (!each.isOffered) each.root.hidden = true;
+  }
+}
+
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("launch");
   const presets = document.getElementById("presets");
   const find = (name) => form.querySelector(`[name="${name}"]`);
-  const numbers = () => [...form.querySelectorAll("[name=cpu], [name=mem], [name^='slot.']")];
   const chosen = () => form.querySelector("[name=preset]:checked");
-  const typed = () => (document.getElementById("preset-custom").checked = true);
+  const typed = () => {
+    const custom = document.getElementById("preset-custom");
+    if (custom) custom.checked = true;
+  };
+  const roots = [...form.querySelectorAll("[data-amount]")];
+  const amounts = roots.filter((root) => root.dataset.amount !== "shm").map((root) => new Amount(root));
+  const memory = amounts.find((each) => each.slot === "mem");
+  const shm = new SharedMemory(roots.find((root) => root.dataset.amount === "shm"), memory);
+  const accelerators = new Accelerators(amounts.filter((each) => !["cpu", "mem"].includes(each.slot)));
+  const all = [...amounts, shm];
+  const amountOf = (element) => all.find((each) => each.root.contains(element));
+
+  const showAll = () => {
+    for (const each of amounts) if (["cpu", "mem"].includes(each.slot)) each.show();
+    shm.show();
+    accelerators.show();
+    const several = Number(find("cluster_size").value) > 1;
+    if (find("agents")) find("agents").disabled = several;
+  };
 
   const variantOf = (radio) => {
     const of = (name) => radio.parentElement.querySelector(`[data-group="${CSS.escape(name)}"]`);
     return of(find("resource_group").value) || of("");
   };
   const choosePreset = () => {
-    if (!chosen()?.value) return;
-    const amounts = JSON.parse(variantOf(chosen()).dataset.amounts);
-    for (const input of numbers()) input.value = amounts[input.name.replace("slot.", "")] ?? "";
+    if (chosen()?.value) {
+      const wanted = JSON.parse(variantOf(chosen()).dataset.amounts);
+      for (const each of all) each.take(wanted[each.slot] ?? "");
+    }
+    showAll();
   };
   const chooseGroup = () => {
     for (const radio of form.querySelectorAll("[name=preset]:not([value=''])")) {
@@ -25,32 +239,74 @@ document.addEventListener("DOMContentLoaded", () => {
       radio.parentElement.hidden = !shown;
     }
     if (chosen()?.disabled) typed();
-    else choosePreset();
+    choosePreset();
   };
+  for (const each of all) each.take(each.input.value + (each.unit && NUMBER.test(each.input.value) ? each.unit.value : ""));
   chooseGroup();
+
   presets.addEventListener("change", choosePreset);
-  presets.addEventListener("htmx:afterSwap", chooseGroup);
   find("resource_group").addEventListener("change", chooseGroup);
-  document.getElementById("amounts").addEventListener("input", typed);
+  document.getElementById("amounts").addEventListener("input", ({ target }) => {
+    const amount = amountOf(target);
+    if (target.type === "range") amount.slid();
+    if (target.type !== "checkbox" && target !== accelerators.select) typed();
+    amount?.touched();
+    showAll();
+    htmx.trigger(presets, "amounts-typed");
+  });
+  document.getElementById("amounts").addEventListener("change", ({ target }) => {
+    const amount = amountOf(target);
+    if (amount && target === amount.input) amount.take(target.value);
+    typed();
+    showAll();
+  });
+
+  // What one may choose follows what was chosen; what is free changes without a key being pressed.
+  const followed = ["resource_group", "project", "image", "cluster_size", "cluster_mode", "agents"];
+  const lookAgain = () => document.hidden || htmx.trigger(presets, "look-again");
+  form.addEventListener("change", ({ target }) => {
+    if (followed.includes(target.name)) lookAgain();
+    if (target.name === "cluster_size") showAll();
+  });
+  document.getElementById("agents-refresh")?.addEventListener("click", lookAgain);
+  let shown = "";
+  let kept = null;
+  presets.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.target !== presets) return;
+    if (detail.serverResponse === shown) detail.shouldSwap = false;
+    shown = detail.serverResponse;
+    kept = chosen()?.value ?? null;
+  });
+  presets.addEventListener("htmx:afterSettle", () => {
+    // An answer is about the form as it was; the choice stays what it is now.
+    const still = [...form.querySelectorAll("[name=preset]")].find((radio) => radio.value === kept);
+    if (still) still.checked = true;
+    chooseGroup();
+  });
+
+  // What the portal says of the fields is cleared by it, too: what is wrong here still is.
+  document.getElementById("launch-review")?.addEventListener("htmx:afterSettle", showAll);
 
   // Another group keeps the amounts, also where the preset means others there.
   const fill = (changes) => {
-    const amounts = numbers().map((input) => [input, input.value]);
+    const before = all.map((each) => [each, each.value]);
     const { resource_group: group } = changes;
     const place = find("resource_group");
     if (group) {
       place.value = group;
       chooseGroup();
     }
-    for (const [input, value] of amounts) {
-      const wanted = changes[input.name] ?? value;
-      if (input.value !== wanted || input.name in changes) typed();
-      input.value = wanted;
+    for (const [each, value] of before) {
+      if (each.input.name in changes) each.take(changes[each.input.name]);
+      else if (value !== null && value !== each.value) value ? each.write(value) : (each.input.value = "");
+      if (value !== each.value || each.input.name in changes) typed();
     }
-    const first = group ? place : numbers().find((input) => input.name in changes);
+    const first = group ? place : all.find((each) => each.input.name in changes).input;
     form.dispatchEvent(new CustomEvent("launch:show", { detail: first }));
     first.focus();
+    showAll();
     first.dispatchEvent(new Event("input", { bubbles: true }));
+    if (group) first.dispatchEvent(new Event("change", { bubbles: true }));
   };
 
   const outlook = document.getElementById("launch-outlook");
@@ -58,8 +314,11 @@ document.addEventListener("DOMContentLoaded", () => {
     const button = target.closest("[data-fill]");
     if (button) fill(JSON.parse(button.dataset.fill));
   });
-  // What is free changes without a key being pressed, and an old answer may be wrong by now.
-  const ask = () => document.hidden || htmx.trigger(outlook, "look-again");
+  const ask = () => {
+    if (document.hidden) return;
+    htmx.trigger(outlook, "look-again");
+    lookAgain();
+  };
   setInterval(ask, 15000);
   document.addEventListener("visibilitychange", ask);
   let told = "";

@@ -102,10 +102,10 @@ def _visit(visitor: Visitor, paths: dict[str, str], ending: str) -> None:
         expect(page.locator("#terminal-state")).to_have_text("Connected")
 
     def would_wait() -> None:
-        page.get_by_label("CPU cores").fill("6")
+        page.get_by_label("CPU cores", exact=True).fill("6")
         page.get_by_role("textbox", name="Memory").fill("24g")
         expect(page.locator("#launch-outlook")).to_contain_text("Waits")
-        page.get_by_label("CPU cores").evaluate("(field) => field.scrollIntoView({ block: 'center' })")
+        page.get_by_label("CPU cores", exact=True).evaluate("(field) => field.scrollIntoView({ block: 'center' })")
 
     def unfolded() -> None:
         page.locator("#history-rows .expander").first.click()

@@ -80,7 +80,7 @@ def _form(visitor: Visitor, paths: dict[str, str]) -> Walk:
         visitor.step(name)
         yield name
     visitor.page.get_by_label("Value of variable 1").fill("without a name")
-    visitor.page.get_by_label("CPU cores").fill("many")
+    visitor.page.get_by_label("CPU cores", exact=True).fill("many")
     visitor.step(REVIEW)
     expect(visitor.page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
     expect(visitor.page.locator(".review-card.is-wrong").first).to_be_visible()

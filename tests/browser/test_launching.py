@@ -40,8 +40,8 @@ def test_it_shows_the_message_at_its_field_and_keeps_what_was_typed(visit: Visit
     page.get_by_label("Startup command").fill("echo <b>kept</b>")
     page.get_by_label("Name optional").fill("-not-a-name")
     visitor.step(RESOURCES)
-    page.get_by_label("CPU cores").fill("many")
-    page.get_by_label("CPU cores").press("Enter")  # goes on, and launches nothing
+    page.get_by_label("CPU cores", exact=True).fill("many")
+    page.get_by_label("CPU cores", exact=True).press("Enter")  # goes on, and launches nothing
     expect(page.get_by_role("heading", name="Data & storage", level=2)).to_be_focused()
     page.get_by_role("button", name="Skip to review").click()
 
@@ -64,7 +64,7 @@ def test_it_shows_the_message_at_its_field_and_keeps_what_was_typed(visit: Visit
     expect(page.get_by_role("region", name="Resource allocation").last).to_contain_text("'many' is not a number")
     visitor.step(RESOURCES)
     expect(page.locator("#id_cpu_error")).to_contain_text("'many' is not a number")
-    page.get_by_label("CPU cores").fill("1")
+    page.get_by_label("CPU cores", exact=True).fill("1")
     visitor.step(REVIEW)
     expect(launch).to_be_enabled()
     launch.click()
@@ -92,7 +92,7 @@ def test_it_starts_a_cluster_with_variables_from_rows_that_come_and_go(visit: Vi
     page = visitor.page
     visitor.step(RESOURCES)
     page.get_by_role("radio", name=re.compile("^Shell")).check()
-    page.get_by_label("CPU cores").fill("0.2")
+    page.get_by_label("CPU cores", exact=True).fill("0.2")
     page.get_by_label("Memory", exact=True).fill("64m")
     for number, (name, value) in enumerate([("FIRST", "1 <i>"), ("GONE", "2"), ("LAST", "x=y")], 1):
         if number > 1:
@@ -101,7 +101,7 @@ def test_it_starts_a_cluster_with_variables_from_rows_that_come_and_go(visit: Vi
         page.get_by_label(f"Value of variable {number}").fill(value)
     page.get_by_role("button", name="Remove variable 2").click()
     expect(page.get_by_label("Name of variable 2")).to_have_value("LAST")
-    page.get_by_label("Kernels").fill("2")
+    page.get_by_label("Kernels", exact=True).fill("2")
     visitor.launch("#terminal")
     expect(visitor.status).to_have_text("Running", timeout=STARTED_MS)
     visitor.type('echo "[$FIRST|$GONE|$LAST|$BACKENDAI_CLUSTER_SIZE]"')

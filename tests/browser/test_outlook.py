@@ -64,7 +64,7 @@ def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(
 
     outlook.get_by_role("link", name="Launch it with less").click()
     visitor.step(RESOURCES)
-    expect(page.get_by_label("CPU cores")).to_have_value("1")
+    expect(page.get_by_label("CPU cores", exact=True)).to_have_value("1")
     visitor.step(REVIEW)
     line, instead = page.locator("#launch-outlook"), page.get_by_role("checkbox", name="instead of wants-two")
     expect(line).to_contain_text("in place of wants-two.")
@@ -97,7 +97,7 @@ def test_the_line_under_the_form_is_in_sight_and_moves_nothing(visit: Visit) -> 
         page = visit(ALICE).page
         page.set_viewport_size(size)  # type: ignore[arg-type]
         page.goto(page.url + "sessions/new/?step=2")
-        line, cores = page.locator("#launch-outlook .outlook-line"), page.get_by_label("CPU cores")
+        line, cores = page.locator("#launch-outlook .outlook-line"), page.get_by_label("CPU cores", exact=True)
         expect(line).to_be_in_viewport()
         cores.evaluate("(field) => field.scrollIntoView({ block: 'end', behavior: 'instant' })")  # as the tab key does
         place = cores.bounding_box()
@@ -117,7 +117,7 @@ def test_an_answer_that_does_not_come_is_not_taken_from_before(visit: Visit, ali
     visitor = visit(ALICE)
     page = visitor.page
     visitor.go("/sessions/new/?step=2")
-    line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores")
+    line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores", exact=True)
     expect(line).not_to_be_empty()
     page.route("**/sessions/new/preview/", lambda route: route.abort())
     cores.fill("0.3")
@@ -136,7 +136,7 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
     visitor = visit(ALICE, theme=theme)
     page = visitor.page
     visitor.go("/sessions/new/?step=2")
-    line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores")
+    line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores", exact=True)
     page.get_by_label("Memory", exact=True).fill("64m")
     cores.fill("2")
     expect(line).to_contain_text("Waits:")
@@ -164,7 +164,7 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
 def test_only_the_newest_answer_counts(visit: Visit, alice: Client) -> None:
     page = visit(ALICE).page
     page.goto(f"{alice.url}/sessions/new/?step=2")
-    line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores")
+    line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores", exact=True)
     expect(line).not_to_be_empty()
     held = _hold_first(page)
     cores.fill("64")

@@ -34,7 +34,7 @@ def test_it_takes_a_session_from_the_form_to_its_end(visit: Visit, alice: Client
     page.get_by_label("Name optional").fill("first-try")
     visitor.step(RESOURCES)
     page.get_by_role("radio", name=re.compile("^Shell")).check()
-    page.get_by_label("CPU cores").fill("0.5")
+    page.get_by_label("CPU cores", exact=True).fill("0.5")
     page.get_by_label("Memory", exact=True).fill("64m")
     expect(page.get_by_role("radio", name=re.compile("^Custom"))).to_be_checked()
     visitor.launch("#terminal")

@@ -232,9 +232,10 @@ def test_it_chooses_the_first_preset_and_shows_its_numbers(site: Cast, browse: B
     ResourcePreset.objects.create(name="medium", slots={"cpu": 4, "mem": "2g"}, rank=1)
     ResourcePreset.objects.create(name="small", slots={"cpu": "0.5", "mem": str(512 * 2**20)})
     page = browse(site.alice).get(reverse("web:launch")).content.decode()
-    assert '<input type="radio" name="preset" value="small" checked>' in page
-    assert 'name="cpu" value="0.5"' in page
-    assert 'name="mem" value="512m"' in page
+    assert '<input type="radio" name="preset" value="small" id="preset-small" checked>' in page
+    assert 'name="cpu" id="id_cpu" value="0.5"' in page
+    assert 'name="mem" id="id_mem" value="512"' in page
+    assert '<option value="m" selected>MiB' in page
 
 
 def test_it_chooses_custom_where_no_preset_fits_the_group(site: Cast, browse: Browse) -> None:
@@ -315,7 +316,7 @@ def test_it_starts_one_like_another_with_all_it_had(site: Cast, browse: Browse) 
     model = make_session(site.alice, resources=wanted, environ={"TOKEN": "s3cret"}, cluster_size=2)
     address = reverse("web:launch") + f"?like={model.pk}"
     page = browse(site.alice).get(address).content.decode()
-    for text in ('name="cpu" value="1.5"', 'name="mem" value="512m"', 'value="TOKEN"', 'value="s3cret"'):
+    for text in ('name="cpu" id="id_cpu" value="1.5"', 'name="mem" id="id_mem" value="512"', 'value="TOKEN"', 'value="s3cret"'):
         assert text in page
     for stranger in (site.bob, site.dana):
         assert "s3cret" not in browse(stranger).get(address).content.decode()
@@ -329,10 +330,10 @@ def test_a_preset_that_does_not_fit_says_why_in_the_chosen_group(site: Cast, bro
     page = client.get(reverse("web:launch"), {"resource_group": "default"}).content.decode()
     assert page.count("is-unfit") == 1
     assert "Cannot start: " in page
-    there = client.post(reverse("web:launch_presets"), typed(site, resource_group="big", preset="huge"))
+    there = client.post(reverse("web:launch_amounts"), typed(site, resource_group="big", preset="huge"))
     assert "is-unfit" not in there.content.decode()
-    assert 'name="preset" value="huge" checked' in there.content.decode()
-    nowhere = client.post(reverse("web:launch_presets"), typed(site, resource_group="no-such"))
+    assert 'value="huge" id="preset-huge" checked' in there.content.decode()
+    nowhere = client.post(reverse("web:launch_amounts"), typed(site, resource_group="no-such"))
     assert nowhere.status_code == 200
 
 

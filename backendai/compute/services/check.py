@@ -102,10 +102,13 @@ def project_of(user: User, name: str) -> Project | None:
     return _project(user, SessionSpec(image="", project=name), user)
 
 
-def place_of(user: User, *, project: str = "", resource_group: str = "") -> tuple[Project, ResourceGroup]:
-    """Return the project and the group that a launch which names these, or none, would go to; the same errors."""
+def place_of(
+    user: User, *, project: str = "", resource_group: str = "", actor: User | None = None
+) -> tuple[Project, ResourceGroup]:
+    """Return the project and the group that a launch of this user which names these, or none, would go to; the same
+    errors. ``actor``: who launches it, if it is not the user."""
     spec = SessionSpec(image="", project=project, resource_group=resource_group)
-    found = _project(user, spec, user)
+    found = _project(user, spec, actor or user)
     return found, group_for_launch(spec.resource_group, found, _key_pair(user, spec))
 
 

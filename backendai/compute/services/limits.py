@@ -44,6 +44,11 @@ def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
     return {holder.key: _view(holder, slots[holder.key], sessions[holder.key]) for holder in limited}
 
 
+def unused_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
+    """Return the limits of these holders as they are while nothing is held: no query."""
+    return {holder.key: _view(holder, {}, 0) for holder in limited}
+
+
 def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Return by holder what its pending sessions ask for together, and how many they are; one query."""
     columns, condition = _columns_and_condition(keys, "")

@@ -14,13 +14,17 @@ from backendai.cluster.models import ResourceGroup
 from backendai.cluster.site import site_settings
 from backendai.cluster.slot_types import in_order, look_of
 from backendai.compute.services.check import LARGEST_CLUSTER
+from backendai.compute.services.check_amounts import minimum_of
 from backendai.compute.services.create import MOST_AT_ONCE
 from backendai.compute.status import ClusterMode
+from backendai.web.launcher.allocation_checks import wrong_amounts
 from backendai.web.launcher.choices import offer_agents, offer_groups
-from backendai.web.launcher.presets import preset_choices, typed_amounts
+from backendai.web.launcher.presets import is_number, preset_choices, typed_amounts
 from backendai.web.resources import name_of_slot
 
 CUSTOM = ""
+MINIMUM = "=minimum"  # no preset can have this name
+UNITS = (("", "bytes"), ("m", "MiB"), ("g", "GiB"), ("t", "TiB"))  # what says no unit means bytes
 _NUMBER = {"inputmode": "decimal", "autocomplete": "off"}
 _PLAIN_SLOTS = {"cpu", "mem", "shm"}
 
@@ -35,6 +39,11 @@ class AllocationFields(forms.Form):
     preset = forms.ChoiceField(required=False, label=_("Size"))
     cpu = forms.CharField(required=False, initial="1", label=_("CPU cores"), widget=forms.TextInput(attrs=_NUMBER))
     mem = forms.CharField(required=False, initial="1g", label=_("Memory"), help_text=_("Such as 512m or 4g."))
+    mem_unit = forms.ChoiceField(required=False, choices=UNITS, label=_("Unit of the memory"))
+    shm = forms.CharField(
+        required=False, label=_("Shared memory"), help_text=_("A part of the memory. Empty: as much as is usual.")
+    )
+    shm_unit = forms.ChoiceField(required=False, choices=UNITS, label=_("Unit of the shared memory"))
     count = forms.IntegerField(
         required=False,
         min_value=1,
@@ -62,11 +71,13 @@ class AllocationFields(forms.Form):
 
     def offer_places(self, user: User, actor: User, slots: Collection[str]) -> None:
         """Let people choose what is open to this user, and of these slots the accelerators that the site offers."""
+        self.owner_of_amounts = user
         cast(Any, self.fields["project"]).queryset = projects_to_act_in(actor, user)
         groups = ResourceGroup.objects.visible_to(user).filter(is_active=True)
         cast(Any, self.fields["resource_group"]).queryset = groups
         self.presets = preset_choices(user)
-        cast(Any, self.fields["preset"]).choices = [(CUSTOM, "Custom"), *((one.name, one.name) for one in self.presets)]
+        names = [CUSTOM, MINIMUM, *(one.name for one in self.presets)]
+        cast(Any, self.fields["preset"]).choices = [(name, name) for name in names]
         self.accelerators = [slot for slot in in_order(set(slots) - _PLAIN_SLOTS) if look_of(slot).is_enabled]
         for slot in self.accelerators:
             self.fields[f"slot.{slot}"] = forms.CharField(
@@ -84,10 +95,34 @@ class AllocationFields(forms.Form):
             raise forms.ValidationError(_("Choose one of these: amounts of your own are not offered here."))
         return preset
 
+    def clean(self) -> dict[str, Any] | None:
+        """Refuse what nothing could ever start as, at its field; the services say the rest."""
+        data = super().clean()
+        for name, text in wrong_amounts(self, self.owner_of_amounts):
+            self.add_error(name if name in self.fields else None, text)
+        return data
+
+    def preset_asked(self) -> str:
+        """Return the name of the preset to launch with; empty when the amounts are said otherwise."""
+        preset = str(self.cleaned_data["preset"])
+        return "" if preset == MINIMUM else preset
+
+    def amounts_asked(self) -> dict[str, str]:
+        """Return the amounts to launch with by slot; nothing when a preset says them."""
+        if self.cleaned_data["preset"] == MINIMUM:
+            return minimum_of(self.cleaned_data["image"]).to_json()
+        return {} if self.cleaned_data["preset"] else self.own_amounts()
+
     def own_amounts(self) -> dict[str, str]:
         """Return the amounts that were typed, by slot."""
         names = {"cpu": "cpu", "mem": "mem"} | {slot: f"slot.{slot}" for slot in self.accelerators}
-        return {slot: value for slot, field in names.items() if (value := self.cleaned_data[field].strip())}
+        return {slot: value for slot, field in names.items() if (value := self.typed(field))}
+
+    def typed(self, name: str) -> str:
+        """Return what a field of an amount says now; a plain number of memory has the unit that stands beside it."""
+        text = str(self[name].value() or "").strip()
+        unit = str(self[f"{name}_unit"].value() or "") if f"{name}_unit" in self.fields else ""
+        return text + unit if is_number(text) and unit in dict(UNITS) else text
 
     def accelerator_fields(self) -> list[forms.BoundField]:
         """Return the fields of accelerators that the groups offer."""

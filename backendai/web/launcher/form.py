@@ -24,7 +24,7 @@ from backendai.web.launcher.environment_fields import EnvironmentFields
 from backendai.web.launcher.network_fields import NetworkFields
 from backendai.web.launcher.type_fields import TypeFields
 
-_FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "mem"}
+_FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "shm"}
 
 
 class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields):
@@ -67,8 +67,9 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields)
             image=data["image"].name,
             name=data["name"].strip(),
             session_type=data["session_type"],
-            resources={} if data["preset"] else self.own_amounts(),
-            preset=data["preset"],
+            resources=self.amounts_asked(),
+            preset=self.preset_asked(),
+            shm=self.typed("shm"),
             resource_group=data["resource_group"].name,
             project=data["project"].pk,
             environ=data["environ"],

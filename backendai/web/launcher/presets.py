@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from backendai.accounts.models import User
 from backendai.catalog.models import ResourcePreset
-from backendai.compute.services.check import place_of
 from backendai.core.errors import UserError
-from backendai.core.slots import Slots, decimal_text, format_amount
-from backendai.planning.availability import availability
-from backendai.scheduler.plan import Reason
+from backendai.core.slots import MILLI, Slots, decimal_text, format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +20,22 @@ class Variant:
     group: str
     slots: Slots
     id: int = 0
+    shm_bytes: int = 0
 
     @property
     def typed(self) -> str:
         """The amounts as somebody would type them, as JSON."""
-        return json.dumps(typed_amounts(self.slots))
+        shm = Slots({"shm": self.shm_bytes * MILLI})
+        return json.dumps(typed_amounts(self.slots) | typed_amounts(shm))
+
+
+class Obstacle(Protocol):
+    """Why a session could not start now, or can ``never`` start as things stand."""
+
+    @property
+    def message(self) -> str: ...
+    @property
+    def never(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -35,12 +44,18 @@ class PresetChoice:
 
     name: str
     variants: list[Variant] = field(default_factory=list)
-    obstacle: Reason | None = None  # why a session of it could not start now where the form stands
+    obstacle: Obstacle | None = None  # why a session of it could not start now where the form stands
+    is_elsewhere: bool = False  # it means nothing in the group where the form stands
+
+    def variant_in(self, group: str) -> Variant | None:
+        """Return what it means in this group, its own meaning before that for all; None when it has none."""
+        found = {variant.group: variant for variant in self.variants}
+        return found.get(group) or found.get("")
 
     def slots_in(self, group: str) -> Slots | None:
-        """Return the amounts in this group, its own before those for all; None when it has none."""
-        found = {variant.group: variant.slots for variant in self.variants}
-        return found.get(group) or found.get("")
+        """Return the amounts in this group; None when it has none."""
+        variant = self.variant_in(group)
+        return variant.slots if variant else None
 
 
 def preset_choices(user: User) -> list[PresetChoice]:
@@ -49,34 +64,45 @@ def preset_choices(user: User) -> list[PresetChoice]:
     for preset in ResourcePreset.objects.visible_to(user).select_related("resource_group"):
         group = preset.resource_group.name if preset.resource_group else ""
         choices.setdefault(preset.name, PresetChoice(preset.name)).variants.append(
-            Variant(group, preset.amounts, preset.pk)
+            Variant(group, preset.amounts, preset.pk, preset.shm_bytes or 0)
         )
     for choice in choices.values():
         choice.variants.sort(key=lambda variant: variant.group)
     return list(choices.values())
 
 
-def obstacles_in(user: User, project: str, group: str) -> dict[int, Reason]:
-    """Return by the id of a preset why a session of it could not start now in this project (by id) and group.
-
-    Those that could are left out, and so are all when no session of the user may be there.
-    """
-    try:
-        place = place_of(user, project=project, resource_group=group)
-    except UserError:
-        return {}
-    return {fit.preset.pk: fit.reason for fit in availability(user, *place).presets if fit.reason}
-
-
-def mark_obstacles(choices: list[PresetChoice], obstacles: Mapping[int, Reason]) -> None:
-    """Let each choice know why it does not fit."""
+def mark_obstacles(choices: list[PresetChoice], group: str, obstacles: Mapping[int, Obstacle]) -> None:
+    """Let each choice know why it does not fit in this group, and put those first that could start now."""
     for choice in choices:
-        choice.obstacle = next((obstacles[one.id] for one in choice.variants if one.id in obstacles), None)
+        variant = choice.variant_in(group)
+        choice.obstacle = obstacles.get(variant.id) if variant else None
+        choice.is_elsewhere = variant is None
+    choices.sort(key=lambda choice: (bool(choice.obstacle and choice.obstacle.never), choice.obstacle is not None))
 
 
 def typed_amounts(slots: Slots) -> dict[str, str]:
     """Return amounts as somebody would type them, where that is exact: ``4g`` instead of 4294967296."""
     return {name: _typed(name, amount) for name, amount in slots.items()}
+
+
+def split_size(text: str) -> tuple[str, str]:
+    """Return the number and the unit (m, g or t) of a size that was typed; what is none has no unit."""
+    try:
+        typed = typed_amounts(Slots.parse({"mem": text}))["mem"] if text else ""
+    except (UserError, KeyError):
+        return text, ""
+    if text[-1:].isdigit() and not typed.isdigit():
+        text = typed  # so many bytes, which nobody reads
+    number, unit = text.strip().lower().removesuffix("b").removesuffix("i"), ""
+    if number[-1:] in ("m", "g", "t"):
+        number, unit = number[:-1].strip(), number[-1]
+    return (number, unit) if is_number(number) else (text, "")
+
+
+def is_number(text: str) -> bool:
+    """Return whether it is a plain number, such as 1.5."""
+    whole, _, part = text.partition(".")
+    return f"{whole}{part}".isascii() and f"{whole}{part}".isdigit()
 
 
 def _typed(name: str, amount: int) -> str:

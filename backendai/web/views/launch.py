@@ -29,9 +29,9 @@ from backendai.core.errors import NotFound, UserError
 from backendai.core.secret_names import NAME_PATTERN, VALUE_PATTERN
 from backendai.web.images import build_by_image, builds_for
 from backendai.web.launcher.address import is_foreign, said_in, usual_text, with_said
+from backendai.web.launcher.allocation import allocation_of
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.owner import asked_owner
-from backendai.web.launcher.presets import mark_obstacles, obstacles_in
 from backendai.web.launcher.refill import Refill, initial_of, refill_of, sent_by
 from backendai.web.launcher.review import review_of
 from backendai.web.launcher.steps import REVIEW, TYPE, step_named, steps_of
@@ -57,6 +57,7 @@ def launch(request: PageRequest) -> HttpResponse:
         else:
             return _to_the_list(request, launched)
     context = {
+        "allocation": allocation_of(form, owner, request.user),
         "rooms": rooms,
         "builds": build_by_image(builds_for(owner)),
         "refill": refill,
@@ -92,7 +93,6 @@ def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
     """Return the form as the page shows it; one that was sent, or filled from an earlier launch, at its review."""
     is_whole = request.method == "POST" or "recent" in request.GET
     review = review_of(form, request.user) if form.is_bound else None
-    mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
     return {
         "section": "sessions",
         "form": form,

@@ -14,9 +14,9 @@ from django.views.decorators.http import require_POST
 from backendai.compute.status import Status
 from backendai.core.errors import UserError
 from backendai.planning.turns import Busy
+from backendai.web.launcher.allocation import allocation_of
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.owner import asked_owner
-from backendai.web.launcher.presets import mark_obstacles, obstacles_in
 from backendai.web.launcher.review import review_of
 from backendai.web.outlook import outlook_of_form
 from backendai.web.requests import PageRequest
@@ -25,11 +25,11 @@ from backendai.web.requests import PageRequest
 @require_POST
 @never_cache
 @login_required
-def launch_presets(request: PageRequest) -> HttpResponse:
-    """Return the presets as they fit in the project and group that the form names now."""
-    form = LaunchForm(request.POST, user=request.user)
-    mark_obstacles(form.presets, obstacles_in(request.user, *form.place()))
-    return render(request, "web/launch/_presets.html", {"form": form})
+def launch_amounts(request: PageRequest) -> HttpResponse:
+    """Return the presets as they fit where the form stands now, with the bounds of every amount."""
+    form = _form(request)
+    allocation = allocation_of(form, asked_owner(request).owner, request.user)
+    return render(request, "web/launch/_amounts.html", {"form": form, "allocation": allocation})
 
 
 @require_POST

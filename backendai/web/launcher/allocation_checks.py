@@ -1,0 +1,72 @@
+"""What is wrong with the amounts of the launch form that the services would let wait for ever, or cannot know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from django.utils.translation import gettext as _
+
+from backendai.accounts.models import KeyPair, Project, User
+from backendai.accounts.policies import limits_of_launch
+from backendai.compute.services.limits import unused_views
+from backendai.core.errors import UserError
+from backendai.core.slots import MILLI, Slots, is_accelerator
+from backendai.planning.availability import holder_of
+from backendai.scheduler.limits import Limits
+from backendai.web.launcher.presets import PresetChoice
+
+
+class Amounts(Protocol):
+    """What is looked at of the form."""
+
+    cleaned_data: dict[str, Any]
+    presets: list[PresetChoice]
+
+    def own_amounts(self) -> dict[str, str]: ...
+
+
+def wrong_amounts(form: Amounts, owner: User) -> Iterator[tuple[str, str]]:
+    """Yield field and text of whatever is wrong with the amounts of a form whose fields are each looked at already."""
+    data = form.cleaned_data
+    kernels = data.get("cluster_size") or 1
+    if kernels > 1 and data.get("agents"):
+        yield "agents", _("Only a session of one kernel can have its agent chosen: leave it to the scheduler.")
+    amounts = _amounts(form)
+    if amounts is None:
+        return
+    for slot, amount in amounts.items():
+        if kernels > 1 and is_accelerator(slot) and amount % MILLI:
+            yield _field(data, slot), _("Each of several kernels takes whole accelerators: no part of one.")
+    if data.get("project"):
+        yield from _beyond_limits(owner, data, amounts * kernels)
+
+
+def _amounts(form: Amounts) -> Slots | None:
+    """Return the amounts of each kernel; None while they cannot be read."""
+    preset, group = form.cleaned_data.get("preset"), form.cleaned_data.get("resource_group")
+    if preset is None:
+        return None
+    choice = next((each for each in form.presets if each.name == preset), None)
+    if choice is not None:
+        return choice.slots_in(group.name) if group else None
+    try:
+        return None if preset else Slots.parse(form.own_amounts())
+    except UserError:
+        return None  # said at its field by the launch
+
+
+def _beyond_limits(owner: User, data: dict[str, Any], asked: Slots) -> Iterator[tuple[str, str]]:
+    """Yield what no policy would ever let start, even if nothing else were held."""
+    project: Project = data["project"]
+    key_pair: KeyPair | None = owner.key_pairs.main_first().first()
+    limits = Limits(unused_views(limits_of_launch(owner, project, key_pair)))
+    reason = limits.slots_reason(holder_of(owner, project, key_pair), tuple(asked.items()))
+    if reason is not None:
+        yield _field(data, str(reason.details["slot"])), reason.message
+
+
+def _field(data: dict[str, Any], slot: str) -> str:
+    if data.get("preset"):
+        return "preset"
+    return f"slot.{slot}" if is_accelerator(slot) else slot

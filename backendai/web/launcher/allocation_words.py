@@ -1,0 +1,206 @@
+"""One amount of the launch form in words: its bounds, whose they are, and what is wrong with what was typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
+from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER
+from backendai.cluster.slot_types import look_of, shown_amount
+from backendai.core.errors import UserError
+from backendai.core.slots import INFINITY, MILLI, decimal_text, is_size, parse_amount
+from backendai.planning.amounts import AGENT, IMAGE, SITE, Amount, Bound
+
+_MIB = 2**20 * MILLI
+_MOST_PLACES = 256  # of a slider: on a phone there is about one pixel for each
+_USUAL_END = {"cpu": 16 * MILLI, "mem": 64 * 1024 * _MIB}
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A sentence about an amount, said ``when`` it is below, above, between two steps, or more than there is now."""
+
+    when: str
+    text: str
+    is_said: bool
+
+    @property
+    def tone(self) -> str:
+        """The tone of its colour: what has to wait is allowed, all else is not."""
+        return "wait" if self.when == "queue" else "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """``value``: what the form says, in thousandths (None: nothing that can be read). ``tells_room``: whether one may
+    know what the group has free."""
+
+    amount: Amount
+    group: str
+    kernels: int
+    tells_room: bool
+    value: int | None = None
+
+    @property
+    def minimum(self) -> str:
+        """The least."""
+        return self.text(self.amount.minimum.amount)
+
+    @property
+    def maximum(self) -> str:
+        """The most."""
+        return self.text(self.amount.maximum.amount) if self.amount.maximum else INFINITY
+
+    @property
+    def whose(self) -> str:
+        """Whose limit the most is; empty where there is none."""
+        return self._whose(self.amount.maximum) if self.amount.maximum else ""
+
+    @property
+    def remaining_amount(self) -> int | None:
+        """What could start now as far as the reader may know; None: anything."""
+        if self.tells_room:
+            return self.amount.remaining
+        bounds = [bound.amount for bound in (self.amount.quota, self.amount.maximum) if bound]
+        return min(bounds) if self.amount.quota else None
+
+    @property
+    def remaining(self) -> str:
+        """The same as text."""
+        return INFINITY if self.remaining_amount is None else self.text(self.remaining_amount)
+
+    @property
+    def room(self) -> str:
+        """What the group has free, and one agent of it; empty for whom it is not."""
+        if not self.tells_room:
+            return ""
+        free, on_one = self.text(self.amount.free), self.text(self.amount.on_one)
+        if self.amount.free == self.amount.on_one:
+            return _("%(free)s free in %(group)s") % {"free": free, "group": self.group}
+        values = {"free": free, "group": self.group, "on_one": on_one}
+        return _("%(free)s free in %(group)s, %(on_one)s on one agent") % values
+
+    @property
+    def notes(self) -> list[Note]:
+        """Everything that may have to be said; what has to be said of ``value`` knows it."""
+        said = self.objection(self.value) if self.value is not None else ""
+        texts = {"below": self._below(), "above": self._above(), "step": self._step(), "queue": self._queue()}
+        return [Note(when, text, when == said) for when, text in texts.items() if text]
+
+    @property
+    def numbers(self) -> dict[str, str]:
+        """The bounds in the slot's unit, for the script; a bound that is missing is empty."""
+        most, now = self.amount.maximum, self.remaining_amount
+        return {
+            "minimum": decimal_text(self.amount.minimum.amount),
+            "maximum": decimal_text(most.amount) if most else "",
+            "remaining": "" if now is None else decimal_text(now),
+            "step": decimal_text(self.amount.step),
+            "end": decimal_text(self.end),
+            "slide": decimal_text(slide_of(self.amount, self.end)),
+        }
+
+    @property
+    def end(self) -> int:
+        """The right end of the slider: the most, or where there is no limit something that is plenty."""
+        if self.amount.maximum:
+            return max(self.amount.maximum.amount, self.amount.step)
+        return max(_USUAL_END.get(self.amount.slot, 8 * MILLI), 4 * self.amount.minimum.amount, self.value or 0)
+
+    def objection(self, value: int) -> str:
+        """Return what is wrong with an amount: below, above, step, or queue, which only means that it waits."""
+        amount, now = self.amount, self.remaining_amount
+        if value < amount.minimum.amount:
+            return "below"
+        if amount.maximum and value > amount.maximum.amount:
+            return "above"
+        if value % amount.step:
+            return "step"
+        return "queue" if now is not None and value > now else ""
+
+    def said_of(self, value: int) -> Note | None:
+        """Return what is to be said about this amount, None when nothing is."""
+        said = self.objection(value)
+        return next((note for note in self.notes if note.when == said), None)
+
+    def value_of(self, text: str) -> int | None:
+        """Return what was typed in thousandths, nothing as zero; None when it cannot be read."""
+        try:
+            return parse_amount(self.amount.slot, text, field=self.amount.slot) if text else 0
+        except UserError:
+            return None
+
+    def text(self, amount: int) -> str:
+        """Return an amount of this slot for people."""
+        return shown_amount(self.amount.slot, amount)
+
+    def _below(self) -> str:
+        if not self.amount.is_required:
+            return ""
+        values = {"amount": self.minimum, "name": self.amount.minimum.name}
+        return _("At least %(amount)s: the environment %(name)s needs it.") % values
+
+    def _above(self) -> str:
+        if not self.amount.maximum:
+            return ""
+        values = {"amount": self.maximum, "whose": self.whose, "kernels": self.kernels}
+        if self.kernels > 1:
+            return _("At most %(amount)s for each of %(kernels)s kernels: that is the limit of %(whose)s.") % values
+        return _("At most %(amount)s: that is the limit of %(whose)s.") % values
+
+    def _step(self) -> str:
+        if is_size(self.amount.slot):
+            return _("Whole bytes only.")
+        if self.amount.step == MILLI:
+            return _("Whole numbers only.")
+        return _("It comes in steps of %(step)s.") % {"step": decimal_text(self.amount.step)}
+
+    def _queue(self) -> str:
+        now, quota = self.remaining_amount, self.amount.quota
+        if now is None:
+            return ""
+        if quota and quota.amount <= now:
+            values = {"amount": self.remaining, "whose": self._whose(quota)}
+            return _("More than the %(amount)s that %(whose)s has left: it will wait in the queue.") % values
+        if self.amount.free > self.amount.on_one:
+            text = _("More than the %(amount)s that can be had on one agent now: it will wait in the queue.")
+        else:
+            text = _("More than the %(amount)s that %(group)s has free now: it will wait in the queue.")
+        return text % {"amount": self.remaining, "group": self.group}
+
+    def _whose(self, bound: Bound) -> str:
+        return whose(bound, self.group)
+
+
+def whose(bound: Bound, group: str) -> str:
+    """Return who sets a limit."""
+    texts = {
+        IMAGE: _("the environment %(name)s"),
+        SITE: _("this site"),
+        AGENT: _("the largest agent of %(name)s") if bound.name == group else _("agent %(name)s"),
+        KEY_PAIR: _("key pair %(name)s"),
+        USER: _("user %(name)s"),
+        PROJECT: _("project %(name)s"),
+        DOMAIN: _("domain %(name)s"),
+    }
+    return texts[bound.kind] % {"name": bound.name}
+
+
+def slide_of(amount: Amount, end: int) -> int:
+    """Return how much one place of the slider is: what people would choose, and at most so many places in all."""
+    if is_size(amount.slot):
+        slide = 64 * _MIB
+    elif amount.step >= MILLI:
+        slide = amount.step
+    else:
+        slide = next((each for least, each in ((4, MILLI), (2, 500)) if end >= least * MILLI), 100)
+        slide = -(-slide // amount.step) * amount.step
+    while end > slide * _MOST_PLACES:
+        slide *= 2
+    return slide
+
+
+def name_of(slot: str) -> str:
+    """Return the name of a slot for people."""
+    return look_of(slot).display_name
