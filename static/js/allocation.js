@@ -90,7 +90,7 @@ class Amount {
     this.range.value = Math.round((value ?? 0) / slide);
     this.range.setAttribute("aria-valuetext", this.text(value ?? 0));
     for (const [mark, name] of [["is-minimum", "minimum"], ["is-now", "remaining"], ["is-maximum", "maximum"]]) {
-      const element = this.slider.querySelector(`.${mark}`);
+      const element = this.slider.querySelector(`.slide-mark.${mark}`);
       const at = this.bound(name);
       element.hidden = at === null;
       element.style.setProperty("--at", Math.min(1, (at ?? 0) / end));

@@ -1,0 +1,253 @@
+"""The amounts on the launch form: bounds with whose they are, what is refused and what only waits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from backendai.accounts.models import ResourcePolicy, User
+from backendai.catalog.models import ResourcePreset
+from backendai.cluster.models import SiteSetting
+from backendai.compute.models import ComputeSession
+from backendai.core.slots import Slots
+from backendai.web.launcher.presets import split_size
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_image, make_running_session
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+GIB = 2**30
+
+
+@pytest.fixture
+def lab(cast: Cast) -> Cast:
+    """One group with two agents of different size, of which the larger one is half taken; Alice may have 6 cores."""
+    make_image()
+    big = make_agent("gpu-01", capacity=slots(cpu=8, mem="16g", **{"cuda.device": 4, "cuda.shares": 2}))
+    make_agent("gpu-02", capacity=slots(cpu=4, mem="8g", **{"cuda.device": 2}))
+    make_running_session(cast.bob, big, resources={"cpu": 6, "mem": "10g", "cuda.device": 3})
+    cast.alice.policy = ResourcePolicy.objects.create(name="six", slots={"cpu": "6"}, max_kernels_per_session=3)
+    cast.alice.save()
+    return cast
+
+
+def slots(**amounts: Any) -> dict[str, str]:
+    return Slots.parse(amounts).to_json()
+
+
+def typed(cast: Cast, **over: Any) -> dict[str, Any]:
+    values = {"image": "python", "session_type": "interactive", "project": str(cast.project.pk), "preset": ""}
+    return (
+        values | {"resource_group": "default", "cpu": "1", "mem": "1", "mem_unit": "g", "slot.cuda.device": ""} | over
+    )
+
+
+def amounts(client: Client, cast: Cast, **over: Any) -> str:
+    answer = client.post(reverse("web:launch_amounts"), typed(cast, **over))
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def launch(client: Client, cast: Cast, **over: Any) -> Any:
+    return client.post(reverse("web:launch"), typed(cast, **over))
+
+
+def facts(page: str, slot: str) -> dict[str, str]:
+    """Return the numbers that the page gives its script about a slot, and the sentences that are said."""
+    block = re.search(rf'id="facts-{slot}"(.*?)>(.*?)(?=id="facts-|id="kernels-now")', page, re.S)
+    assert block
+    numbers = dict(re.findall(r'data-(\w+)="([^"]*)"', block[1]))
+    said = re.findall(r'data-when="(\w+)">.*?<span>(.*?)</span>', block[2], re.S)
+    text = " ".join(re.sub(r"<[^>]+>", " ", block[2]).split())
+    return numbers | {"text": text, "offered": str("data-offered" in block[1]), "said": "; ".join(map(": ".join, said))}
+
+
+def test_every_amount_shows_its_bounds_and_whose_they_are(lab: Cast, browse: Browse) -> None:
+    client = browse(lab.alice)
+    for page in (client.get(reverse("web:launch")).content.decode(), amounts(client, lab)):
+        cpu, mem, gpu = (facts(page, slot) for slot in ("cpu", "mem", "cudadevice"))
+        assert [cpu[each] for each in ("minimum", "remaining", "maximum", "end")] == ["0.1", "4", "6", "6"]
+        assert "at least 0.1 4 can start now at most 6, the limit of user alice@example.com" in cpu["text"]
+        assert "6 free in default, 4 on one agent" in cpu["text"]
+        assert (mem["remaining"], mem["maximum"]) == (str(8 * GIB), str(16 * GIB))
+        assert "at most 16 GiB, the limit of the largest agent of default" in mem["text"]
+        assert (gpu["remaining"], gpu["maximum"], gpu["step"], gpu["slide"]) == ("2", "4", "1", "1")
+
+
+def test_what_waits_is_a_warning_and_what_can_never_be_is_an_error_that_names_the_limit(
+    lab: Cast, browse: Browse
+) -> None:
+    client = browse(lab.alice)
+    cases = {
+        ("cpu", "5"): "queue: More than the 4 that can be had on one agent now: it will wait in the queue.",
+        ("cpu", "7"): "above: At most 6: that is the limit of user alice@example.com.",
+        ("cpu", "0.05"): "below: At least 0.1: the environment python needs it.",
+        ("slot.cuda.device", "1.5"): "step: Whole numbers only.",
+        ("slot.cuda.device", "5"): "above: At most 4: that is the limit of the largest agent of default.",
+        ("mem", "17"): "above: At most 16 GiB: that is the limit of the largest agent of default.",
+        ("mem", "12"): "queue: More than the 8 GiB that can be had on one agent now: it will wait in the queue.",
+        ("cpu", "4"): "",
+    }
+    for (field, value), said in cases.items():
+        page = amounts(client, lab, **{field: value})
+        assert facts(page, field.removeprefix("slot.").replace(".", ""))["said"] == said
+        answer = launch(client, lab, **{field: value})
+        assert answer.status_code == (302 if not said or said.startswith("queue") else 422), (field, value)
+        if said.startswith("above"):
+            assert field in answer.context["form"].errors
+    assert ComputeSession.objects.filter(owner=lab.alice).count() == 3
+    page = launch(client, lab, cpu="7").content.decode()
+    assert "User alice@example.com may hold cpu 6 at most; this session alone asks for 7." in page
+
+
+def test_without_limits_it_says_so_and_never_zero_or_a_word_of_machines(cast: Cast, browse: Browse) -> None:
+    make_group()
+    make_image()
+    page = amounts(browse(cast.alice), cast)
+    cpu = facts(page, "cpu")
+    assert (cpu["maximum"], cpu["end"]) == ("", "16")
+    assert "at most ∞: no limit" in cpu["text"]
+    assert "nan" not in page.lower().replace("resourcenan", "")
+
+
+def test_memory_is_a_number_with_a_unit_or_a_size_as_people_write_it(lab: Cast, browse: Browse) -> None:
+    client = browse(lab.alice)
+    written = [("2", "g"), ("2g", "m"), ("2048m", "t"), (str(2 * GIB), ""), ("2048", "m")]
+    for mem, unit in written:
+        assert launch(client, lab, mem=mem, mem_unit=unit).status_code == 302
+    kept = [
+        Slots.parse(each)["mem"]
+        for each in ComputeSession.objects.filter(owner=lab.alice).values_list("slots", flat=True)
+    ]
+    assert kept == [2 * GIB * 1000] * 5
+    assert [split_size(text) for text in ("4g", "512 MiB", "1.5t", str(3 * GIB), "many", "")] == [
+        ("4", "g"), ("512", "m"), ("1.5", "t"), ("3", "g"), ("many", ""), ("", ""),
+    ]  # fmt: skip
+    page = launch(client, lab, mem="lots").content.decode()
+    assert "&#x27;lots&#x27; is not a size" in page or "&#x27;lotsg&#x27; is not a size" in page
+
+
+def test_shared_memory_is_automatic_a_part_of_the_memory_and_leaves_enough(lab: Cast, browse: Browse) -> None:
+    client = browse(lab.alice)
+    launch(client, lab, mem="4")
+    assert ComputeSession.objects.get(owner=lab.alice).shm_bytes == GIB
+    assert "1 GiB for that above" in facts(amounts(client, lab, mem="4"), "shm")["text"]
+    tight = facts(amounts(client, lab, mem="4", shm="2", shm_unit="g"), "shm")
+    assert "less than twice as much memory of their own" in tight["said"]
+    launch(client, lab, mem="4", shm="2", shm_unit="g")
+    assert ComputeSession.objects.filter(owner=lab.alice, shm_bytes=2 * GIB).exists()
+    answer = launch(client, lab, mem="4", shm="4", shm_unit="g")
+    assert "Shared memory is part of the memory" in str(answer.context["form"].errors["shm"])
+
+
+def test_accelerators_are_offered_when_the_group_has_and_the_environment_uses_them(lab: Cast, browse: Browse) -> None:
+    make_agent(group=make_group("plain"))
+    make_image("cpu-only", labels={"ai.backend.accelerators": ""})
+    make_image("torch", minimum={"cuda.device": 1})
+    client = browse(lab.alice)
+    both = {"slot.cuda.shares": ""}
+    page = amounts(client, lab, **both)
+    assert [facts(page, each)["offered"] for each in ("cudadevice", "cudashares")] == ["True", "True"]
+    page = amounts(client, lab, image="cpu-only", **both)
+    assert [facts(page, each)["offered"] for each in ("cudadevice", "cudashares")] == ["False", "False"]
+    assert "cpu-only uses none of those that default has." in page
+    assert "Resource group plain has none." in amounts(client, lab, resource_group="plain", **both)
+    missing = facts(amounts(client, lab, image="torch"), "cudadevice")
+    assert missing["said"] == "below: At least 1: the environment torch needs it."
+    assert "slot.cuda.device" in launch(client, lab, image="torch").context["form"].errors
+    assert launch(client, lab, image="cpu-only", **{"slot.cuda.device": "1"}).status_code == 422
+
+
+def test_several_kernels_share_the_limits_take_whole_accelerators_and_no_chosen_agent(
+    lab: Cast, browse: Browse
+) -> None:
+    SiteSetting.objects.create(name="agent_select", value=True)
+    client = browse(lab.alice)
+    page = amounts(client, lab, cluster_size="2", cluster_mode="multi-node")
+    assert facts(page, "cpu")["maximum"] == "3"
+    assert "1 to 3 (limit of user alice@example.com)." in " ".join(page.split())
+    assert "Of kernels with these amounts 4 can start on one agent now, and 6 on several." not in page  # 3 at most
+    assert "3 can start on one agent now, and 3 on several" in " ".join(page.split())
+    part = launch(client, lab, cluster_size="2", **{"slot.cuda.shares": "0.5"})
+    assert "no part of one" in str(part.context["form"].errors["slot.cuda.shares"])
+    chosen = launch(client, lab, cluster_size="2", agents="gpu-01")
+    assert "Only a session of one kernel" in str(chosen.context["form"].errors["agents"])
+    assert "at most 3" in str(launch(client, lab, cluster_size="4").context["form"].errors["cluster_size"])
+
+
+def test_agents_stand_with_what_they_have_free_and_a_chosen_one_sets_the_bounds(lab: Cast, browse: Browse) -> None:
+    client = browse(lab.alice)
+    assert 'id="id_agents"' not in client.get(reverse("web:launch")).content.decode()
+    SiteSetting.objects.create(name="agent_select", value=True)
+    page = client.get(reverse("web:launch")).content.decode().replace("\N{NO-BREAK SPACE}", " ")
+    assert "gpu-01: 2 CPU · 6 GiB · 1 GPU · 2 GPU shares free" in page
+    assert "gpu-02: 4 CPU · 8 GiB · 2 GPU free" in page
+    cpu = facts(amounts(client, lab, agents="gpu-02"), "cpu")
+    assert (cpu["maximum"], cpu["remaining"]) == ("4", "4")
+    assert "the limit of agent gpu-02" in cpu["text"]
+
+
+def test_presets_that_fit_come_first_and_the_others_say_why_not(lab: Cast, browse: Browse) -> None:
+    for name, wanted in {
+        "a-never": {"cpu": 16, "mem": "1g"},
+        "b-quota": {"cpu": 7, "mem": "1g"},
+        "c-later": {"cpu": 2, "mem": "12g"},
+        "d-fits": {"cpu": 1, "mem": "1g"},
+    }.items():
+        ResourcePreset.objects.create(name=name, slots=wanted)
+    client = browse(lab.alice)
+    page = amounts(client, lab)
+    names = re.findall(r'name="preset" value="([^"]*)"', page)
+    assert names == ["d-fits", "c-later", "a-never", "b-quota", "=minimum", ""]
+    text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
+    assert "Not now: No agent has room" in text
+    assert "Cannot start: User alice@example.com may hold cpu 6 at most" in text
+    assert "preset" in launch(client, lab, preset="b-quota").context["form"].errors
+    make_image("roomy", minimum={"mem": "2g"})
+    text = " ".join(re.sub(r"<[^>]+>", " ", amounts(client, lab, image="roomy")).split())
+    assert "Cannot start: Memory: At least 2 GiB: the environment roomy needs it." in text
+
+
+def test_the_minimum_is_what_the_environment_requires_and_custom_may_be_switched_off(lab: Cast, browse: Browse) -> None:
+    make_image("torch", minimum={"cpu": 2, "mem": "3g", "cuda.device": 1})
+    client = browse(lab.alice)
+    assert launch(client, lab, image="torch", preset="=minimum").status_code == 302
+    session = ComputeSession.objects.get(owner=lab.alice)
+    assert session.slots == slots(cpu=2, mem="3g", **{"cuda.device": 1})
+    SiteSetting.objects.create(name="custom_allocation", value=False)
+    page = amounts(client, lab)
+    assert 'value="=minimum"' in page
+    assert 'id="preset-custom"' not in page
+
+
+def test_who_may_not_see_the_room_is_told_the_quota_alone(lab: Cast, browse: Browse) -> None:
+    SiteSetting.objects.create(name="group_resources_visible", value=False)
+    page = amounts(browse(lab.alice), lab)
+    cpu, mem = facts(page, "cpu"), facts(page, "mem")
+    assert (cpu["remaining"], mem["remaining"]) == ("6", "")
+    assert "free in default" not in page
+    assert "can start on one agent now" not in page
+    assert "free in default" in amounts(browse(lab.dana), lab)
+
+
+def test_an_administrator_sees_the_owners_limits(lab: Cast, browse: Browse) -> None:
+    dana = browse(lab.dana)
+    assert facts(amounts(dana, lab), "cpu")["maximum"] == "8"
+    assert facts(amounts(dana, lab, owner="alice@example.com"), "cpu")["maximum"] == "6"
+
+
+def test_it_asks_the_database_the_same_however_much_there_is(
+    lab: Cast, browse: Browse, django_assert_max_num_queries: Callable[..., Any]
+) -> None:
+    client = browse(lab.alice)
+    for lap in range(2):
+        for number in range(3):
+            make_running_session(lab.bob, make_agent(devices={"cuda.device": ["a"]}))
+            ResourcePreset.objects.create(name=f"p-{lap}-{number}", slots={"cpu": 1})
+        with django_assert_max_num_queries(29):
+            amounts(client, lab)
