@@ -1,7 +1,7 @@
 // The amounts on the launch form: number and slider say the same, notes tell what is wrong or waits, a preset shows its
 // numbers in the chosen group, touching a number means custom, and a change with which the session would start now is
 // filled in. Every sentence and every bound comes from the page.
-const UNITS = { k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40, p: 2 ** 50 };
+const UNITS = { "": 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40, p: 2 ** 50 };
 const SIZE = /^([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([kmgtp]?)(?:i?b)?$/i;
 const NUMBER = /^([0-9]+(?:\.[0-9]*)?|\.[0-9]+)$/;
 
@@ -241,7 +241,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (chosen()?.disabled) typed();
     choosePreset();
   };
-  for (const each of all) each.take(each.input.value + (each.unit && NUMBER.test(each.input.value) ? each.unit.value : ""));
+  for (const each of all) if (each.unit?.value && NUMBER.test(each.input.value)) each.take(each.input.value + each.unit.value);
   chooseGroup();
 
   presets.addEventListener("change", choosePreset);
@@ -297,7 +297,7 @@ document.addEventListener("DOMContentLoaded", () => {
       chooseGroup();
     }
     for (const [each, value] of before) {
-      if (each.input.name in changes) each.take(changes[each.input.name]);
+      if (each.input.name in changes) each.take(changes[each.input.name] + (changes[each.unit?.name] ?? ""));
       else if (value !== null && value !== each.value) value ? each.write(value) : (each.input.value = "");
       if (value !== each.value || each.input.name in changes) typed();
     }

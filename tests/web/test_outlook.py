@@ -93,8 +93,9 @@ def test_a_suggestion_opens_the_form_with_the_changed_amounts(cast: Cast, browse
     link = re.search(r'href="(/sessions/new/[^"]+)"', text)
     assert link
     form = client.get(link[1]).context["form"]
-    shown = {name: form[name].value() for name in ("image", "cpu", "mem", "preset", "resource_group")}
-    assert shown == {"image": "python", "cpu": "1", "mem": "512m", "preset": "", "resource_group": "default"}
+    shown = {name: form[name].value() for name in ("image", "cpu", "preset", "resource_group")}
+    assert shown == {"image": "python", "cpu": "1", "preset": "", "resource_group": "default"}
+    assert form.typed("mem") == "512m"
 
 
 def test_a_suggestion_of_another_group_opens_the_form_in_that_group(
@@ -105,7 +106,7 @@ def test_a_suggestion_of_another_group_opens_the_form_in_that_group(
     link = re.search(r'href="(/sessions/new/[^"]+resource_group=lab[^"]*)"', part(client, busy))
     assert link
     form = client.get(link[1]).context["form"]
-    assert (form["resource_group"].value(), form["cpu"].value(), form["mem"].value()) == ("lab", "2", "512m")
+    assert (form["resource_group"].value(), form["cpu"].value(), form.typed("mem")) == ("lab", "2", "512m")
 
 
 def test_somebody_elses_session_is_explained_to_an_administrator_without_a_form(
@@ -230,7 +231,7 @@ def test_the_form_says_why_it_would_wait_and_what_would_help(cast: Cast, browse:
     answer = client.post(reverse("web:launch_preview"), typed(cast, name="another"), **HTMX)
     fill = re.search(r'data-fill="([^"]+)"', answer.content.decode())
     assert fill
-    assert json.loads(unescape(fill[1])) == {"preset": "", "cpu": "1", "mem": "512m"}
+    assert json.loads(unescape(fill[1])) == {"preset": "", "cpu": "1", "mem": "512", "mem_unit": "m"}
 
 
 def test_the_form_says_what_can_never_start(cast: Cast, browse: Browse) -> None:

@@ -139,8 +139,8 @@ def may_see_room(actor: User) -> bool:
 def _row(form: AllocationFields, slot: str) -> Row:
     name = slot if slot in (*_SIZES, "shm") else f"slot.{slot}"
     text = form.typed(name)
-    number, unit = split_size(text) if slot in ("mem", "shm") else (text, "")
-    return Row(slot, form[name], number, unit or "g", is_offered=slot in (*_SIZES, "shm"))
+    number, unit = split_size(text) if slot in ("mem", "shm") and text else (text, "g")
+    return Row(slot, form[name], number, unit, is_offered=slot in (*_SIZES, "shm"))
 
 
 def _with_words(row: Row, form: AllocationFields, words: Mapping[str, Words]) -> Row:

@@ -19,7 +19,7 @@ from backendai.compute.services.create import MOST_AT_ONCE
 from backendai.compute.status import ClusterMode
 from backendai.web.launcher.allocation_checks import wrong_amounts
 from backendai.web.launcher.choices import offer_agents, offer_groups
-from backendai.web.launcher.presets import is_number, preset_choices, typed_amounts
+from backendai.web.launcher.presets import is_number, preset_choices, split_size, typed_amounts
 from backendai.web.resources import name_of_slot
 
 CUSTOM = ""
@@ -38,12 +38,12 @@ class AllocationFields(forms.Form):
     )
     preset = forms.ChoiceField(required=False, label=_("Size"))
     cpu = forms.CharField(required=False, initial="1", label=_("CPU cores"), widget=forms.TextInput(attrs=_NUMBER))
-    mem = forms.CharField(required=False, initial="1g", label=_("Memory"), help_text=_("Such as 512m or 4g."))
-    mem_unit = forms.ChoiceField(required=False, choices=UNITS, label=_("Unit of the memory"))
+    mem = forms.CharField(required=False, initial="1", label=_("Memory"), help_text=_("Such as 512m or 4g."))
+    mem_unit = forms.ChoiceField(required=False, choices=UNITS, initial="g", label=_("Unit of the memory"))
     shm = forms.CharField(
         required=False, label=_("Shared memory"), help_text=_("A part of the memory. Empty: as much as is usual.")
     )
-    shm_unit = forms.ChoiceField(required=False, choices=UNITS, label=_("Unit of the shared memory"))
+    shm_unit = forms.ChoiceField(required=False, choices=UNITS, initial="g", label=_("Unit of the shared memory"))
     count = forms.IntegerField(
         required=False,
         min_value=1,
@@ -150,4 +150,8 @@ class AllocationFields(forms.Form):
 
 def initial_amounts(amounts: dict[str, str]) -> dict[str, str]:
     """Return what the form's fields show at first for these amounts, as somebody would type them."""
-    return {slot if slot in _PLAIN_SLOTS else f"slot.{slot}": text for slot, text in amounts.items()}
+    shown = {slot if slot in _PLAIN_SLOTS else f"slot.{slot}": text for slot, text in amounts.items()}
+    for name in ("mem", "shm"):
+        if name in shown:
+            shown[name], shown[f"{name}_unit"] = split_size(shown[name])
+    return shown
