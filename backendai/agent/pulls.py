@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Event
 from uuid import UUID
 
-from backendai.agent.backends.base import ENGINE_SILENT, Backend, BackendError
+from backendai.agent.backends.base import ENGINE_SILENT, Backend, BackendError, Fetched, Progress
 from backendai.agent.lanes import Claim, Lanes, Move
 from backendai.agent.portal import Portal, PortalRefused
 from backendai.core.errors import PlatformError
@@ -70,16 +70,16 @@ class Pulls:
         self._on_pulled()
         self._tell(spec, PullState.DONE, "It has come.")
 
-    def _progress(self, spec: PullSpec) -> Callable[[float | None, str], None]:
+    def _progress(self, spec: PullSpec) -> Progress:
         told_at = time.monotonic()
 
-        def progress(share: float | None, message: str) -> None:
+        def progress(fetched: Fetched) -> None:
             nonlocal told_at
             if self._draining.is_set():
                 raise _Unwanted
             if time.monotonic() - told_at >= _SPEAK_SECONDS:
                 told_at = time.monotonic()
-                self._tell(spec, PullState.PULLING, message, share)
+                self._tell(spec, PullState.PULLING, fetched.message, fetched.share)
 
         return progress
 

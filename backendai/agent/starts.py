@@ -14,7 +14,9 @@ from backendai.agent.backends.base import (
     ENGINE_SILENT,
     Backend,
     BackendError,
+    Fetched,
     ImageNotFound,
+    Progress,
     StaleGeneration,
     Started,
     StartFailed,
@@ -111,16 +113,16 @@ class Starts:
         progress = self._progress(spec, claim)
         self._backend.pull(spec.exact_image, timeout=spec.pull_timeout, progress=progress, access=access)
 
-    def _progress(self, spec: KernelSpec, claim: Claim) -> Callable[[float | None, str], None]:
+    def _progress(self, spec: KernelSpec, claim: Claim) -> Progress:
         told_at = time.monotonic()
 
-        def progress(share: float | None, message: str) -> None:
+        def progress(fetched: Fetched) -> None:
             nonlocal told_at
             if self._given_up(claim):
                 raise _Abandoned
             if time.monotonic() - told_at >= _PROGRESS_SECONDS:
                 told_at = time.monotonic()
-                self._tell(spec, KernelState.PULLING, message, share)
+                self._tell(spec, KernelState.PULLING, fetched.message, fetched)
 
         return progress
 
@@ -174,10 +176,16 @@ class Starts:
         self._ends.give_verdict(spec.kernel_id, spec.generation, reason, message)
         return None
 
-    def _tell(self, spec: KernelSpec, state: KernelState, message: str, progress: float | None = None) -> bool:
+    def _tell(self, spec: KernelSpec, state: KernelState, message: str, fetched: Fetched | None = None) -> bool:
         """Report a step on the way; returns False when the portal does not know of this kernel."""
         report = KernelReport(
-            kernel_id=spec.kernel_id, generation=spec.generation, state=state, message=message, progress=progress
+            kernel_id=spec.kernel_id,
+            generation=spec.generation,
+            state=state,
+            message=message,
+            progress=fetched.share if fetched else None,
+            fetched_bytes=fetched.done_bytes if fetched else None,
+            image_bytes=fetched.total_bytes if fetched else None,
         )
         try:
             self._portal.report(report)

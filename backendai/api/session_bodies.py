@@ -135,8 +135,8 @@ class KernelBody(Answer[Kernel]):
         model = Kernel
         fields = [
             "id", "role", "index", "rank", "hostname", "agent", "container_id", "status", "status_reason",
-            "status_message", "exit_code", "progress", "resources", "devices", "is_unconfirmed", "created_at",
-            "started_at", "ended_at",
+            "status_message", "exit_code", "progress", "fetched_bytes", "image_bytes", "resources", "devices",
+            "is_unconfirmed", "created_at", "started_at", "ended_at",
         ]  # fmt: skip
         read_only_fields = fields
 

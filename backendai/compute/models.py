@@ -185,6 +185,8 @@ class Kernel(models.Model):
     status_reason = models.CharField(max_length=64, blank=True)
     status_message = models.CharField(max_length=500, blank=True)
     progress = models.FloatField(null=True, blank=True)
+    fetched_bytes = models.BigIntegerField(null=True, blank=True, help_text="Of its image, while it is fetched.")
+    image_bytes = models.BigIntegerField(null=True, blank=True, help_text="To fetch in all, as far as that is known.")
     agent = models.ForeignKey(
         Agent, null=True, blank=True, on_delete=models.PROTECT, related_name="kernels", db_index=False
     )

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from backendai.core.home_paths import path_problem
 from backendai.core.image_names import pinned
 from backendai.wire.cluster_network import ClusterNetwork
-from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Order, Sentence, Share, Word
+from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Order, Sentence, Share, Size, Word
 from backendai.wire.live import Devices, LiveSample
 from backendai.wire.pulls import PullOrder, PullReport
 
@@ -111,7 +111,10 @@ class StopOrder(Order):
 
 
 class KernelReport(Message):
-    """What became of one kernel. ``reason`` is a kebab-case code, ``message`` one plain sentence with the numbers."""
+    """What became of one kernel. ``reason`` is a kebab-case code, ``message`` one plain sentence with the numbers.
+
+    ``progress``, ``fetched_bytes`` of ``image_bytes``: how far the pull of its image is; the latter may still grow.
+    """
 
     kernel_id: UUID
     generation: int
@@ -121,6 +124,8 @@ class KernelReport(Message):
     reason: Name = ""
     message: Sentence = ""
     progress: Share = None
+    fetched_bytes: Size = None
+    image_bytes: Size = None
     address: Name = ""
     timings: dict[str, float] = Field(default_factory=dict)
 

@@ -14,6 +14,7 @@ from backendai.agent.backends.base import (
     Backend,
     BackendError,
     Ended,
+    Fetched,
     ImageNotFound,
     KernelEvent,
     KernelGone,
@@ -104,7 +105,7 @@ class MemoryBackend(Backend):
         self.said.append("pull")
         self.accounts.append(access.username)
         while not self.pull_gate.wait(0.01):
-            progress(0.5, "half of it")
+            progress(Fetched(0.5, "half of it", 2**30, 2**31))
         if reference not in self.registry:
             raise ImageNotFound(f"{reference} is nowhere.")
         self.pulled.add(reference)

@@ -171,7 +171,7 @@ def test_it_says_why_the_engine_cannot_start_a_kernel_and_leaves_nothing(
 def test_it_says_that_a_registry_does_not_know_an_image_or_does_not_answer(backend: DockerBackend) -> None:
     reference = "localhost:1/nobody/home:latest"
     with pytest.raises(BackendError) as caught:
-        backend.pull(reference, timeout=30, progress=lambda share, words: None)
+        backend.pull(reference, timeout=30, progress=lambda fetched: None)
     assert caught.value.code == "registry-unreachable"
     assert reference in caught.value.message
 

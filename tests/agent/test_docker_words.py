@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from backendai.agent.backends.base import BackendError, ImageNotFound
+from backendai.agent.backends.base import BackendError, Fetched, ImageNotFound
 from backendai.agent.backends.docker_end import how_it_ended
 from backendai.agent.backends.docker_engine import Engine
-from backendai.agent.backends.docker_images import _refusal, _share
+from backendai.agent.backends.docker_images import _fetched, _refusal
 from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_notes import engine_notes
 
@@ -53,12 +53,12 @@ def test_it_tells_an_unknown_image_from_a_silent_registry(words: str, error: typ
 def test_it_adds_up_the_progress_of_all_layers() -> None:
     layers: dict[str, tuple[int, int]] = {}
     begun = {"status": "Pulling fs layer", "progressDetail": {}, "id": "a"}
-    assert _share(layers, begun) == (None, "Pulling fs layer")
+    assert _fetched(layers, begun) == Fetched(None, "Pulling fs layer")
     half = {"status": "Downloading", "progressDetail": {"current": 5 * 2**20, "total": 10 * 2**20}, "id": "a"}
-    assert _share(layers, half) == (0.5, "5 of 10 MiB")
+    assert _fetched(layers, half) == Fetched(0.5, "5 of 10 MiB", 5 * 2**20, 10 * 2**20)
     other = {"status": "Downloading", "progressDetail": {"current": 0, "total": 10 * 2**20}, "id": "b"}
-    assert _share(layers, other) == (0.25, "5 of 20 MiB")
-    assert _share(layers, {"status": "Download complete", "id": "a"}) == (0.5, "10 of 20 MiB")
+    assert _fetched(layers, other) == Fetched(0.25, "5 of 20 MiB", 5 * 2**20, 20 * 2**20)
+    assert _fetched(layers, {"status": "Download complete", "id": "a"}).share == 0.5
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,8 @@ def test_it_pulls_a_missing_image_and_says_how_far_it_is() -> None:
     spec = node.portal.want(make_spec(image="big"))
     node.kernels.start_soon(spec.kernel_id, 1)
     wait_until(lambda: any(report.progress == 0.5 for report in node.portal.reports))
+    far = next(report for report in node.portal.reports if report.progress)
+    assert (far.fetched_bytes, far.image_bytes) == (2**30, 2**31)
     node.backend.pull_gate.set()
     node.settle()
     states = node.portal.states(spec.kernel_id)

@@ -401,7 +401,7 @@ def test_it_tells_a_sandbox_that_is_missing_from_one_that_is_forbidden(
 
 def test_it_can_fetch_no_image(backend: ProcessBackend) -> None:
     with pytest.raises(BackendError, match="no container engine"):
-        backend.pull("registry.example/python:3.12", timeout=1, progress=lambda share, sentence: None)
+        backend.pull("registry.example/python:3.12", timeout=1, progress=lambda fetched: None)
 
 
 def test_it_starts_kernels_in_a_folder_with_a_long_name(isolation: Isolation, data: Path, new_spec: NewSpec) -> None:

@@ -19,8 +19,21 @@ from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
-Progress = Callable[[float | None, str], None]  # share done (0–1, None: unknown) and one sentence
 NOBODY = RegistryAccess()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """How far a pull is: the share done (0–1, None: unknown), one sentence, and bytes. ``total_bytes`` counts what is
+    known to come so far, and may grow."""
+
+    share: float | None
+    message: str
+    done_bytes: int | None = None
+    total_bytes: int | None = None
+
+
+Progress = Callable[[Fetched], None]
 
 
 class BackendError(PlatformError):

@@ -13,7 +13,7 @@ from docker import auth
 from docker.errors import APIError, NotFound
 from docker.utils import parse_repository_tag
 
-from backendai.agent.backends.base import NOBODY, BackendError, ImageNotFound, Progress
+from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker_engine import Engine, said
 from backendai.agent.backends.docker_holder_image import IMAGE as HOLDER_IMAGE
 from backendai.wire.messages import ImageSighting
@@ -58,7 +58,7 @@ class Images:
             for message in self._pull_messages(reference, access):
                 if "error" in message:
                     raise _refusal(reference, str(message["error"]))
-                progress(*_share(layers, message))
+                progress(_fetched(layers, message))
                 if time.monotonic() > deadline:
                     raise BackendError(
                         f"Fetching the image {reference} took longer than {timeout:.0f} seconds.", code="pull-timeout"
@@ -127,8 +127,8 @@ def _digest(image: dict[str, Any], tag: str) -> str:
     return str(by_repository.get(repository) or next(iter(by_repository.values()), "") or image["Id"])
 
 
-def _share(layers: dict[str, tuple[int, int]], message: dict[str, Any]) -> tuple[float | None, str]:
-    """Return the share done over all layers known so far, and a sentence."""
+def _fetched(layers: dict[str, tuple[int, int]], message: dict[str, Any]) -> Fetched:
+    """Return what is done over all layers known so far."""
     detail = message.get("progressDetail") or {}
     if message.get("status") == "Downloading" and detail.get("total"):
         layers[message["id"]] = (detail.get("current", 0), detail["total"])
@@ -136,8 +136,9 @@ def _share(layers: dict[str, tuple[int, int]], message: dict[str, Any]) -> tuple
         total = layers[message["id"]][1]
         layers[message["id"]] = (total, total)
     done, total = (sum(column) for column in zip(*layers.values(), strict=True)) if layers else (0, 0)
-    words = str(message.get("status", ""))
-    return (done / total if total else None), f"{done // 2**20} of {total // 2**20} MiB" if total else words
+    if not total:
+        return Fetched(None, str(message.get("status", "")))
+    return Fetched(done / total, f"{done // 2**20} of {total // 2**20} MiB", done, total)
 
 
 def _refusal(reference: str, words: str) -> BackendError:

@@ -27,6 +27,7 @@ from backendai.agent.backends.base import (
     Backend,
     BackendError,
     Ended,
+    Fetched,
     ImageNotFound,
     KernelEvent,
     KernelGone,
@@ -94,7 +95,7 @@ class ProcessBackend(Backend):
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         if not self.has_image(reference):
             raise ImageNotFound(f"{reference} cannot be used here: this node has no container engine, only {IMAGE}.")
-        progress(1.0, "There is nothing to fetch.")
+        progress(Fetched(1.0, "There is nothing to fetch."))
 
     def start(self, spec: KernelSpec) -> Started:
         if not self.has_image(spec.image):

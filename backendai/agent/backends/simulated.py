@@ -23,6 +23,7 @@ from backendai.agent.backends.base import (
     NOBODY,
     Backend,
     Ended,
+    Fetched,
     ImageNotFound,
     KernelEvent,
     KernelGone,
@@ -99,7 +100,7 @@ class SimulatedBackend(Backend):
         if not self.has_image(reference):
             raise ImageNotFound(f"{reference} does not exist.")
         time.sleep(min(self.pull_seconds, timeout))
-        progress(1.0, "Pretended to fetch it.")
+        progress(Fetched(1.0, "Pretended to fetch it."))
         if reference not in self._images:
             self._images.append(reference)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import connection, models
 from django.db.models.expressions import RawSQL
 
-Kind = Literal["text", "integer", "double precision", "jsonb", "timestamptz"]
+Kind = Literal["text", "integer", "bigint", "double precision", "jsonb", "timestamptz"]
 
 
 def by_row(model: type[models.Model], values: Mapping[UUID, Any], kind: Kind = "text") -> RawSQL:

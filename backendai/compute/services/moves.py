@@ -101,7 +101,7 @@ def move_kernels(
     if reason:
         changes |= {"status_reason": reason, "status_message": message[:500]}
     if to in TERMINAL:
-        changes |= {"ended_at": now, "progress": None}
+        changes |= {"ended_at": now, "progress": None, "fetched_bytes": None, "image_bytes": None}
     with transaction.atomic():
         allowed = sources_of(to, KERNEL_MOVES)
         rows = Kernel.objects.filter(pk__in=among(kernel_ids), status__in=allowed)

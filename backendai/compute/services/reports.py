@@ -35,6 +35,7 @@ _COLUMNS = (
     "status",
     "status_message",
     "progress",
+    "fetched_bytes",
     "steps",
     "changed_at",
 )
@@ -162,23 +163,31 @@ def _note_progress(some: Sequence[_Told]) -> None:
     news = [
         told
         for told in some
-        if told.report.progress != told.kernel.progress or told.report.message != told.kernel.status_message
+        if told.report.progress != told.kernel.progress
+        or told.report.fetched_bytes != told.kernel.fetched_bytes
+        or told.report.message != told.kernel.status_message
     ]
     if not news:
         return
     Kernel.objects.filter(pk__in=among([told.kernel.pk for told in news]), status__in=_ALIVE).update(
-        progress=_each({told.kernel.pk: told.report.progress for told in news}, "double precision"),
-        status_message=_each({told.kernel.pk: told.report.message for told in news}),
+        **_words(news),
     )
     touch({told.kernel.session_id for told in news})
 
 
-def _advance(some: Sequence[_Told], to: Status, now: datetime) -> list[UUID]:
-    """Move these kernels; returns the sessions that have to follow."""
-    columns: dict[str, Any] = {
+def _words(some: Sequence[_Told]) -> dict[str, Any]:
+    """Return the columns of kernels on their way that say how far each is."""
+    return {
         "progress": _each({told.kernel.pk: told.report.progress for told in some}, "double precision"),
+        "fetched_bytes": _each({told.kernel.pk: told.report.fetched_bytes for told in some}, "bigint"),
+        "image_bytes": _each({told.kernel.pk: told.report.image_bytes for told in some}, "bigint"),
         "status_message": _each({told.kernel.pk: told.report.message for told in some}),
     }
+
+
+def _advance(some: Sequence[_Told], to: Status, now: datetime) -> list[UUID]:
+    """Move these kernels; returns the sessions that have to follow."""
+    columns = _words(some)
     steps = {
         told.kernel.pk: steps_taken(told.kernel, told.agent.name, to, told.report.timings, now=now) for told in some
     }
