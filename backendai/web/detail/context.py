@@ -9,10 +9,11 @@ from typing import Any
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.compute.services.renaming import may_be_renamed
-from backendai.compute.status import PLACED, STARTING, Status
+from backendai.compute.status import PLACED, Status
 from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
 from backendai.web.detail.actions import actions_of
 from backendai.web.detail.facts import asked_for, ends_of, ends_soon, granted_to, uses_of
+from backendai.web.detail.phases import start_of
 
 _MOST_NAMED = 20
 
@@ -68,7 +69,6 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
     granted = granted_to(session) if session.status in PLACED else None
     agents = {kernel.agent_id: kernel.agent for kernel in kernels if kernel.agent}
     is_placed = session.status != Status.PENDING
-    progress = [kernel.progress for kernel in kernels if kernel.progress is not None]
     return {
         "ends": ends,
         "ends_soon": ends_soon(ends, now=now),
@@ -78,8 +78,7 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
         "agents": list(agents.values()),
         "reserved_since": session.scheduled_at if is_placed else None,
         "kept_log": _kept_log(session) if session.is_terminal else None,
-        "is_starting": session.status in STARTING,
-        "percent": round(100 * min(progress)) if progress else None,
+        "start": start_of(session, kernels, now=now),
     }
 
 

@@ -1,0 +1,71 @@
+"""The panel of a session over the list: opened by its name, kept by its address, closed by Esc and Back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit
+from tests.browser.people import ALICE
+from tests.system.client import Client
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+
+
+@pytest.fixture
+def session(alice: Client) -> Iterator[dict[str, str]]:
+    """A session that waits for its time."""
+    session = alice.launch("looked-into", type="batch", startup_command="true", starts_at="2090-01-01T00:00:00Z")
+    yield session
+    alice.end(session["id"])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_name_opens_the_panel_which_can_be_left_come_back_to_and_worked_in(
+    visit: Visit, session: dict[str, str], theme: str
+) -> None:
+    visitor = visit(ALICE, theme=theme)
+    page = visitor.page
+    page.evaluate("window.stayed = true")
+    link = page.locator("#session-list").get_by_role("link", name="looked-into", exact=True)
+    drawer = page.get_by_role("dialog", name="looked-into")
+    link.press("Enter")
+    expect(drawer.get_by_text("Waiting for its time")).to_be_visible()
+    expect(page).to_have_url(re.compile(f"session={session['id']}"))
+    assert visitor.accessibility_faults() == []
+    assert visitor.overflow_on_a_phone() <= 0
+    page.keyboard.press("Escape")
+    expect(drawer).not_to_be_visible()
+    expect(page).not_to_have_url(re.compile("session="))
+    expect(link).to_be_focused()
+    page.go_forward()
+    expect(drawer).to_be_visible()
+    page.go_back()
+    expect(drawer).not_to_be_visible()
+    assert page.evaluate("window.stayed")
+
+    link.click()
+    page.reload()
+    page.get_by_role("link", name="Edit the name").click()
+    box = page.get_by_role("dialog", name="Rename the session")
+    box.get_by_label("Name").fill("a b")
+    page.keyboard.press("Enter")
+    expect(box.get_by_text("is not allowed")).to_be_visible()
+    assert visitor.accessibility_faults() == []
+    box.get_by_label("Name").fill("looked-over")
+    box.get_by_role("button", name="Rename").click()
+    expect(box).not_to_be_visible()
+    expect(page.get_by_role("dialog", name="looked-over")).to_be_visible()
+    page.get_by_role("link", name="Info", exact=True).click()
+    expect(page.get_by_role("dialog", name="Waiting for its time")).to_contain_text("start-time-not-reached")
+    assert visitor.accessibility_faults() == []
+    page.keyboard.press("Escape")
+    drawer = page.get_by_role("dialog", name="looked-over")
+    drawer.get_by_role("link", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Cancel the session").click()
+    expect(drawer.get_by_text("Cancelled before it ran")).to_be_visible()
+    page.get_by_role("link", name="Open as a page").click()
+    expect(page.get_by_role("heading", name="looked-over", level=1)).to_be_visible()

@@ -1,0 +1,136 @@
+"""What opens over a session's panel: why it is as it is, and another name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.services.waits import Waiting, note_waits
+from backendai.wire.messages import KernelState
+from tests.cast import Cast
+from tests.factories import make_agent, make_running_session, make_session, place, report_of
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+
+
+def info_of(client: Client, session: ComputeSession, **headers: str) -> str:
+    return " ".join(client.get(reverse("web:session_info", args=[session.pk]), **headers).content.decode().split())
+
+
+def test_a_wait_is_explained_with_numbers_and_with_passed_and_failed_gates(cast: Cast, browse: Browse) -> None:
+    session, other = make_session(cast.alice), make_session(cast.bob)
+    steps = [
+        {"step": "gates", "result": "SUCCESS", "message": "all 9 open"},
+        {"step": "slots", "result": "FAILURE", "message": "removed 3 of 3 agents", "error_code": "no-room"},
+    ]
+    data = {"free": "2", "blocker": str(other.pk), "never": False, "agents": 3}
+    for _ in range(4):
+        wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", data, steps=steps, position=5)
+        note_waits([wait], now=timezone.now())
+    client = browse(cast.alice)
+    assert "<!doctype" not in info_of(client, session, **HTMX)
+    page = info_of(client, session)
+    assert "<p>Cpu: 8 asked, 2 available.</p>" in page
+    assert 'Place in the queue</dt><dd class="number">5</dd>' in page
+    assert 'Tries of the scheduler</dt><dd class="number">4</dd>' in page
+    assert '<dt>Free</dt><dd class="number"><bdi>2</bdi></dd>' in page
+    assert '<dt>Agents</dt><dd class="number"><bdi>3</bdi></dd>' in page
+    assert str(other.pk) not in page, "whose session is in the way is that person's affair"
+    assert page.index("removed 3 of 3 agents") < page.index('title="all 9 open"')
+
+
+def test_an_end_is_explained_with_exit_codes_and_failed_starts(cast: Cast, browse: Browse) -> None:
+    agent, client = make_agent(), browse(cast.alice)
+    session = make_session(cast.alice)
+    place(session, agent)
+    refused = report_of(session.kernels.get(), KernelState.TERMINATED, reason="failed-to-start", message="No.")
+    kernel_reported(agent, refused)
+    page = info_of(client, session)
+    assert '<span class="number">1</span> of at most <span class="number">4</span>' in page
+    assert "1 agent is avoided" in page
+    killed = make_running_session(cast.alice, agent)
+    kernel_reported(agent, report_of(killed.kernels.get(), KernelState.TERMINATED, exit_code=137, reason="exited"))
+    page = info_of(client, killed)
+    assert "It has ended" in page and "exit 137" in page and "SIGKILL" in page
+
+
+def test_the_number_of_a_platform_error_is_for_administrators(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice)
+    wait = Waiting(session.pk, "scheduler-error", "The scheduler fails.", {"error": "e-4711", "never": True})
+    note_waits([wait], now=timezone.now())
+    assert 'data-copy="e-4711"' in info_of(browse(cast.dana), session)
+    assert "e-4711" not in info_of(browse(cast.alice), session)
+
+
+def test_it_explains_in_a_fixed_number_of_queries(
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., object]
+) -> None:
+    agent, client = make_agent(), browse(cast.alice)
+    for cluster_size in (1, 4):
+        session = make_session(cast.alice, cluster_size=cluster_size, resources={"cpu": "0.5", "mem": "128m"})
+        place(session, agent)
+        with django_assert_num_queries(5):  # 2 for who asks, session, history, kernels
+            info_of(client, session)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ab", "at least 3 characters"),
+        ("x" * 65, "at most 64 characters"),
+        ("a b c d", "&#x27; &#x27; is not allowed"),
+        ("<script>", "&#x27;&lt;&#x27; is not allowed"),
+        ("-abc", "Begin with a letter"),
+        ("abc-", "End with a letter"),
+        ("", "This field is required"),
+    ],
+)
+def test_each_mistake_in_a_name_has_its_own_words(cast: Cast, browse: Browse, name: str, words: str) -> None:
+    session = make_session(cast.alice, name="keeps-this")
+    answer = browse(cast.alice).post(reverse("web:session_rename", args=[session.pk]), {"name": name}, **HTMX)
+    page = answer.content.decode()
+    assert words in page and 'aria-invalid="true"' in page
+    session.refresh_from_db()
+    assert session.name == "keeps-this"
+
+
+def test_its_owner_renames_it_from_the_box_or_from_the_page(cast: Cast, browse: Browse) -> None:
+    session, client = make_running_session(cast.alice, name="first-name"), browse(cast.alice)
+    address = reverse("web:session_rename", args=[session.pk])
+    assert 'value="first-name"' in client.get(address).content.decode()
+    assert client.post(address, {"name": "second-name"}, **HTMX).status_code == 204
+    answer = client.post(address, {"name": "third-name"})
+    assert answer["Location"] == reverse("web:session", args=[session.pk])
+    session.refresh_from_db()
+    assert session.name == "third-name"
+
+
+def test_a_taken_name_shows_the_other_session(cast: Cast, browse: Browse) -> None:
+    session, other = make_running_session(cast.alice, name="one-run"), make_session(cast.alice, name="other-run")
+    address = reverse("web:session_rename", args=[session.pk])
+    page = browse(cast.alice).post(address, {"name": "other-run"}, **HTMX).content.decode()
+    assert "(pending, launched" in page
+    assert f'href="{reverse("web:session", args=[other.pk])}"' in page
+
+
+def test_it_is_not_renamed_while_a_node_makes_it_nor_after_its_end(cast: Cast, browse: Browse) -> None:
+    agent, session, client = make_agent(), make_session(cast.alice, name="on-its-way"), browse(cast.alice)
+    page, rename = (reverse(f"web:{name}", args=[session.pk]) for name in ("session", "session_rename"))
+    assert 'id="rename-button"' in client.get(page).content.decode()
+    place(session, agent)
+    kernel_reported(agent, report_of(session.kernels.get(), KernelState.CREATING))
+    assert 'id="rename-button"' not in client.get(page).content.decode()
+    assert "is being prepared" in client.post(rename, {"name": "too-early"}, **HTMX).content.decode()
+    ComputeSession.objects.update(status="TERMINATED")
+    assert "has ended" in client.post(rename, {"name": "too-late"}, **HTMX).content.decode()
+    session.refresh_from_db()
+    assert session.name == "on-its-way"
