@@ -111,8 +111,8 @@ class StopOrder(Order):
 
 
 class KernelReport(Message):
-    """What became of one kernel: ``reason`` is a kebab-case code, ``message`` one plain sentence with the numbers. Of its
-    image ``fetched_bytes`` of ``image_bytes`` have come; the latter may still grow."""
+    """What became of one kernel: ``reason`` is a kebab-case code, ``message`` one plain sentence with the numbers.
+    Of its image ``fetched_bytes`` of ``image_bytes`` have come; the latter may still grow."""
 
     kernel_id: UUID
     generation: int
