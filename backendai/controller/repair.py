@@ -13,6 +13,7 @@ from backendai.compute.services.notices import forget_notices, warn_of_ends
 from backendai.controller.broker_repair import settle_accounts
 from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
+from backendai.controller.mails import mail_news
 from backendai.controller.overdue_ends import force_ends
 from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
@@ -40,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     follow_pulls,
     give_up_jobs,
     forget_jobs,
+    mail_news,
     forget_notices,
     hint_again,
     settle_accounts,

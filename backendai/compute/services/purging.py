@@ -9,7 +9,8 @@ from django.db.models import Count
 
 from backendai.accounts.models import User
 from backendai.accounts.services import check_purge, purge
-from backendai.compute.models import ComputeSession
+from backendai.activity.models import NoticeChoice
+from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.core.errors import Conflict
 
 
@@ -27,6 +28,8 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
                 code="sessions-live",
                 sessions=live,
             )
+        SessionNotice.objects.filter(owner=user).delete()
+        NoticeChoice.objects.filter(user=user).delete()
         purge(actor, user, typed=typed, now=now)
 
 

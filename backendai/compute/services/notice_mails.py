@@ -1,0 +1,87 @@
+"""News of sessions by e-mail, for those who asked for it."""
+
+from __future__ import annotations
+
+import logging
+import smtplib
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.core.mail import EmailMessage, get_connection
+from django.core.mail.backends.base import BaseEmailBackend
+from django.db.models import Q
+
+from backendai.activity.notices import NoticeKind, mail_wanted, sends_mail
+from backendai.compute.notice_models import NoticeQuerySet, SessionNotice
+
+logger = logging.getLogger(__name__)
+
+TRIED_FOR = timedelta(hours=1)  # older news is under the bell
+_MOST_AT_ONCE = 50
+_WORDS = {
+    NoticeKind.STARTED: "has started",
+    NoticeKind.FAILED: "has failed",
+    NoticeKind.ENDED: "was ended by the platform",
+    NoticeKind.ENDING: "will end soon",
+}
+_TEXT = """\
+Your session {name} {what}.
+{why}
+{portal}/sessions/{session}/
+
+You asked for this mail; choose what you are told at {portal}/account/notifications/
+"""
+
+
+def has_mails(now: datetime) -> bool:
+    """Return whether there is something to send; two queries, none where the site sends no mail."""
+    return _due(now).exists() if sends_mail() else False
+
+
+def send_mails(clock: Callable[[], datetime]) -> int:
+    """Send what is due, each mail once: of several processes that try, one sends it. What the mail server does not take
+    is tried again for an hour. Returns how many were sent. It waits for the server, so no transaction may be open."""
+    sent = 0
+    due = list(_due(clock()).select_related("session", "owner").order_by("pk")[:_MOST_AT_ONCE])
+    with get_connection() as connection:
+        for notice in due:
+            row = SessionNotice.objects.filter(pk=notice.pk)
+            if not row.filter(mailed_at=None).update(mailed_at=clock()):
+                continue
+            try:
+                _mail(notice, connection).send()
+            except (OSError, smtplib.SMTPException):
+                row.update(mailed_at=None)
+                raise
+            sent += 1
+    return sent
+
+
+def _due(now: datetime) -> NoticeQuerySet:
+    asked = Q(pk__in=[])
+    for kind, users in mail_wanted().items():
+        asked |= Q(kind=kind, owner__in=users)
+    recent = SessionNotice.objects.filter(asked, mailed_at=None, created_at__gt=now - TRIED_FOR)
+    found: NoticeQuerySet = recent.filter(owner__is_active=True, kind__in=list(_WORDS))
+    return found
+
+
+def _mail(notice: SessionNotice, connection: BaseEmailBackend) -> EmailMessage:
+    session, what = notice.session, _WORDS[NoticeKind(notice.kind)]
+    text = _TEXT.format(
+        name=session.name,
+        what=what,
+        why=_why(notice),
+        portal=settings.PORTAL_URL.rstrip("/"),
+        session=session.pk,
+    )
+    return EmailMessage(f"{session.name} {what}", text, None, [notice.owner.email], connection=connection)
+
+
+def _why(notice: SessionNotice) -> str:
+    if notice.kind == NoticeKind.ENDING:
+        when = f"At {notice.due_at:%Y-%m-%d %H:%M} UTC. " if notice.due_at else ""
+        return f"\n{when}{notice.message or 'It has run for nearly as long as it may.'}\n"
+    reason = notice.session.reason_text if notice.kind != NoticeKind.STARTED else ""
+    return f"\n{reason}\n" if reason else ""

@@ -1,0 +1,36 @@
+"""Mails to owners of sessions, in a thread of their own: no pass may wait for a mail server."""
+
+from __future__ import annotations
+
+import logging
+import smtplib
+import threading
+from datetime import datetime
+
+from django.db import connection
+from django.utils import timezone
+
+from backendai.compute.services.notice_mails import has_mails, send_mails
+
+logger = logging.getLogger(__name__)
+
+_one_at_a_time = threading.Lock()
+
+
+def mail_news(now: datetime) -> int:
+    """Begin to send what is due, unless that goes on in this process; returns 0, for that puts nothing right."""
+    if has_mails(now) and _one_at_a_time.acquire(blocking=False):
+        threading.Thread(target=_run, name="mails", daemon=True).start()
+    return 0
+
+
+def _run() -> None:
+    try:
+        send_mails(timezone.now)
+    except (OSError, smtplib.SMTPException) as error:
+        logger.warning("news of sessions could not be mailed: %s", error)
+    except Exception:
+        logger.exception("sending mails failed")
+    finally:
+        connection.close()
+        _one_at_a_time.release()

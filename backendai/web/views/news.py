@@ -1,0 +1,58 @@
+"""Where one wants to be told of one's sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from backendai.activity.notices import CHANNELS, CHOSEN, NoticeKind, choices_of, choose, sends_mail
+from backendai.core.errors import UserError
+from backendai.texts.sentences import in_words
+from backendai.web.account_pages import account_page
+from backendai.web.requests import PageRequest
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def notice_choices(request: PageRequest) -> HttpResponse:
+    """Show one's choices; on POST write them."""
+    if request.method == "POST":
+        offered = [channel for channel in CHANNELS if channel != "email" or sends_mail()]
+        values = {str(kind): {one: f"{kind}-{one}" in request.POST for one in offered} for kind in CHOSEN}
+        try:
+            choose(request.user, values)
+        except UserError as error:
+            messages.error(request, in_words(error.message))
+        else:
+            messages.success(request, _("Your choices are kept."))
+        return redirect("web:notice_choices")
+    return account_page(request, "web:notice_choices", _context(request))
+
+
+def _context(request: PageRequest) -> dict[str, Any]:
+    choices = choices_of(request.user)
+    texts = {
+        NoticeKind.STARTED: (
+            _("A session starts"),
+            _("The card of every session that you launch, and news of a start after a wait of more than a minute."),
+        ),
+        NoticeKind.FAILED: (_("A session fails"), _("It could not be started, or its program failed.")),
+        NoticeKind.ENDED: (
+            _("A session is ended by the platform"),
+            _("Its time was up, its server was emptied, an administrator ended it."),
+        ),
+        NoticeKind.ENDING: (
+            _("A session will end soon"),
+            _("An hour before, or when half of its time is over, if that is later."),
+        ),
+    }
+    rows = [(kind, *texts[kind], choices[kind]) for kind in CHOSEN]
+    return {"rows": rows, "sends_mail": sends_mail()}

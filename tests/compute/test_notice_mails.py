@@ -1,0 +1,84 @@
+"""News of sessions by e-mail."""
+
+from __future__ import annotations
+
+import smtplib
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.core.mail import EmailMessage
+from django.utils import timezone
+
+from backendai.activity.notices import choose
+from backendai.compute.models import SessionNotice
+from backendai.compute.services.ending import end_sessions
+from backendai.compute.services.moves import Why
+from backendai.compute.services.notice_mails import has_mails, send_mails
+from backendai.compute.status import Phase
+from tests.cast import Cast
+from tests.factories import make_agent, make_running_session
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _mail_server(settings: Any) -> None:
+    settings.EMAIL_URL, settings.PORTAL_URL = "smtp://mail.example.org", "https://lab.example.org"
+
+
+def fail(owner: Any, name: str) -> None:
+    session = make_running_session(owner, make_agent(), name=name)
+    end_sessions([session.pk], Why(Phase.RUN, "agent-lost", "Its node has not answered."), now=timezone.now())
+
+
+def test_it_is_sent_once_to_those_who_asked_for_this_kind(cast: Cast) -> None:
+    choose(cast.alice, {"failed": {"email": True}})
+    choose(cast.bob, {"ended": {"email": True}})
+    fail(cast.alice, "of-alice")
+    fail(cast.bob, "of-bob")
+    now = timezone.now()
+    assert has_mails(now)
+    assert [send_mails(lambda: now), send_mails(lambda: now)] == [1, 0]
+    assert not has_mails(now)
+    [sent] = mail.outbox
+    assert (sent.to, sent.subject) == (["alice@example.com"], "of-alice has failed")
+    session = SessionNotice.objects.get(kind="failed", owner=cast.alice).session
+    assert f"https://lab.example.org/sessions/{session.pk}/" in sent.body
+    assert "Its node has not answered." in sent.body
+
+
+def test_what_the_mail_server_refuses_is_tried_again_for_an_hour(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose(cast.alice, {"failed": {"email": True}})
+    fail(cast.alice, "unlucky")
+    now = timezone.now()
+
+    def refuse(_: EmailMessage) -> None:
+        raise smtplib.SMTPServerDisconnected("away")
+
+    with monkeypatch.context() as away:
+        away.setattr(EmailMessage, "send", refuse)
+        with pytest.raises(smtplib.SMTPServerDisconnected):
+            send_mails(lambda: now)
+    assert has_mails(now)
+    assert not has_mails(now + timedelta(minutes=61))
+    assert send_mails(lambda: now) == 1
+
+
+def test_nothing_is_looked_for_where_the_site_sends_no_mail(
+    cast: Cast, settings: Any, django_assert_num_queries: Any
+) -> None:
+    choose(cast.alice, {"failed": {"email": True}})
+    fail(cast.alice, "quiet")
+    settings.EMAIL_URL = ""
+    with django_assert_num_queries(0):
+        assert not has_mails(timezone.now())
+
+
+def test_who_may_not_sign_in_any_more_gets_none(cast: Cast) -> None:
+    choose(cast.alice, {"failed": {"email": True}})
+    fail(cast.alice, "late")
+    cast.alice.is_active = False
+    cast.alice.save()
+    assert send_mails(timezone.now) == 0
