@@ -58,7 +58,8 @@ class EnvironmentPick {
     this.version.replaceChildren(...[...(group?.children ?? [])].map((option) => option.cloneNode(true)));
     this.version.value = chosen?.value ?? "";
     const several = this.version.options.length > 1;
-    for (const part of this.field.querySelectorAll("label, select")) part.hidden = !several;
+    this.field.hidden = !several && !chosen?.dataset.obstacle;
+    for (const part of this.field.querySelectorAll("label, select, .badges")) part.hidden = !several;
     const names = chosen ? [chosen.dataset.name, ...JSON.parse(chosen.dataset.badges)] : [];
     this.badges.replaceChildren(...names.map((text) => Object.assign(document.createElement("span"), { className: "badge", textContent: text })));
     this.obstacle.textContent = chosen?.dataset.obstacle ?? "";
