@@ -51,7 +51,7 @@ class EnvironmentPick {
   }
   show() {
     const chosen = this.list.selectedOptions[0];
-    const group = chosen?.parentElement;
+    const group = chosen?.closest("optgroup");
     for (const radio of this.cards.querySelectorAll("input")) {
       radio.checked = radio.value === group?.dataset.key;
     }

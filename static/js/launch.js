@@ -101,6 +101,7 @@ document.addEventListener("DOMContentLoaded", () => {
   form.addEventListener("submit", (event) => {
     address.write(number());
     const button = event.submitter;
+    if (button?.value === "owner") return;
     if (button?.value !== "launch" || !isLast()) {
       event.preventDefault();
       if (!isLast()) go(number() + 1);
@@ -134,13 +135,16 @@ class Faults {
       field.classList.remove("is-invalid");
       this.describe(field, (ids) => ids.filter((id) => !id.endsWith("_error")));
     }
-    for (const fault of told) this.add(fault.dataset.fault, fault.innerHTML);
+    for (const fault of told) this.add(fault.dataset.fault, fault.innerHTML, fault.dataset.row);
   }
-  add(name, html) {
-    const field = document.getElementById(`id_${name}`) ?? this.form.querySelector(`[name="${CSS.escape(name)}"], [name^="${CSS.escape(name)}."]`);
-    const place = field?.closest(".field");
+  // Of a field with rows, the row that is meant has its number.
+  add(name, html, row) {
+    const field = row
+      ? this.form.querySelectorAll(`[name="${CSS.escape(name)}.name"]`)[row]
+      : document.getElementById(`id_${name}`) ?? this.form.querySelector(`[name="${CSS.escape(name)}"], [name^="${CSS.escape(name)}."]`);
+    const place = row ? field?.parentElement : field?.closest(".field");
     if (!place) return;
-    const id = `id_${name}_error`;
+    const id = row ? `id_${name}_${row}_error` : `id_${name}_error`;
     let said = document.getElementById(id);
     if (!said) {
       said = Object.assign(document.createElement("div"), { id, className: "invalid-feedback" });

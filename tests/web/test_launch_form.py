@@ -345,3 +345,71 @@ def test_an_image_is_chosen_by_another_name_of_it(site: Cast, browse: Browse) ->
     assert re.search(r'name="image" value="python"[^>]* checked', page)
     assert client.post(reverse("web:launch"), typed(site, image="py")).status_code == 302
     assert ComputeSession.objects.get().image.name == "python"
+
+
+def test_looking_an_owner_up_empties_what_was_chosen_and_offers_what_is_theirs(site: Cast, browse: Browse) -> None:
+    make_group("others", is_public=False).projects.add(site.elsewhere)
+    site.charlie.key_pairs.create(access_key="AKSECOND", name="laptop", is_active=True)
+    site.charlie.key_pairs.create(access_key="AKRESTING", is_active=False)
+    main = site.charlie.key_pairs.main_first().first()
+    client, launch = browse(site.dana), reverse("web:launch")
+    rows = {"environ.name": ["EPOCHS"], "environ.value": ["3"]}
+    sent = typed(site, go="owner", for_whom="other", owner="Charlie@example.com ", cpu="3", **rows)
+    answer = client.post(launch, sent)
+    form, page = answer.context["form"], answer.content.decode()
+    assert (answer.status_code, answer.context["step"], answer.context["owner"]) == (200, 1, site.charlie)
+    assert not form.errors
+    assert [key for key, _text in form.fields["access_key"].choices] == [main.access_key, "AKSECOND"]
+    assert [project.name for project in form.fields["project"].queryset] == ["other"]
+    assert "others" in [group.name for group in form.fields["resource_group"].queryset]
+    assert (form["cpu"].value(), form["name"].value()) == ("3", "try-one")
+    assert 'value="EPOCHS"' in page
+    assert "It will belong to" in page
+    assert not ComputeSession.objects.exists(), "looking up launches nothing"
+    ready = typed(site, for_whom="other", owner="charlie@example.com", project=str(site.elsewhere.pk))
+    reviewed = client.post(launch, ready | {"access_key": "AKSECOND", "go": "review"}).content.decode()
+    assert "charlie@example.com" in reviewed
+    assert '<dd class="mono">AKSECOND</dd>' in reviewed
+    refused = client.post(launch, ready | {"access_key": "AKRESTING"})
+    assert "access_key" in refused.context["form"].errors
+    assert client.post(launch, ready | {"access_key": "AKSECOND"}).status_code == 302
+    session = ComputeSession.objects.get()
+    assert (session.owner, session.launched_by, session.access_key) == (site.charlie, site.dana, "AKSECOND")
+
+
+def test_turning_the_switch_off_makes_it_ones_own_again(site: Cast, browse: Browse) -> None:
+    client, launch = browse(site.dana), reverse("web:launch")
+    own = typed(site, for_whom="me", owner="charlie@example.com")
+    assert client.post(launch, own | {"go": "owner"}).context["owner"] == site.dana
+    assert client.post(launch, own).status_code == 302
+    session = ComputeSession.objects.get()
+    assert (session.owner, session.launched_by) == (site.dana, None)
+
+
+def test_somebody_unknown_is_said_at_the_address_and_nothing_is_launched_for_anybody(
+    site: Cast, browse: Browse
+) -> None:
+    client, launch = browse(site.dana), reverse("web:launch")
+    for go in ("owner", "review", "launch"):
+        answer = client.post(launch, typed(site, for_whom="other", owner="nobody@example.com", go=go))
+        assert answer.status_code == 422, go
+        assert 'id="id_owner_error"' in answer.content.decode(), go
+    assert not ComputeSession.objects.exists()
+    plain = browse(site.alice).get(launch, {"owner": "bob@example.com"})
+    assert plain.context["owner"] == site.alice
+    assert "Launch it for somebody else" not in plain.content.decode()
+
+
+def test_each_wrong_variable_says_so_at_its_row(site: Cast, browse: Browse) -> None:
+    rows = [("GOOD", "1"), ("1A", "x"), ("", ""), ("", "lost"), ("EMPTY", ""), ("GOOD", "2"), ("BACKENDAI_X", "y")]
+    sent = {"environ.name": [name for name, _ in rows], "environ.value": [value for _, value in rows]}
+    answer = browse(site.alice).post(reverse("web:launch"), typed(site, **sent))
+    page = answer.content.decode()
+    said = dict(re.findall(r'id="id_environ_(\d)_error">([^<]*)<', page))
+    assert set(said) == {"1", "3", "4", "5", "6"}
+    assert "is not a variable name" in said["1"]
+    assert said["3"] == "This value has no name."
+    assert said["4"] == "EMPTY has no value."
+    assert said["5"] == "GOOD is there twice."
+    assert said["6"].startswith("BACKENDAI_X is the platform&#x27;s")
+    assert re.findall(r'data-row="(\d)" data-fault="environ"', page) == ["1", "3", "4", "5", "6"]

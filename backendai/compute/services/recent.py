@@ -41,6 +41,8 @@ def launch_and_remember(
             session = launched[0].session
             for_other = {} if session.owner_id == user.pk else {"owner": str(session.owner_id)}
             parameters = kept_parameters(spec) | for_other | ({"count": count} if count > 1 else {})
+            if spec.preset:
+                parameters["resources"] = session.slots  # for the day on which the preset is gone
             LaunchRecord.objects.create(
                 owner=user, name=spec.name or session.name, parameters=parameters, created_at=now
             )

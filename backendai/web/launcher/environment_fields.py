@@ -15,7 +15,7 @@ from backendai.core.errors import UserError
 from backendai.core.image_names import parse_image_name
 from backendai.web.launcher.choices import ImageField
 from backendai.web.launcher.environments import Offer, offer_for
-from backendai.web.launcher.variables import VariablesField, rows_of
+from backendai.web.launcher.variables import Row, VariablesField, rows_of
 
 _MANUAL = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false"}
 
@@ -95,6 +95,6 @@ class EnvironmentFields(forms.Form):
         name = self["image"].value()
         return next((each.key for each in self.offer.environments if each.has(str(name))), "")
 
-    def variable_rows(self) -> list[tuple[str, str]]:
-        """Return the environment variables so far, and empty rows."""
-        return rows_of(self["environ"].value())
+    def variable_rows(self) -> list[Row]:
+        """Return the environment variables so far with what is wrong with each, and empty rows."""
+        return rows_of(self["environ"].value(), self["environ"].errors.as_data())

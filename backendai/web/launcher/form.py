@@ -22,12 +22,13 @@ from backendai.core.errors import UserError
 from backendai.web.launcher.allocation_fields import AllocationFields
 from backendai.web.launcher.environment_fields import EnvironmentFields
 from backendai.web.launcher.network_fields import NetworkFields
+from backendai.web.launcher.owner_fields import OwnerFields
 from backendai.web.launcher.type_fields import TypeFields
 
 _FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "shm"}
 
 
-class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields):
+class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, OwnerFields, TypeFields):
     """All that a launch can say, and nothing of how it is shown."""
 
     request_key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
@@ -37,7 +38,6 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields)
         label=_("Instead of the one that waits"),
     )
     time_zone = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
-    owner = forms.CharField(max_length=254, required=False, widget=forms.HiddenInput)
 
     def __init__(
         self, *args: Any, user: User, actor: User | None = None, slots: Collection[str] = (), **kwargs: Any
@@ -45,6 +45,7 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields)
         super().__init__(*args, **kwargs)
         actor = actor or user
         cast(Any, self.fields["replaces"]).queryset = ComputeSession.objects.filter(owner=actor)
+        self.offer_key_pairs(user, actor)
         self.offer_order(user, actor)
         self.offer_images(user)
         self.offer_places(user, actor, slots)
@@ -84,6 +85,7 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, TypeFields)
             retry_on_agent_loss=data["retry_on_agent_loss"] and batch,
             agents=[data["agents"]] if data.get("agents") else [],
             owner=data["owner"],
+            access_key=data.get("access_key", ""),
         )
 
     def how_many(self) -> int:

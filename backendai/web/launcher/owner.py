@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from django.http import QueryDict
 
 from backendai.accounts.acting import owner_named
 from backendai.accounts.models import User
 from backendai.core.errors import UserError
+from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.owner_fields import FOR_ONESELF, LONGEST_ADDRESS
 from backendai.web.requests import PageRequest
 
-_LONGEST_ADDRESS = 254
+# What was chosen among the things of one owner means nothing for the next.
+_OF_ONE_OWNER = frozenset(
+    {"owner", "access_key", "project", "resource_group", "image", "preset", "agents", "depends_on", "replaces"}
+)
 
 
 class Asked(NamedTuple):
@@ -23,8 +30,17 @@ class Asked(NamedTuple):
 def asked_owner(request: PageRequest) -> Asked:
     """Return for whom the request asks; for an address that is nobody's it is oneself."""
     asked = request.POST if request.method == "POST" else request.GET
-    typed = asked.get("owner", "")[:_LONGEST_ADDRESS].strip()
+    typed = "" if asked.get("for_whom") == FOR_ONESELF else asked.get("owner", "")[:LONGEST_ADDRESS].strip()
     try:
         return Asked(owner_named(request.user, typed), typed, "")
     except UserError as error:
         return Asked(request.user, typed, error.message)
+
+
+def kept_for_another(sent: QueryDict) -> dict[str, Any]:
+    """Return what of a form that was sent stays when it is for another owner now, as initial values."""
+    fields = {name: field for name, field in LaunchForm.base_fields.items() if name not in _OF_ONE_OWNER}
+    kept = {name: field.widget.value_from_datadict(sent, {}, name) for name, field in fields.items()}
+    amounts = {name: text for name, text in sent.items() if name.startswith("slot.")}
+    own = {} if sent.get("preset") else {"preset": ""}
+    return kept | amounts | own

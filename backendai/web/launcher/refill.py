@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 from uuid import UUID
@@ -57,10 +57,17 @@ class Refill:
     gone: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def explain(self, form: forms.Form) -> None:
-        """Say of a form that was sent with the initial values why some of them are wrong."""
+    def leave_empty(self, form: forms.Form, sent: MultiValueDict[str, str]) -> None:
+        """Take what is gone out of what would be sent: a browser would send the first choice in its place."""
+        for name in self.gone.keys() & {"image", "project", "resource_group"}:
+            sent.setlist(name, [])
+            cast(Any, form.fields[name]).empty_label = _("Choose one")
+
+    def explain(self, form: forms.Form, chosen: Collection[str]) -> None:
+        """Say of a form that was sent with the initial values, but for those that were ``chosen`` since, why some of
+        them are wrong."""
         for name, text in self.gone.items():
-            if name in form.errors:
+            if name in form.errors or (name == "preset" and name not in chosen):
                 form.errors[name] = form.error_class([text])
 
 
@@ -71,7 +78,7 @@ def refill_of(record: LaunchRecord, actor: User) -> Refill:
     gone = gone_in(said, actor, owner or actor)
     if owner is None:
         gone["owner"] = _("Whom it was launched for is not there any more, or you may not act for them.")
-    initial = initial_of(said)
+    initial = initial_of({name: value for name, value in said.items() if name not in gone})
     if name := initial.get("name"):
         initial["name"] = free_name(owner or actor, name)
     return Refill(record, owner or actor, initial, gone, list(_notes(said)))
@@ -101,7 +108,7 @@ def sent_by(form: forms.Form) -> MultiValueDict[str, str]:
         if value in (None, "") and type(bound.field.widget) is forms.Select:
             value = next((str(key) for key, _label in cast(Any, bound.field).choices), "")  # as a browser does
         if isinstance(bound.field, VariablesField):
-            rows = list((value or {}).items())
+            rows = list(value.items() if isinstance(value, Mapping) else value or ())
             data.setlist(f"{bound.html_name}.name", [name for name, _ in rows])
             data.setlist(f"{bound.html_name}.value", [text for _, text in rows])
         elif isinstance(value, (list, tuple)):
@@ -126,7 +133,7 @@ def gone_in(said: Mapping[str, Any], actor: User, owner: User) -> dict[str, str]
         ),
         "preset": (
             lambda name: ResourcePreset.objects.visible_to(owner).filter(name=name),
-            _("Preset %(name)s is not there any more."),
+            _("Preset %(name)s is not there any more; the amounts that it had are filled in."),
         ),
         "project": (
             lambda name: projects_to_act_in(actor, owner).filter(pk=name),

@@ -5,7 +5,7 @@ The form and the services' check are the one validator: what is shown here as wr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
@@ -37,11 +37,13 @@ _OF_ENVIRONMENTS = frozenset({"image", "environ", "manual_image", "environment",
 
 
 class Fault(NamedTuple):
-    """Something wrong: the form's field (``__all__``: none), its name for people, and the reason."""
+    """Something wrong: the form's field (``__all__``: none), its name for people, the reason, and of a field with rows
+    the number of the row."""
 
     field: str
     label: str
     message: str
+    row: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Review:
         self.form = form
         self.checked = checked
         self.data: dict[str, Any] = getattr(form, "cleaned_data", {})
-        self.faults = [Fault(name, _label(form, name), text) for name, texts in _errors(form) for text in texts]
+        self.faults = [Fault(name, _label(form, name), text, row) for name, text, row in _errors(form)]
         self.cards = {
             key: Card(title, step, [fault for fault in self.faults if _card_of(fault.field) == key])
             for key, (title, step) in _CARDS.items()
@@ -127,8 +129,10 @@ def review_of(form: LaunchForm, user: User) -> Review:
     return Review(form, checked)
 
 
-def _errors(form: LaunchForm) -> list[tuple[str, Sequence[str]]]:
-    return [(name, cast(Sequence[str], texts)) for name, texts in form.errors.items()]
+def _errors(form: LaunchForm) -> Iterator[tuple[str, str, int | None]]:
+    for name, errors in form.errors.as_data().items():
+        for error in errors:
+            yield name, error.messages[0], (error.params or {}).get("row")
 
 
 def _label(form: LaunchForm, name: str) -> str:

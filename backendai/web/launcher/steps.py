@@ -26,6 +26,7 @@ _STEP_OF = {
     "retry_on_agent_loss": TYPE,
     "depends_on": TYPE,
     "owner": TYPE,
+    "access_key": TYPE,
     "preopen_ports": NETWORK,
     "replaces": REVIEW,
     "__all__": REVIEW,

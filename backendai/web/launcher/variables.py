@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
 
 from backendai.core.names import check_variable_name
 from backendai.web.launcher.checks import checked
@@ -15,13 +16,23 @@ SPARE_ROWS = 3
 _Pair = tuple[str, str]
 
 
+class Row(NamedTuple):
+    """A row as the form shows it; ``wrong`` says what is wrong with it."""
+
+    name: str
+    value: str
+    wrong: str
+
+
 class VariableRows(forms.Widget):
     """Reads ``<name>.name`` and ``<name>.value``, each sent once per row."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[_Pair]:
-        """Return the rows as they were typed, without those left empty."""
-        names, values = data.getlist(f"{name}.name"), data.getlist(f"{name}.value")
-        return [pair for pair in zip(names, values, strict=False) if any(text.strip() for text in pair)]
+        """Return the rows as they were typed, those between others that were left empty too."""
+        rows = list(zip(data.getlist(f"{name}.name"), data.getlist(f"{name}.value"), strict=False))
+        while rows and not any(text.strip() for text in rows[-1]):
+            rows.pop()
+        return rows
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
         """Return whether the form had no such rows at all."""
@@ -34,20 +45,36 @@ class VariablesField(forms.Field):
     widget = VariableRows
 
     def clean(self, value: list[_Pair]) -> dict[str, str]:
-        """Return the variables; refuses a value without a name, a name without a value, and a name given twice."""
+        """Return the variables. What is wrong is told of each row, with its number (from 0) as the parameter ``row``:
+        a name that is none or is the platform's, one that is there twice, a value or a name without the other."""
         found: dict[str, str] = {}
-        for name, text in ((name.strip(), text) for name, text in value):
-            if not name:
-                raise ValidationError(f"The value {text!r} has no name.", code="missing-name")
-            if not text:
-                raise ValidationError(f"{name} has no value.", code="missing-value")
-            if name in found:
-                raise ValidationError(f"{name} is there twice.", code="twice")
-            found[checked(check_variable_name, name)] = text
+        wrong: list[ValidationError] = []
+        for row, (typed, text) in enumerate(value):
+            name = typed.strip()
+            try:
+                if name or text.strip():
+                    found[_checked(name, text, found)] = text
+            except ValidationError as error:
+                params = {"row": row, "text": error.messages[0]}
+                wrong.append(ValidationError("%(text)s", code=error.code, params=params))
+        if wrong:
+            raise ValidationError(wrong)
         return found
 
 
-def rows_of(value: Mapping[str, str] | list[_Pair] | None) -> list[_Pair]:
-    """Return the rows to show: those there are, and some to fill in."""
-    rows = list(value.items()) if isinstance(value, Mapping) else list(value or ())
-    return [*rows, *[("", "")] * SPARE_ROWS]
+def rows_of(value: Mapping[str, str] | list[_Pair] | None, wrong: Iterable[ValidationError] = ()) -> list[Row]:
+    """Return the rows to show, each with what is ``wrong`` with it: those there are, and some to fill in."""
+    pairs = list(value.items()) if isinstance(value, Mapping) else list(value or ())
+    texts = {(error.params or {}).get("row"): error.messages[0] for error in wrong}
+    return [Row(name, text, texts.get(row, "")) for row, (name, text) in enumerate([*pairs, *[("", "")] * SPARE_ROWS])]
+
+
+def _checked(name: str, text: str, before: Mapping[str, str]) -> str:
+    if not name:
+        raise ValidationError(_("This value has no name."), code="missing-name")
+    checked(check_variable_name, name)
+    if not text:
+        raise ValidationError(_("%(name)s has no value."), code="missing-value", params={"name": name})
+    if name in before:
+        raise ValidationError(_("%(name)s is there twice."), code="twice", params={"name": name})
+    return name

@@ -31,25 +31,28 @@ from backendai.web.images import build_by_image, builds_for
 from backendai.web.launcher.address import is_foreign, said_in, usual_text, with_said
 from backendai.web.launcher.allocation import allocation_of
 from backendai.web.launcher.form import LaunchForm
-from backendai.web.launcher.owner import asked_owner
+from backendai.web.launcher.owner import asked_owner, kept_for_another
 from backendai.web.launcher.refill import Refill, initial_of, refill_of, sent_by
 from backendai.web.launcher.review import review_of
 from backendai.web.launcher.steps import REVIEW, TYPE, step_named, steps_of
 from backendai.web.requests import PageRequest
 from backendai.web.resources import rooms_for
 
+_ONLY_LOOK = ("review", "owner")
+
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @login_required
 def launch(request: PageRequest) -> HttpResponse:
-    """Show the form; on POST launch what it asks for and go to the list, or only look at it (``go=review``)."""
+    """Show the form; on POST launch what it asks for and go to the list, or only look at it (``go=review``), or show it
+    for the owner whose address it has (``go=owner``)."""
     refill = _refill(request)
     asked = asked_owner(request)
     owner = refill.owner if refill else asked.owner
     rooms = rooms_for(owner)
     form, filled = _form(request, owner, refill, {bar.slot for room in rooms for bar in room.bars})
-    if request.method == "POST" and request.POST.get("go") != "review" and form.is_valid():
+    if request.method == "POST" and request.POST.get("go") not in _ONLY_LOOK and form.is_valid():
         try:
             launched = _create(request, form)
         except UserError as error:
@@ -64,10 +67,11 @@ def launch(request: PageRequest) -> HttpResponse:
         "owner": owner,
         "unknown_owner": "" if refill else asked.unknown,
         "asked_owner": asked.typed,
+        "looks_up": _looks_up(request),
         "may_act": request.user.role != User.Role.USER,
     }
     page = render(request, "web/launch/page.html", context | filled | _shown(request, form))
-    page.status_code = 422 if request.method == "POST" and form.errors else 200
+    page.status_code = 422 if request.method == "POST" and (form.errors or context["unknown_owner"]) else 200
     return page
 
 
@@ -75,23 +79,28 @@ def _form(
     request: PageRequest, owner: User, refill: Refill | None, slots: Collection[str]
 ) -> tuple[LaunchForm, dict[str, Any]]:
     """Return the form as it was sent, or as the address fills it; with what the page has to know of that."""
-    basis = _basis(request, refill) | {"owner": "" if owner == request.user else owner.email}
-    form = LaunchForm(user=owner, actor=request.user, slots=slots, initial=basis)
+    basis = kept_for_another(request.POST) if _looks_up(request) else _basis(request, refill)
+    named = {"owner": "" if owner == request.user else owner.email}
+    form = LaunchForm(user=owner, actor=request.user, slots=slots, initial=basis | named)
     usual, said = sent_by(form), said_in(request.GET, form)
+    if refill:
+        refill.leave_empty(form, usual)
     context = {"usual": usual_text(usual), "secrets": (NAME_PATTERN, VALUE_PATTERN), "is_from_link": False}
+    if _looks_up(request):
+        return form, context
     if request.POST:
         form.take(request.POST.copy())
     elif said or refill:
         form.take(with_said(usual, said))
         context["is_from_link"] = is_foreign(said)
         if refill:
-            refill.explain(form)
+            refill.explain(form, said)
     return form, context
 
 
 def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
     """Return the form as the page shows it; one that was sent, or filled from an earlier launch, at its review."""
-    is_whole = request.method == "POST" or "recent" in request.GET
+    is_whole = (request.method == "POST" and not _looks_up(request)) or "recent" in request.GET
     review = review_of(form, request.user) if form.is_bound else None
     return {
         "section": "sessions",
@@ -101,6 +110,10 @@ def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
         "step": step_named(request.GET.get("step", ""), usual=REVIEW if is_whole else TYPE),
         "replaced": _replaced(request),
     }
+
+
+def _looks_up(request: PageRequest) -> bool:
+    return request.POST.get("go") == "owner"
 
 
 def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:

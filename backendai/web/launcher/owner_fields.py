@@ -1,0 +1,50 @@
+"""Fields of the owner: for whom an administrator launches it, and for which key pair it counts."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from backendai.accounts.acting import owner_named
+from backendai.accounts.models import KeyPair, User
+from backendai.core.errors import UserError
+
+FOR_ONESELF = "me"
+LONGEST_ADDRESS = 254
+
+
+class OwnerFields(forms.Form):
+    """The address of the owner, empty for oneself. None of it goes into the address of the page."""
+
+    owner = forms.CharField(
+        max_length=LONGEST_ADDRESS, required=False, label=_("E-mail address of the owner"), widget=forms.EmailInput
+    )
+    access_key = forms.ChoiceField(
+        required=False, label=_("Key pair"), help_text=_("Theirs, for which the session counts.")
+    )
+
+    def offer_key_pairs(self, user: User, actor: User) -> None:
+        """Let an administrator choose among the active key pairs of somebody else, the main one first. One's own
+        sessions count for the main one."""
+        self._actor = actor
+        pairs = [] if user.pk == actor.pk else list(KeyPair.objects.visible_to(user).main_first())
+        if not pairs:
+            del self.fields["access_key"]
+            return
+        names = [
+            (pair.access_key, f"{pair.access_key} ({pair.name})" if pair.name else pair.access_key) for pair in pairs
+        ]
+        cast(Any, self.fields["access_key"]).choices = names
+
+    def clean_owner(self) -> str:
+        """Return the address when the actor may act for whom it belongs to; nothing when it is not asked for."""
+        typed = str(self.cleaned_data["owner"]).strip()
+        if not typed or self.data.get("for_whom") == FOR_ONESELF:
+            return ""
+        try:
+            owner_named(self._actor, typed)
+        except UserError as error:
+            raise forms.ValidationError(error.message, code=error.code) from None
+        return typed
