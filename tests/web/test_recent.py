@@ -113,7 +113,7 @@ def test_what_is_not_there_any_more_is_said_where_it_is_missing(site: Cast, brow
     assert errors["resource_group"] == ["Resource group gone is not there any more, or not open to you."]
     assert errors["preset"] == ["Preset medium is not there any more; the amounts that it had are filled in."]
     form, page = answer.context["form"], answer.content.decode()
-    assert (form["preset"].value(), form["cpu"].value(), form["mem"].value()) == ("", "4", "2g")
+    assert (form["preset"].value(), form["cpu"].value(), form["mem"].value()) == ("", "4", "2")
     assert page.count("review-card is-wrong") == 2
     assert not form["image"].value(), "nothing else is taken in its place"
     assert not form["resource_group"].value()
