@@ -21,6 +21,11 @@ def make_visitors() -> None:
     print(create_token(alice, SCRIPT)[1])  # noqa: T201
 
 
+def make_administrator() -> None:
+    """Let the administrator sign in with the password."""
+    print(_let_in(ADMIN, full_name="Ada Park").email)  # noqa: T201
+
+
 def make_lab() -> None:
     """Make a colleague, let the administrator sign in under a name of her own, and print the colleague's token."""
     admin = _let_in(ADMIN, full_name="Ada Park")

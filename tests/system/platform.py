@@ -41,7 +41,7 @@ _OURS = ("BACKENDAI_", "REDIS_", "DATABASE_", "DJANGO_", "DOCKER_")
 class Platform:
     """Use as a context manager: on leaving, all is stopped and removed. ``agents`` is their number on this
     machine, ``extra`` are more environment variables, ``images`` more images of the catalogue by name; with ``engine``
-    the containers are looked for there."""
+    the containers are looked for there. ``backend``: what the agents run sessions with."""
 
     running: list[Platform] = []
     _former: Path | None = None
@@ -55,11 +55,13 @@ class Platform:
         extra: Mapping[str, str] | None = None,
         images: Mapping[str, str] | None = None,
         engine: PrivateEngine | None = None,
+        backend: str = "docker",
     ) -> None:
         self.data, self.host, self.port = data, host, free_port(host)
         self.url = f"http://{host}:{self.port}"
         self.engine = APIClient(base_url=engine.url if engine else None, timeout=60)
         self._inside = engine.inside if engine else list[str]
+        self._backend = backend
         self._agents, self._images = agents, {"tiny": TINY} | dict(images or {})
         kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
         self.environment = kept | {
@@ -117,7 +119,7 @@ class Platform:
         command = [sys.executable, "-m", "backendai.ops.up", "--host", self.host, "--port", str(self.port)]
         with (self.data / "up.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "--data", str(self.data), "--backend", "docker", "--agents", str(self._agents)],
+                [*command, "--data", str(self.data), "--backend", self._backend, "--agents", str(self._agents)],
                 cwd=ROOT,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
