@@ -51,5 +51,7 @@
   addEventListener("hashchange", showByHash);
   document.addEventListener("session-status", () => open[shown().hash]?.());
 
+  const kernel = new URLSearchParams(location.search).get("kernel");
+  if (kernel && document.querySelector(`#log-kernel option[value="${CSS.escape(kernel)}"]`)) portal.chooseLog(kernel);
   showByHash();
 })();
