@@ -31,7 +31,7 @@
     portal.beginPanel();
     document.title = `${body.querySelector("[data-title]").dataset.title} · ${title}`;
     if (!drawer.open) drawer.showModal();
-    drawer.scrollTop = 0;
+    document.getElementById("drawer-inside").scrollTop = 0;
   };
   const empty = () => {
     const left = shown;

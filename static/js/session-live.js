@@ -42,7 +42,14 @@
     }
   };
   document.addEventListener("htmx:beforeSwap", ({ detail }) => {
-    if (detail.target.id !== "outlook") return;
+    const { elt, path } = detail.requestConfig;
+    if (elt.id !== "outlook" && elt.id !== "session-head") return;
+    // An answer about a session whose panel is not there any more.
+    if (!panel() || !path.includes(panel().dataset.panelOf)) {
+      detail.shouldSwap = false;
+      return;
+    }
+    if (elt.id === "session-head") return;
     if (detail.serverResponse === shownText) detail.shouldSwap = false;
     shownText = detail.serverResponse;
   });

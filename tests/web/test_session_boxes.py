@@ -29,7 +29,7 @@ def info_of(client: Client, session: ComputeSession, **headers: str) -> str:
 def test_a_wait_is_explained_with_numbers_and_with_passed_and_failed_gates(cast: Cast, browse: Browse) -> None:
     session, other = make_session(cast.alice), make_session(cast.bob)
     steps = [
-        {"step": "gates", "result": "SUCCESS", "message": "all 9 open"},
+        {"step": "sequencing", "result": "SUCCESS", "message": "first of 9"},
         {"step": "slots", "result": "FAILURE", "message": "removed 3 of 3 agents", "error_code": "no-room"},
     ]
     data = {"free": "2", "blocker": str(other.pk), "never": False, "agents": 3}
@@ -45,7 +45,7 @@ def test_a_wait_is_explained_with_numbers_and_with_passed_and_failed_gates(cast:
     assert '<dt>Free</dt><dd class="number"><bdi>2</bdi></dd>' in page
     assert '<dt>Agents</dt><dd class="number"><bdi>3</bdi></dd>' in page
     assert str(other.pk) not in page, "whose session is in the way is that person's affair"
-    assert page.index("removed 3 of 3 agents") < page.index('title="all 9 open"')
+    assert page.index("removed 3 of 3 agents") < page.index('title="first of 9"')
 
 
 def test_an_end_is_explained_with_exit_codes_and_failed_starts(cast: Cast, browse: Browse) -> None:

@@ -84,9 +84,9 @@ def test_it_names_what_a_session_starts_after_and_what_waits_for_it(cast: Cast, 
     client = browse(cast.alice)
     page = text_of(client.get(reverse("web:session", args=[second.pk])))
     assert f'1 of 1 session that must end well first has not ended yet: <a id="awaits-{first.pk}"' in page
-    assert "Starts after" in page
+    assert "Depends on" in page
     page = text_of(client.get(reverse("web:session", args=[first.pk])))
-    assert "Waited for by" in page
+    assert "Depended on by" in page
     page = text_of(client.get(reverse("web:terminate", args=[first.pk])))
     assert "1 session waits for it to end well and is cancelled with it: <bdi>second</bdi>." in page
 

@@ -30,7 +30,7 @@ def actions_of(session: ComputeSession, *, in_drawer: bool) -> list[Action]:
     page = reverse("web:session", args=[session.pk])
     end = _("Cancel") if session.status == Status.PENDING else _("Terminate")
     return [
-        Action("apps", _("Apps"), "stack-2", reverse("web:app_launcher", args=[session.pk]), "apps", _no_apps(session)),
+        Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", _no_apps(session)),
         Action("terminal", _("Terminal"), "terminal-2", f"{page}#terminal", "", _no_terminal(session), in_drawer),
         Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session)),
         Action("terminate", end, "power", reverse("web:terminate", args=[session.pk]), "terminate", _no_end(session)),

@@ -9,23 +9,25 @@ from typing import Any
 from uuid import UUID
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
-from backendai.compute.services.steps import Step, full_steps
+from backendai.compute.services.steps import Step
 from backendai.compute.status import Outcome, Status
+from backendai.planning.steps import shown_steps
 from backendai.web.advice import wait_of, what_helps, what_to_change
 
 _LOOKS_BACK = 10  # rows of the history
 _TOLD_ELSEWHERE = frozenset({"never", "until", "error", "percent", "exit_code", "hostname"})
 _SIGNALS = {
-    126: "its command is not a program",
-    127: "its command was not found",
-    130: "it was interrupted (SIGINT)",
-    134: "it gave itself up (SIGABRT)",
-    137: "it was killed (SIGKILL): by force, or because it used more memory than it had",
-    139: "it touched memory that is not its own (SIGSEGV)",
-    143: "it was asked to end (SIGTERM)",
+    126: gettext_noop("its command is not a program"),
+    127: gettext_noop("its command was not found"),
+    130: gettext_noop("it was interrupted (SIGINT)"),
+    134: gettext_noop("it gave itself up (SIGABRT)"),
+    137: gettext_noop("it was killed (SIGKILL): by force, or because it used more memory than it had"),
+    139: gettext_noop("it touched memory that is not its own (SIGSEGV)"),
+    143: gettext_noop("it was asked to end (SIGTERM)"),
 }
 
 
@@ -66,7 +68,7 @@ def explanation_of(session: ComputeSession, user: User) -> Explanation:
     """Return why the session, which the user may see, waits or ended. Two queries."""
     wait = wait_of(session)
     record = _last_look(session)
-    steps = full_steps(record) if record else []
+    steps = shown_steps(record) if record else []
     data = session.status_data
     return Explanation(
         title=wait.title if wait else _title(session),
@@ -91,7 +93,8 @@ def explanation_of(session: ComputeSession, user: User) -> Explanation:
 
 def meaning_of(exit_code: int | None) -> str:
     """Return what an exit code is known to mean; nothing for those that a program chose itself."""
-    return _SIGNALS.get(exit_code, "") if exit_code is not None else ""
+    meaning = _SIGNALS.get(exit_code) if exit_code is not None else None
+    return _(meaning) if meaning else ""
 
 
 def _title(session: ComputeSession) -> str:
