@@ -35,7 +35,7 @@ class LaunchRequest(StrictSerializer):
     )
     startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
     preopen_ports = serializers.ListField(
-        child=serializers.IntegerField(), default=list, help_text="1025 to 65534; opened as apps, 20 at most."
+        child=serializers.IntegerField(), default=list, help_text="1024 to 65535; opened as apps, 20 at most."
     )
     starts_at = serializers.DateTimeField(default=None, allow_null=True)
     cluster_size = serializers.IntegerField(default=1)

@@ -6,7 +6,7 @@ import re
 
 from backendai.core.errors import UserError
 
-_SHORTEST, _LONGEST = 3, 64
+_SHORTEST, _LONGEST = 4, 64
 _ALLOWED = re.compile(r"^[A-Za-z0-9._-]+\Z")
 _STARTS = re.compile(r"^[A-Za-z0-9]")
 _ENDS = re.compile(r"[A-Za-z0-9]\Z")
@@ -16,15 +16,17 @@ _RESERVED = re.compile(r"^(?:BACKENDAI_|_BACKEND_|LD_|NVIDIA_|DOCKER_|(?:CUDA|RO
 
 
 def check_session_name(name: str, *, field: str = "name") -> str:
-    """Return the name when it is allowed; else a UserError that says which part of the rule it breaks."""
+    """Return the name when it is allowed: 4 to 64 letters, digits, dots, dashes and underscores, a letter or a digit at
+    both ends. Else a UserError that says which part of the rule it breaks."""
     if len(name) < _SHORTEST:
         raise UserError(f"Use at least {_SHORTEST} characters ({len(name)} given).", field=field, code="invalid-name")
     if len(name) > _LONGEST:
         raise UserError(f"Use at most {_LONGEST} characters ({len(name)} given).", field=field, code="invalid-name")
     if not _ALLOWED.match(name):
         odd = next(letter for letter in name if not _ALLOWED.match(letter))
+        what = "A space" if odd == " " else repr(odd)
         raise UserError(
-            f"{odd!r} is not allowed: use letters, digits, dot, dash and underscore.", field=field, code="invalid-name"
+            f"{what} is not allowed: use letters, digits, dot, dash and underscore.", field=field, code="invalid-name"
         )
     if not _STARTS.match(name):
         raise UserError("Begin with a letter or a digit.", field=field, code="invalid-name")

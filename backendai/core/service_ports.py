@@ -15,8 +15,9 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?\Z")
 _PROTOCOLS = frozenset({"http", "tcp", "preopen", "internal", "vnc", "rdp"})
 _ENTRIES = re.compile(r",(?![^\[]*\])")  # commas outside of brackets
 _LEAST, _MOST = 1025, 65534
+LEAST_PREOPEN, LARGEST_PREOPEN = 1024, 65535
 MOST_PREOPEN = 20
-_RESERVED = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
+RESERVED_PORTS = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def service_ports_of(labels: Mapping[str, str]) -> list[ServicePort]:
     left out, and so is a name or a port that appeared before."""
     found: list[ServicePort] = []
     names: set[str] = set()
-    taken: set[int] = set(_RESERVED)
+    taken: set[int] = set(RESERVED_PORTS)
     for name, protocol, several, one in _ENTRY.findall(labels.get(LABEL, "")):
         entry = _read(name.strip(), protocol.strip(), several or one)
         if entry and entry.name not in names and not taken & set(entry.ports):
@@ -75,9 +76,9 @@ def check_preopen_ports(ports: Sequence[int], services: Iterable[ServicePort]) -
     taken = {port: service.name for service in services for port in service.ports}
     for place, port in enumerate(ports):
         why = ""
-        if not _LEAST <= port <= _MOST:
-            why = f"is not between {_LEAST} and {_MOST}"
-        elif port in _RESERVED:
+        if not LEAST_PREOPEN <= port <= LARGEST_PREOPEN:
+            why = f"is not between {LEAST_PREOPEN} and {LARGEST_PREOPEN}"
+        elif port in RESERVED_PORTS:
             why = "belongs to the platform"
         elif port in taken:
             why = f"belongs to the image's {taken[port]}"

@@ -13,7 +13,7 @@ class LaunchAddress {
     this.secretValue = new RegExp(form.dataset.secretValues);
     this.kept = LaunchAddress.KEPT.map((name) => [name, new URLSearchParams(location.search).get(name)]).filter(([, value]) => value);
     const start = form.elements.starts_at;
-    if (start && !start.value && start.defaultValue) start.value = LaunchAddress.local(start.defaultValue);
+    if (start?.dataset.moment) start.value = LaunchAddress.local(start.dataset.moment);
     // Who has filled the form in this very window knows what is in it.
     if (notice && this.marks().includes(LaunchAddress.withoutStep(location.search))) notice.remove();
   }

@@ -151,9 +151,12 @@ class Faults {
       place.append(said);
     }
     said.append(Object.assign(document.createElement("div"), { innerHTML: html }));
-    field.setAttribute("aria-invalid", "true");
-    if (field.matches(".form-control, .form-select")) field.classList.add("is-invalid");
-    this.describe(field, (ids) => [...ids.filter((each) => each !== id), id]);
+    for (const shown of [field, document.getElementById(field.dataset.standIn)]) {
+      if (!shown) continue;
+      shown.setAttribute("aria-invalid", "true");
+      if (shown.matches(".form-control, .form-select")) shown.classList.add("is-invalid");
+      this.describe(shown, (ids) => [...ids.filter((each) => each !== id), id]);
+    }
   }
   describe(field, change) {
     const ids = change((field.getAttribute("aria-describedby") ?? "").split(" ").filter(Boolean));

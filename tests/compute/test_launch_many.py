@@ -63,8 +63,8 @@ def test_ports_of_its_own_become_apps_and_reach_the_kernel(cast: Cast) -> None:
 @pytest.mark.parametrize(
     ("ports", "why"),
     [
-        ([80], "is not between 1025 and 65534"),
-        ([65535], "is not between"),
+        ([80], "is not between 1024 and 65535"),
+        ([65536], "is not between"),
         ([8080], "belongs to the image's notes"),
         ([7681], "belongs to the platform"),
         ([9000, 9000], "is named twice"),

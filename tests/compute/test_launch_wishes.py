@@ -194,7 +194,7 @@ def test_a_group_takes_only_the_session_types_it_allows(cast: Cast) -> None:
 def test_a_repeated_key_with_other_wishes_is_another_request(cast: Cast) -> None:
     make_group()
     make_image()
-    spec = {"image": "python", "name": "one"}
+    spec = {"image": "python", "name": "the-one"}
     first = create_session(cast.alice, SessionSpec(**spec), idempotency_key="k")
     assert create_session(cast.alice, SessionSpec(**spec, priority=None), idempotency_key="k") == first
     for wish in ({"priority": 0}, {"agents": ("x",)}, {"placement": "pack"}, {"launch_id": uuid.uuid4()}):
@@ -206,5 +206,5 @@ def test_a_repeated_key_with_other_wishes_is_another_request(cast: Cast) -> None
 def test_requests_without_wishes_keep_the_digest_they_had_before_there_were_any(cast: Cast) -> None:
     make_group()
     make_image()
-    session = create_session(cast.alice, SessionSpec(image="python", name="one"), idempotency_key="k")
+    session = create_session(cast.alice, SessionSpec(image="python", name="the-one"), idempotency_key="k")
     assert session.request_digest == "ba8d7820d2c00ed683e5679ec31af1f8ca922c02dd92012ccb4da14d611ffdf2"

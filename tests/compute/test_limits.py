@@ -151,19 +151,19 @@ def leave_out(*sessions: ComputeSession) -> list[str]:
 def test_the_recheck_leaves_out_what_exceeds_the_number_of_sessions(cast: Cast) -> None:
     give(cast.alice, max_sessions=2)
     make_running_session(cast.alice, make_agent())
-    one, two = make_session(cast.alice, name="one"), make_session(cast.alice, name="two")
+    one, two = make_session(cast.alice, name="first"), make_session(cast.alice, name="second")
     bobs = make_session(cast.bob, name="bobs")
-    assert leave_out(one, two, bobs) == ["two"]
-    assert leave_out(bobs, two, one) == ["one"]
+    assert leave_out(one, two, bobs) == ["second"]
+    assert leave_out(bobs, two, one) == ["first"]
 
 
 def test_the_recheck_leaves_out_what_exceeds_slots_and_takes_a_smaller_one_behind_it(cast: Cast) -> None:
     give(cast.project, slots={"cpu": 4})
     make_running_session(cast.bob, make_agent(), resources={"cpu": 1, "mem": "512m"})
-    big = make_session(cast.alice, name="big", resources={"cpu": 2, "mem": "512m"}, cluster_size=2)
+    big = make_session(cast.alice, name="large", resources={"cpu": 2, "mem": "512m"}, cluster_size=2)
     small = make_session(cast.alice, name="small", resources={"cpu": 2, "mem": "512m"})
     last = make_session(cast.bob, name="last", resources={"cpu": 2, "mem": "512m"})
-    assert leave_out(big, small, last) == ["big", "last"]
+    assert leave_out(big, small, last) == ["large", "last"]
 
 
 def test_the_recheck_knows_slots_of_which_nothing_may_be_had(cast: Cast) -> None:

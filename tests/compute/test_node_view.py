@@ -22,7 +22,9 @@ def test_a_spec_is_read_at_once_and_is_the_one_that_fleets_get(
 ) -> None:
     make_image("jupyter", process_reference="python3", labels={"ai.backend.service-ports": "jupyter:http:8080"})
     agent = make_agent()
-    session = make_session(cast.alice, image="jupyter", cluster_size=kernels, environ={"SEED": "7"})
+    session = make_session(
+        cast.alice, image="jupyter", cluster_size=kernels, environ={"SEED": "7", "OPENBLAS_NUM_THREADS": "2"}
+    )
     place(session, agent)
     for_fleets = {spec.kernel_id: spec for spec in work_for_each([Asking(agent)])[0].start}
     for kernel in session.kernels.all():
@@ -31,6 +33,7 @@ def test_a_spec_is_read_at_once_and_is_the_one_that_fleets_get(
         assert spec == for_fleets.pop(kernel.pk)
         assert spec.environ["BACKENDAI_USER_EMAIL"] == "alice@example.com"
         assert spec.environ["SEED"] == "7"
+        assert (spec.environ["OMP_NUM_THREADS"], spec.environ["OPENBLAS_NUM_THREADS"]) == ("1", "2"), "its own wins"
         assert len(spec.peers) == kernels
     assert not for_fleets
 

@@ -76,7 +76,7 @@ def test_the_end_of_the_work_is_news_when_it_failed(cast: Cast, reason: str, exi
 
 def test_an_end_is_news_when_its_owner_did_not_ask_for_it(cast: Cast) -> None:
     agent = make_agent(cpu=8)
-    own, others, swept = (make_running_session(cast.alice, agent, name=name) for name in ("own", "others", "swept"))
+    own, others, swept = (make_running_session(cast.alice, agent, name=name) for name in ("mine", "others", "swept"))
     terminate_session(own, cast.alice)
     terminate_session(others, cast.dana)
     why = Why(Phase.RUN, "session-lifetime", "It has run for 2 h, the longest that its policy allows.")
@@ -102,7 +102,7 @@ def test_a_start_that_is_tried_again_is_no_failure_until_it_is_given_up(cast: Ca
 
 def test_the_owner_is_warned_once_before_the_end_that_a_policy_sets(cast: Cast) -> None:
     now = timezone.now()
-    long, short, far = (make_running_session(cast.alice, name=name) for name in ("long", "short", "far"))
+    long, short, far = (make_running_session(cast.alice, name=name) for name in ("long", "short", "late"))
     for session, begun, ends in ((long, 10 * 60, 50), (short, 10, 50), (far, 10, 120)):
         at = {"started_at": now - timedelta(minutes=begun), "ends_at": now + timedelta(minutes=ends)}
         ComputeSession.objects.filter(pk=session.pk).update(**at)

@@ -94,7 +94,7 @@ def test_it_keeps_no_value_that_looks_like_a_secret_and_no_address_of_others(sit
 
 
 def test_a_session_is_told_in_the_words_of_a_request(site: Cast) -> None:
-    launch(site.alice, "one", environ={"API_KEY": "s3cret"}, cluster_size=2)
+    launch(site.alice, "first-one", environ={"API_KEY": "s3cret"}, cluster_size=2)
     told = parameters_of(ComputeSession.objects.get())
     assert (told["image"], told["environ"], told["cluster_size"]) == ("python", {"API_KEY": "s3cret"}, 2)
     assert {"name", "priority", "startup_command", "cluster_mode"}.isdisjoint(told)

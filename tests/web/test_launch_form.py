@@ -100,10 +100,10 @@ def test_an_address_that_nobody_has_is_refused_where_it_was_typed(site: Cast, br
 def test_it_keeps_a_command_only_for_batch(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
     client.post(reverse("web:launch"), typed(site, startup_command="left over"))
-    job = typed(site, name="job", session_type="batch", startup_command="echo hi")
+    job = typed(site, name="the-job", session_type="batch", startup_command="echo hi")
     client.post(reverse("web:launch"), job)
     commands = dict(ComputeSession.objects.values_list("name", "startup_command"))
-    assert commands == {"try-one": "", "job": "echo hi"}
+    assert commands == {"try-one": "", "the-job": "echo hi"}
 
 
 def test_a_batch_session_gets_its_end_its_order_and_its_priority(site: Cast, browse: Browse) -> None:
@@ -114,9 +114,9 @@ def test_a_batch_session_gets_its_end_its_order_and_its_priority(site: Cast, bro
     assert f'name="depends_on" value="{first.pk}"' in page
     assert "never-ends-well" not in page
     wishes = {"batch_timeout": "2h 30m", "depends_on": [str(first.pk)], "priority": "3"}
-    job = typed(site, name="job", session_type="batch", startup_command="true", **wishes)
+    job = typed(site, name="the-job", session_type="batch", startup_command="true", **wishes)
     assert client.post(reverse("web:launch"), job).status_code == 302
-    session = ComputeSession.objects.get(name="job")
+    session = ComputeSession.objects.get(name="the-job")
     assert (session.batch_timeout, session.priority) == (timedelta(hours=2, minutes=30), 3)
     assert list(session.depends_on.all()) == [first]
     form = client.get(reverse("web:launch"), {"like": str(session.pk)}).context["form"]
@@ -188,7 +188,7 @@ def test_nobody_replaces_the_session_of_somebody_else(site: Cast, browse: Browse
 @pytest.mark.parametrize(
     ("change", "field", "words"),
     [
-        ({"name": "a b"}, "name", "not allowed"),
+        ({"name": "my job"}, "name", "A space is not allowed"),
         ({"name": "taken"}, "name", "already have a session named"),
         ({"session_type": "batch"}, "startup_command", "needs a command"),
         ({"cpu": "many"}, "cpu", "not a number"),
@@ -277,7 +277,7 @@ def test_it_drops_the_start_time_of_an_interactive_session(site: Cast, browse: B
         ({"environ.name": ["", ""], "environ.value": ["", "x"]}, "environ", "has no name"),
         ({"environ.name": ["A"], "environ.value": [""]}, "environ", "has no value"),
         ({"cluster_size": "17"}, "cluster_size", "less than or equal to 16"),
-        ({"starts_at": "tomorrow"}, "starts_at", "valid date"),
+        ({"session_type": "batch", "startup_command": "true", "starts_at": "tomorrow"}, "starts_at", "valid date"),
         ({"session_type": "batch", "startup_command": "true", "starts_at": "2001-01-01T00:00"}, "starts_at", "past"),
         ({"preopen_ports": "8080 http"}, "preopen_ports", "&#x27;http&#x27; is not a port"),
         ({"preopen_ports": "8080,8080"}, "preopen_ports", "named twice"),

@@ -53,14 +53,14 @@ def text_of(page: str) -> str:
 def test_the_cards_say_what_would_be_launched(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
     ResourcePreset.objects.create(name="medium", slots={"cpu": 2, "mem": "2g"})
     rows = {"environ.name": ["EPOCHS", "API_TOKEN"], "environ.value": ["3", "s3cret"]}
-    batch = {"session_type": "batch", "startup_command": "python <train>.py", "batch_timeout": "90m", "name": "job"}
+    batch = {"session_type": "batch", "startup_command": "python <train>.py", "batch_timeout": "90m", "name": "the-job"}
     more = {"preset": "medium", "count": "3", "preopen_ports": "8080 9000", "starts_at": "2999-01-31T08:30"}
     client = browse(cast.alice)
     page = reviewed(client, form | rows | batch | more)
     text = text_of(page)
     for part in (
         "Type Batch",
-        "Name job with -1 to -3 behind it",
+        "Name the-job with -1 to -3 behind it",
         "python <train>.py",
         "End it after 1h 30m",
         "EPOCHS = 3",
@@ -136,7 +136,7 @@ def test_it_costs_a_fixed_number_of_queries(cast: Cast, browse: Browse, form: di
         with CaptureQueriesContext(
             connection,
         ) as seen:
-            reviewed(client, form | {"name": "one"})
+            reviewed(client, form | {"name": "this-one"})
         return len(seen)
 
     before = queries()
@@ -146,3 +146,40 @@ def test_it_costs_a_fixed_number_of_queries(cast: Cast, browse: Browse, form: di
         ResourcePreset.objects.create(name=f"p{number}", slots={"cpu": 1, "mem": "1g"})
     assert queries() == before
     assert before < 40
+
+
+def test_threads_are_as_many_as_cores_unless_they_are_set(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    client = browse(cast.alice)
+    by_hand = {"threads": "manual", "omp_threads": "2", "openblas_threads": "7"}
+    own = {"environ.name": ["OMP_NUM_THREADS"], "environ.value": ["9"]}
+    for name, values in (("auto-one", {"omp_threads": "2"}), ("by-hand", by_hand), ("own-wins", by_hand | own)):
+        assert client.post(reverse("web:launch"), form | values | {"name": name}).status_code == 302
+    found = dict(ComputeSession.objects.values_list("name", "environ"))
+    assert found["auto-one"] == {}, "the node's side counts the cores"
+    assert found["by-hand"] == {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "7"}
+    assert found["own-wins"] == {"OMP_NUM_THREADS": "9", "OPENBLAS_NUM_THREADS": "7"}
+    for wrong in ("0", "1001", "many"):
+        page = reviewed(client, form | by_hand | {"omp_threads": wrong})
+        assert 'data-fault="omp_threads"' in page
+        assert 'data-wrong="2"' in page
+    assert 'data-wrong=""' in reviewed(client, form | {"threads": "auto", "omp_threads": "1001"})
+
+
+def test_each_bad_port_has_its_reason(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    page = reviewed(browse(cast.alice), form | {"preopen_ports": "8080, 80 70000 http\n8080 2200,1024 65535"})
+    told = [unescape(text) for text in re.findall(r'data-fault="preopen_ports">([^<]*)<', page)]
+    assert told == [
+        "Port 80 is not between 1024 and 65535.",
+        "Port 70000 is not between 1024 and 65535.",
+        "'http' is not a port: write numbers such as 8080.",
+        "Port 8080 is named twice.",
+        "Port 2200 belongs to the platform.",
+    ]
+
+
+def test_a_timeout_of_nothing_is_refused(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    batch = form | {"session_type": "batch", "startup_command": "true"}
+    client = browse(cast.alice)
+    for wrong in ("0s", "0", "5", "-1h"):
+        assert 'data-fault="batch_timeout"' in reviewed(client, batch | {"batch_timeout": wrong}), wrong
+    assert 'data-wrong=""' in reviewed(client, batch | {"batch_timeout": "1s"})

@@ -73,17 +73,17 @@ def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
 
 def test_it_moves_ended_sessions_to_the_other_side_and_counts_live_ones_by_type(cast: Cast, browse: Browse) -> None:
     make_session(cast.alice, name="waits")
-    make_session(cast.alice, name="job", session_type="batch", startup_command="true")
+    make_session(cast.alice, name="batch-job", session_type="batch", startup_command="true")
     terminate_session(make_session(cast.alice, name="gone"), cast.alice)
     client = browse(cast.alice)
     answer = client.get(HOME)
     assert (answer.context["numbers"].all_live, answer.context["numbers"].ended) == (2, 1)
     assert [(tab.kind, tab.number) for tab in answer.context["tabs"]] == [("", 2), ("interactive", 1), ("batch", 1)]
-    assert names(client) == ["job", "waits"]
-    assert names(client, type="batch") == ["job"]
+    assert names(client) == ["batch-job", "waits"]
+    assert names(client, type="batch") == ["batch-job"]
     assert names(client, view="finished") == ["gone"]
     assert names(client, view="finished", type="batch") == []
-    assert names(client, type="nonsense") == ["job", "waits"]
+    assert names(client, type="nonsense") == ["batch-job", "waits"]
 
 
 def test_it_finds_sessions_by_every_word_typed(cast: Cast, browse: Browse) -> None:
@@ -182,12 +182,12 @@ def test_columns_are_chosen_by_each_person_without_a_script(cast: Cast, browse: 
 def test_what_has_ended_is_sorted_among_the_newest(cast: Cast, browse: Browse, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backendai.web.session_list.pages.MOST_SORTED", 2)
     monkeypatch.setattr("backendai.web.views.sessions.MOST_SORTED", 2)
-    for name in ("aaa", "ccc", "bbb"):
+    for name in ("aaaa", "cccc", "bbbb"):
         terminate_session(make_session(cast.alice, name=name), cast.alice)
     client = browse(cast.alice)
-    assert names(client, view="finished", sort="name") == ["bbb", "ccc"]
+    assert names(client, view="finished", sort="name") == ["bbbb", "cccc"]
     assert "Sorted are the newest 2." in client.get(HOME, {"view": "finished", "sort": "name"}).content.decode()
-    assert names(client, view="finished") == ["bbb", "ccc", "aaa"]
+    assert names(client, view="finished") == ["bbbb", "cccc", "aaaa"]
 
 
 def test_its_file_has_what_the_filter_shows_and_no_formulas(cast: Cast, browse: Browse) -> None:

@@ -9,13 +9,16 @@ from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI
 
 _CORE_COUNTS = "ai.backend.envs.corecount"
+# Else every process of a mathematical library starts as many threads as the whole machine has cores.
+THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def environ_of(kernel: Kernel, hostnames: list[str]) -> dict[str, str]:
     """Return the variables of one kernel; what the user set wins, except for the platform's own names."""
     session, owner, image = kernel.session, kernel.session.owner, kernel.session.image
     cores = str(max(1, ceil(kernel.amounts["cpu"] / MILLI)))
-    counts = {name: cores for name in image.labels.get(_CORE_COUNTS, "").split(",") if name}
+    named = [name.strip() for name in image.labels.get(_CORE_COUNTS, "").split(",")]
+    counts = {name: cores for name in (*THREAD_COUNTS, *named) if name}
     platform = {
         "BACKENDAI_SESSION_ID": str(session.pk),
         "BACKENDAI_SESSION_NAME": session.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from django import forms
 from django.core.exceptions import ValidationError
 
 from backendai.core.errors import UserError
@@ -18,3 +19,10 @@ def checked(check: Callable[[_Value], _Value], value: _Value) -> _Value:
         return check(value)
     except UserError as error:
         raise ValidationError(error.message, code=error.code) from error
+
+
+def forget(form: forms.Form, *names: str) -> None:
+    """Take back what is wrong with fields that do not count as the form stands."""
+    for name in names:
+        if form.errors.pop(name, None):
+            form.cleaned_data[name] = None

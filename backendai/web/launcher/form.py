@@ -23,12 +23,13 @@ from backendai.web.launcher.allocation_fields import AllocationFields
 from backendai.web.launcher.environment_fields import EnvironmentFields
 from backendai.web.launcher.network_fields import NetworkFields
 from backendai.web.launcher.owner_fields import OwnerFields
+from backendai.web.launcher.thread_fields import ThreadFields
 from backendai.web.launcher.type_fields import TypeFields
 
 _FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "shm"}
 
 
-class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, OwnerFields, TypeFields):
+class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentFields, OwnerFields, TypeFields):
     """All that a launch can say, and nothing of how it is shown."""
 
     request_key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
@@ -73,7 +74,7 @@ class LaunchForm(NetworkFields, AllocationFields, EnvironmentFields, OwnerFields
             shm=self.typed("shm"),
             resource_group=data["resource_group"].name,
             project=data["project"].pk,
-            environ=data["environ"],
+            environ=self.thread_counts() | data["environ"],
             preopen_ports=self.ports(),
             startup_command=data["startup_command"] if batch else "",
             starts_at=data["starts_at"] if batch else None,

@@ -10,9 +10,18 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
+from backendai.core.errors import UserError
+from backendai.core.service_ports import (
+    LARGEST_PREOPEN,
+    LEAST_PREOPEN,
+    MOST_PREOPEN,
+    RESERVED_PORTS,
+    check_preopen_ports,
+)
+
 
 class PortsField(forms.CharField):
-    """Becomes a list of numbers; which of them can be opened is the services' to say."""
+    """Becomes a list of numbers that can be opened, as far as the image has nothing against it."""
 
     default_error_messages = {"not-a-port": _("%(text)s is not a port: write numbers such as 8080.")}
 
@@ -21,16 +30,26 @@ class PortsField(forms.CharField):
         return value if value is None or isinstance(value, str) else ", ".join(map(str, value))
 
     def clean(self, value: Any) -> Any:
-        """Return the ports in their order; refuses what is no number."""
-        words = re.split(r"[\s,]+", super().clean(value).strip(", \t\r\n"))
-        return [self._port(word) for word in words if word]
+        """Return the ports in their order; refuses each word that is none, with the reason."""
+        words = [word for word in re.split(r"[\s,]+", super().clean(value)) if word]
+        ports: list[int] = []
+        faults: list[ValidationError] = []
+        for word in words:
+            if not (word.isascii() and word.isdigit() and len(word) <= 5):
+                faults.append(self._fault("not-a-port", text=repr(word[:20])))
+                continue
+            try:
+                check_preopen_ports([*ports, int(word)], ())
+            except UserError as error:
+                faults.append(ValidationError(error.message, code=error.code))
+            else:
+                ports.append(int(word))
+        if faults:
+            raise ValidationError(faults)
+        return ports
 
-    def _port(self, word: str) -> int:
-        if not (word.isascii() and word.isdigit() and len(word) <= 5):
-            raise ValidationError(
-                self.error_messages["not-a-port"], code="not-a-port", params={"text": repr(word[:20])}
-            )
-        return int(word)
+    def _fault(self, code: str, **params: str) -> ValidationError:
+        return ValidationError(self.error_messages[code], code=code, params=params)
 
 
 class NetworkFields(forms.Form):
@@ -41,9 +60,18 @@ class NetworkFields(forms.Form):
         max_length=400,
         label=_("Ports to open"),
         widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "8080, 9000", "spellcheck": "false"}),
-        help_text=_("Separated by commas or spaces. What listens there is opened like an app of the session."),
+        help_text=_("Numbers from 1024 to 65535, separated by commas or spaces."),
     )
 
     def ports(self) -> Sequence[int]:
         """Return the ports that were asked for, in their order."""
         return self.cleaned_data["preopen_ports"] or ()
+
+    def port_rules(self) -> dict[str, Any]:
+        """Return what the page's script has to know to tell a bad port while it is typed."""
+        return {
+            "least": LEAST_PREOPEN,
+            "largest": LARGEST_PREOPEN,
+            "most": MOST_PREOPEN,
+            "reserved": " ".join(map(str, sorted(RESERVED_PORTS))),
+        }

@@ -17,9 +17,19 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import USUAL_PRIORITY
 from backendai.compute.status import SessionType
 from backendai.core.names import check_session_name
-from backendai.web.launcher.checks import checked
+from backendai.web.launcher.checks import checked, forget
 
 _ORDER = ("priority", "retry_on_agent_loss", "depends_on")
+
+
+class MomentInput(forms.DateTimeInput):
+    """A moment by the reader's clock. One with a zone, as an address has it, is left to the page's script to show."""
+
+    def get_context(self, name: str, value: Any, attrs: dict[str, Any] | None) -> dict[str, Any]:
+        """Return what the input is made of."""
+        if isinstance(value, str) and value.endswith("Z"):
+            attrs, value = {**(attrs or {}), "data-moment": value}, ""
+        return super().get_context(name, value, attrs)
 
 
 class TypeFields(forms.Form):
@@ -40,7 +50,7 @@ class TypeFields(forms.Form):
     starts_at = forms.DateTimeField(
         required=False,
         label=_("Start not before"),
-        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}),
+        widget=MomentInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
         help_text=_("It waits until then, and longer if there is no room."),
     )
     batch_timeout = TimeSpanField(
@@ -84,6 +94,13 @@ class TypeFields(forms.Form):
         if moment and self.cleaned_data.get("session_type") == SessionType.BATCH and moment <= timezone.now():
             raise forms.ValidationError(_("The start time is in the past."), code="invalid-date")
         return moment
+
+    def clean(self) -> dict[str, Any] | None:
+        """Let what only batch sessions have be anything in others."""
+        data = super().clean()
+        if self.cleaned_data.get("session_type") == SessionType.INTERACTIVE:
+            forget(self, "startup_command", "starts_at", "batch_timeout", "depends_on")
+        return data
 
     def demand_command(self) -> None:
         """Refuse a batch session without a command: of a form that is to be launched, not of one that is typed in."""

@@ -31,7 +31,7 @@ class RenameForm(forms.Form):
     name = forms.CharField(
         label=gettext_lazy("Name"),
         max_length=200,
-        help_text=gettext_lazy("3 to 64 letters, digits, dots, dashes and underscores."),
+        help_text=gettext_lazy("4 to 64 letters, digits, dots, dashes and underscores."),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "autofocus": True}),
     )
 

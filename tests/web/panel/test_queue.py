@@ -75,9 +75,9 @@ def test_a_priority_is_changed_in_its_row(cast: Cast, browse: Browse) -> None:
 def test_a_domain_admin_sees_the_queue_of_the_domain_and_others_none(cast: Cast, browse: Browse) -> None:
     admin = create_person("admin@example.com", password=None, role=User.Role.ADMIN, project=cast.elsewhere)
     make_session(cast.alice, name="hers")
-    make_session(cast.charlie, name="his")
+    make_session(cast.charlie, name="his-own")
     client = browse(admin)
-    assert names(client) == ["his"]
+    assert names(client) == ["his-own"]
     session = ComputeSession.objects.get(name="hers")
     assert client.post(reverse("manage:queue-priority", args=[session.pk]), {"priority": "1"}).status_code == 404
     assert browse(cast.alice).get(ADDRESS).status_code == 404

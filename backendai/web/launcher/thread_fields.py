@@ -1,0 +1,50 @@
+"""Fields of the optimisation for high-performance computing: how many threads mathematical libraries start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _
+
+from backendai.compute.services.environ import THREAD_COUNTS
+from backendai.web.launcher.checks import forget
+
+AUTOMATIC, BY_HAND = "auto", "manual"
+MOST_THREADS = 1000
+
+
+def _number(label: str) -> forms.IntegerField:
+    return forms.IntegerField(required=False, min_value=1, max_value=MOST_THREADS, initial=1, label=label)
+
+
+class ThreadFields(forms.Form):
+    """As many threads as a session has cores, or numbers of one's own."""
+
+    threads = forms.ChoiceField(
+        required=False,
+        choices=[(AUTOMATIC, _("Automatic")), (BY_HAND, _("Set by hand"))],
+        initial=AUTOMATIC,
+        widget=forms.RadioSelect,
+        label=_("Threads"),
+    )
+    omp_threads = _number("OMP_NUM_THREADS")
+    openblas_threads = _number("OPENBLAS_NUM_THREADS")
+
+    def clean(self) -> dict[str, Any] | None:
+        """Let numbers that do not count be anything."""
+        data = super().clean()
+        if not self.is_by_hand():
+            forget(self, "omp_threads", "openblas_threads")
+        return data
+
+    def is_by_hand(self) -> bool:
+        """Return whether the numbers are one's own."""
+        return str(self["threads"].value()) == BY_HAND
+
+    def thread_counts(self) -> dict[str, str]:
+        """Return the variables that were chosen here; none where the session's cores decide."""
+        if not self.is_by_hand():
+            return {}
+        numbers = (self.cleaned_data["omp_threads"], self.cleaned_data["openblas_threads"])
+        return {name: str(number or 1) for name, number in zip(THREAD_COUNTS, numbers, strict=True)}
