@@ -41,7 +41,7 @@ class LaunchAddress {
     const preset = valuesOf("preset")[0];
     for (const name of new Set([...Object.keys(this.usual), ...sent.keys()])) {
       if (LaunchAddress.NEVER.includes(name)) continue;
-      if (preset && (["cpu", "mem"].includes(name) || name.startsWith("slot."))) continue;
+      if (preset && (["cpu", "mem", "mem_unit", "shm", "shm_unit"].includes(name) || name.startsWith("slot."))) continue;
       const values = valuesOf(name).map((value) => this.shown(name, value));
       if (LaunchAddress.same(values, this.usual[name] ?? [])) continue;
       for (const value of values.length ? values : [""]) query.append(name, value);

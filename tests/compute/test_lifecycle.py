@@ -285,7 +285,7 @@ def test_the_same_idempotency_key_gives_the_same_session(cast: Cast) -> None:
     [
         ({"name": "ab"}, "name", "invalid-name", "2 given"),
         ({"name": "-abc"}, "name", "invalid-name", "Begin"),
-        ({"name": "a b c d"}, "name", "invalid-name", "' '"),
+        ({"name": "a b c d"}, "name", "invalid-name", "A space"),
         ({"name": "abcd-"}, "name", "invalid-name", "End"),
         ({"name": "abc\n"}, "name", "invalid-name", "not allowed"),
         ({"name": "x" * 65}, "name", "invalid-name", "65 given"),
