@@ -140,16 +140,16 @@ def test_it_offers_to_each_person_only_the_properties_that_are_their_business(ca
 
 
 def test_it_is_sorted_by_a_heading_and_in_pages_of_a_chosen_size(cast: Cast, browse: Browse) -> None:
-    for number, name in enumerate(("bbb", "aaa", "ddd", "ccc")):
+    for number, name in enumerate(("bbbb", "aaaa", "dddd", "cccc")):
         session = make_session(cast.alice, name=name, cluster_size=1 + number % 2)
         ComputeSession.objects.filter(pk=session.pk).update(priority=number)
     client = browse(cast.alice)
     Preference.objects.create(user=cast.alice, name="session-list.columns", value=["priority", "cluster"])
-    assert names(client, sort="name") == ["aaa", "bbb", "ccc", "ddd"]
-    assert names(client, sort="-priority") == ["ccc", "ddd", "aaa", "bbb"]
-    assert names(client, sort="cluster") == ["ddd", "bbb", "ccc", "aaa"], "alike ones the newest first"
-    assert names(client, sort="age") == ["bbb", "aaa", "ddd", "ccc"]
-    assert names(client, sort="nonsense") == ["ccc", "ddd", "aaa", "bbb"]
+    assert names(client, sort="name") == ["aaaa", "bbbb", "cccc", "dddd"]
+    assert names(client, sort="-priority") == ["cccc", "dddd", "aaaa", "bbbb"]
+    assert names(client, sort="cluster") == ["dddd", "bbbb", "cccc", "aaaa"], "alike ones the newest first"
+    assert names(client, sort="age") == ["bbbb", "aaaa", "dddd", "cccc"]
+    assert names(client, sort="nonsense") == ["cccc", "dddd", "aaaa", "bbbb"]
     for number in range(8):
         make_session(cast.alice, name=f"eee-{number}")
     answer = client.get(HOME, {"sort": "name", "size": "10", "page": "2"})
