@@ -19,6 +19,7 @@ django_application = get_asgi_application()
 from django.conf import settings  # noqa: E402  (these need the set-up above)
 
 from backendai.ops.body_limit import BodyLimit  # noqa: E402
+from backendai.ops.kept_objects import set_aside_what_stays  # noqa: E402
 from backendai.realtime.routing import websocket_application  # noqa: E402
 
 _KEPT_THREADS = 16
@@ -78,3 +79,4 @@ async def http(scope: Any, receive: Any, send: Any) -> None:
 
 limited = BodyLimit(http, most=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 application = ProtocolTypeRouter({"http": limited, "websocket": websocket_application})
+set_aside_what_stays()

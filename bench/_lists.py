@@ -15,6 +15,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+import backendai.asgi  # noqa: F401  (the process as it serves: its collector passes over what stays)
 from backendai.accounts.models import User
 from backendai.web.panel.menu import MENU
 from bench._house import House, fill
@@ -69,6 +70,8 @@ def requests(house: House) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"sessions {who}", getter(client, home)
         yield f"sessions {who} finished", getter(client, home, view="finished")
         yield f"sessions {who} search", getter(client, home, view="finished", q="train-99")
+        yield f"sessions {who} narrowed", getter(client, home, status="PENDING", group="group-1", type="batch")
+        yield f"sessions {who} sorted", getter(client, home, view="finished", sort="name")
         yield f"sessions {who} rest", getter(client, rest)
         yield f"sessions {who} rest narrowed", getter(client, rest, status="TERMINATED", type="batch")
         yield f"dashboard {who}", getter(client, reverse("web:dashboard"))

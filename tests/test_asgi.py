@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from django.core.signals import request_finished, request_started
 
 from backendai.asgi import application
+from backendai.ops.kept_objects import set_aside_what_stays
 
 
 async def get(path: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
@@ -83,3 +85,9 @@ def test_it_takes_no_header_that_is_spelt_with_an_underscore_for_one_that_a_prox
         request_started.disconnect(note)
     assert [environ.get("HTTP_X_FORWARDED_PROTO") for environ in seen] == ["http", None]
     assert seen[0]["HTTP_HOST"] == "localhost"
+
+
+def test_collections_pass_over_what_the_process_keeps_until_its_end() -> None:
+    set_aside_what_stays()
+    assert gc.get_freeze_count() > 100_000
+    gc.unfreeze()

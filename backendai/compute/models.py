@@ -17,6 +17,7 @@ from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.launch_records import LaunchRecord as LaunchRecord
 from backendai.compute.notice_models import SessionNotice as SessionNotice
+from backendai.compute.one_of import OneOf
 from backendai.compute.querysets import KernelQuerySet, SessionQuerySet
 from backendai.compute.status import (
     LIVE,
@@ -170,6 +171,9 @@ class ComputeSession(models.Model):
     def reason_text(self) -> str:
         """The reason in plain words."""
         return self.status_message or REASON_TEXTS.get(self.status_reason, "")
+
+
+ComputeSession._meta.get_field("status").register_lookup(OneOf)
 
 
 class Kernel(models.Model):

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
-from backendai.compute.status import LIVE, PLACED, Status
+from backendai.compute.status import LIVE, PLACED, TERMINAL, Status
 
 if TYPE_CHECKING:
     from backendai.accounts.models import User
+
+_PENDING = frozenset({Status.PENDING})
 
 
 class SessionQuerySet(models.QuerySet[Any]):
@@ -25,15 +27,15 @@ class SessionQuerySet(models.QuerySet[Any]):
 
     def live(self) -> SessionQuerySet:
         """Not ended."""
-        return self.filter(status__in=LIVE)
+        return self.filter(status__one_of=LIVE)
 
     def finished(self) -> SessionQuerySet:
         """Ended."""
-        return self.exclude(status__in=LIVE)
+        return self.filter(status__one_of=TERMINAL)
 
     def pending(self) -> SessionQuerySet:
         """Waiting to be placed."""
-        return self.filter(status=Status.PENDING)
+        return self.filter(status__one_of=_PENDING)
 
     def running(self) -> SessionQuerySet:
         """Ready to be used."""

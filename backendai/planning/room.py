@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Count, TextField
+from django.db.models import Count, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
 
 from backendai.cluster.models import Agent, ResourceGroup
-from backendai.compute.models import ComputeSession
+from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.ledger import occupied_by_agent, slots_of
 from backendai.core.slots import Slots
 
@@ -30,18 +30,60 @@ class GroupRoom:
     free: Slots
 
 
+@dataclass(frozen=True, slots=True)
+class GroupUse:
+    """One resource group: how many agents answer, how many sessions wait, what the agents have in all and what of it is
+    taken."""
+
+    group: ResourceGroup
+    agents: int
+    waiting: int
+    capacity: Slots
+    occupied: Slots
+
+
+def use_of(groups: Sequence[ResourceGroup]) -> list[GroupUse]:
+    """Return how each group is used, in three queries that the database sums up: what a page shows of a group, at a
+    small part of the cost of ``room_in``."""
+    serving = _serving(groups)
+    agents: dict[int, int] = defaultdict(int)
+    capacity: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    alike = serving.values_list("resource_group_id", Cast("capacity", TextField())).annotate(Count("pk"))
+    for group_id, text, number in alike:
+        agents[group_id] += number
+        for slot, amount in slots_of(text).items():
+            capacity[group_id][slot] += amount * number
+    occupied: dict[int, dict[str, int]] = defaultdict(dict)
+    taken = Allocation.objects.filter(agent__in=serving.values("pk")).order_by()
+    for group_id, slot, total in taken.values_list("agent__resource_group_id", "slot").annotate(Sum("amount")):
+        occupied[group_id][slot] = total
+    waiting = _waiting(groups)
+    return [
+        GroupUse(group, agents[pk], waiting.get(pk, 0), Slots(capacity[pk]), Slots(occupied[pk]))
+        for group in groups
+        for pk in (group.pk,)
+    ]
+
+
 def room_in(groups: Sequence[ResourceGroup]) -> list[GroupRoom]:
     """Return the room of each group, in three queries."""
     # Text is turned into amounts once for all machines that are alike; whole rows of agents have much more to unpack.
-    serving = Agent.objects.filter(resource_group__in=groups, status=Agent.Status.ALIVE, schedulable=True)
-    agents = list(serving.order_by().values_list("pk", "resource_group_id", Cast("capacity", TextField())))
+    agents = list(_serving(groups).values_list("pk", "resource_group_id", Cast("capacity", TextField())))
     taken = occupied_by_agent([pk for pk, *_ in agents])
-    pending = ComputeSession.objects.pending().filter(resource_group__in=groups).order_by()
-    waiting = dict(pending.values_list("resource_group").annotate(Count("pk")))
+    waiting = _waiting(groups)
     members: dict[int, list[tuple[Slots, Slots]]] = defaultdict(list)
     for pk, group_id, capacity in agents:
         members[group_id].append((slots_of(capacity), taken.get(pk, _NOTHING)))
     return [_room(group, members[group.pk], waiting.get(group.pk, 0)) for group in groups]
+
+
+def _serving(groups: Sequence[ResourceGroup]) -> QuerySet[Agent]:
+    return Agent.objects.filter(resource_group__in=groups, status=Agent.Status.ALIVE, schedulable=True).order_by()
+
+
+def _waiting(groups: Sequence[ResourceGroup]) -> dict[int, int]:
+    pending = ComputeSession.objects.pending().filter(resource_group__in=groups).order_by()
+    return dict(pending.values_list("resource_group").annotate(Count("pk")))
 
 
 def _room(group: ResourceGroup, agents: Sequence[tuple[Slots, Slots]], waiting: int) -> GroupRoom:

@@ -8,7 +8,7 @@ from backendai.accounts.models import User
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.slot_types import in_order, look_of, shown_amount
 from backendai.core.slots import Slots
-from backendai.planning.room import room_in
+from backendai.planning.room import use_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +73,7 @@ def bars_of(used: Slots, total: Slots) -> list[Bar]:
 def rooms_for(user: User) -> list[RoomBars]:
     """Return the room in every group that is open to the user, counting agents that answer and take sessions."""
     groups = list(ResourceGroup.objects.visible_to(user).filter(is_active=True))
-    return [
-        RoomBars(room.group, room.waiting, room.agents, bars_of(room.occupied, room.capacity))
-        for room in room_in(groups)
-    ]
+    return [RoomBars(use.group, use.waiting, use.agents, bars_of(use.occupied, use.capacity)) for use in use_of(groups)]
 
 
 def name_of_slot(slot: str) -> str:

@@ -24,7 +24,7 @@ def test_it_signs_in_launches_and_terminates(visit: Visit, alice: Client) -> Non
     page.get_by_label("Name of variable 2").fill("MODE")
     page.get_by_label("Value of variable 2").fill("plain")
     page.get_by_role("button", name="Launch", exact=True).click()
-    page.get_by_role("link", name="by-hand").click()
+    page.get_by_role("link", name="by-hand", exact=True).click()
     expect(page.get_by_role("heading", name="by-hand", level=1)).to_be_visible()
     expect(page.get_by_text("The terminal needs JavaScript.")).to_be_visible()
     expect(page.get_by_text("MODE=plain")).to_be_visible()

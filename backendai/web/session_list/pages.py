@@ -21,6 +21,7 @@ from backendai.web.session_list.filters import SessionListFilter, kind_of, narro
 # Of what has ended only so many are put into another order than that of their launch: the newest.
 MOST_SORTED = 5_000
 _ALWAYS_SHOWN = frozenset({SessionType.INTERACTIVE, SessionType.BATCH})
+_MOST_OWNERS = 1_000  # of whoever types a single letter
 _NEVER_SHOWN = (
     "environ", "startup_command", "designated_agents", "avoid_agents", "idempotency_key", "request_digest",
 )  # fmt: skip
@@ -124,7 +125,9 @@ def _known(address: Address, found: SessionListFilter, numbers: Numbers) -> int 
 
 def _matching(rows: QuerySet[Any], words: str) -> QuerySet[Any]:
     for word in words.replace("\0", "").split():
-        # Looked up in the small tables first: joined, every session would look there.
-        images, owners = Image.objects.filter(name__icontains=word), User.objects.filter(email__icontains=word)
+        # Looked up in the small tables first: joined, every session would look there. What is not found there is not
+        # asked of every session either.
+        images = list(Image.objects.filter(name__icontains=word).values_list("pk", flat=True))
+        owners = list(User.objects.filter(email__icontains=word).values_list("pk", flat=True)[:_MOST_OWNERS])
         rows = rows.filter(Q(name__icontains=word) | Q(image__in=images) | Q(owner__in=owners))
     return rows

@@ -1,0 +1,27 @@
+"""Statuses that are written into a statement."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+
+from backendai.compute.models import ComputeSession
+from tests.cast import Cast
+from tests.factories import make_session
+
+pytestmark = pytest.mark.django_db
+
+
+def test_what_lives_and_what_waits_is_found_by_the_indexes_that_hold_nothing_else(cast: Cast) -> None:
+    make_session(cast.alice, name="waits")
+    live, pending = ComputeSession.objects.live().order_by(), ComputeSession.objects.pending().order_by()
+    assert [one.name for one in live] == [one.name for one in pending] == ["waits"]
+    assert not ComputeSession.objects.finished().exists()
+    if connection.vendor == "sqlite":
+        assert "session_live_status" in live.explain()
+        assert "session_queue" in pending.filter(resource_group=live[0].resource_group_id).explain()
+
+
+def test_only_a_status_can_be_written_there() -> None:
+    with pytest.raises(ValueError, match="is not a valid Status"):
+        str(ComputeSession.objects.filter(status__one_of=["RUNNING') OR ('' = '"]).query)
