@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": _BELOW_DOORS,
     "web": _BELOW_DOORS,
     "realtime": _BELOW_PLANNING,
-    "appproxy": _BELOW_PLANNING,
+    "appproxy": {"texts"} | _BELOW_PLANNING,
     "agent": {"wire", "core"},
 }
 FRAME = {"settings", "celery", "asgi", "wsgi", "urls", "ops", "__init__"}

@@ -6,6 +6,7 @@ import logging
 
 import aiohttp
 from aiohttp import web
+from django.utils import translation
 
 from backendai.appproxy import pages
 from backendai.appproxy.grants import Denied, Target
@@ -16,6 +17,7 @@ from backendai.appproxy.nodes import look
 from backendai.appproxy.relay import Relay, wants_websocket
 from backendai.appproxy.tunnel import NoTunnel
 from backendai.compute.services.apps import CODE_SECONDS, ENTER_PATH
+from backendai.texts.languages import language_asked_for
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +30,6 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403}
 _NO_TUNNEL = {"kernel-gone": 410, "ticket-refused": 502, "apps-impossible": 501, "app-not-listening": 502}
 _LARGEST_CODE = 8192
-_TITLES = {"starting": "Starting {}", "failed": "{} did not start", "absent": "{} does not run"}
 _BY_HAND = "This service is started by hand: start it in the terminal of the session."
 
 
@@ -39,7 +40,11 @@ class Door:
         self._guard, self._relay, self._nodes = guard, relay, nodes
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
+        """Answer one request, in the language that it asks for where the words are ours."""
+        with translation.override(language_asked_for(request.headers.get("Accept-Language", ""))):
+            return await self._handle(request)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         host = app_host(request.headers.get("Host", ""))
         if host is None:
             return _no_app(request)
@@ -87,7 +92,7 @@ class Door:
             return pages.see_other(state.path)
         if again:  # so that the page can be loaded again
             return pages.see_other(pages.OPEN_PATH)
-        title = _TITLES.get(state.state, "{} cannot be opened").format(target.service)
+        title = _title(state.state, target.service)
         if state.state == "starting":
             message = f"It has been starting for {state.seconds:.0f} s. The first start takes a few seconds."
             return pages.page(200, title=title, message=message, again=True)
@@ -108,6 +113,14 @@ class Door:
             if (begun := request._payload_writer) is not None and begun.output_size and request.transport is not None:
                 request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
             return pages.refusal(request, 502, "app-broke-off", "The app broke off before it had answered.")
+
+
+def _title(state: str, service: str) -> str:
+    if state == "starting":
+        return f"Starting {service}"
+    if state == "failed":
+        return f"{service} did not start"
+    return f"{service} does not run" if state == "absent" else f"{service} cannot be opened"
 
 
 def _no_app(request: web.BaseRequest) -> web.Response:

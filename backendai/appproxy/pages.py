@@ -9,7 +9,10 @@ from aiohttp import web
 from django.conf import settings
 from django.template.loader import render_to_string
 
+from backendai.texts.sentences import in_words
+
 OWN = "/.backendai/"
+_SAID = {"title", "message"}
 OPEN_PATH = f"{OWN}open"
 STYLE_PATH = f"{OWN}style.css"
 _POLICY = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -24,7 +27,8 @@ _STYLE = Path(settings.BASE_DIR) / "static" / "css" / "appproxy.css"
 
 def page(status: int, **context: Any) -> web.Response:
     """Return a page with a title, a message, and perhaps a log, a way on, or the wish to be asked again soon."""
-    body = render_to_string("appproxy/page.html", {"style": STYLE_PATH, **context})
+    said = {name: in_words(value) if name in _SAID else value for name, value in context.items()}
+    body = render_to_string("appproxy/page.html", {"style": STYLE_PATH, **said})
     return web.Response(status=status, text=body, content_type="text/html", headers=_HEADERS)
 
 

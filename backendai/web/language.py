@@ -10,9 +10,10 @@ from django.http import HttpRequest, HttpResponseBase
 from django.middleware.locale import LocaleMiddleware
 from django.utils import translation
 from django.utils.cache import patch_vary_headers
-from django.utils.translation.trans_real import get_languages, parse_accept_lang_header
+from django.utils.translation.trans_real import get_languages
 
 from backendai.accounts.models import User
+from backendai.texts.languages import language_asked_for
 
 _FOR_PROGRAMS = ("/api/", "/node/")
 
@@ -22,7 +23,11 @@ class Language(LocaleMiddleware):
 
     def process_request(self, request: HttpRequest) -> None:
         """Activate the language until the request is over."""
-        chosen = _asked_for(request) if request.path.startswith(_FOR_PROGRAMS) else _chosen(request)
+        chosen = (
+            language_asked_for(request.headers.get("Accept-Language", ""))
+            if request.path.startswith(_FOR_PROGRAMS)
+            else _chosen(request)
+        )
         translation.activate(chosen)
         request.LANGUAGE_CODE = translation.get_language()
 
@@ -38,12 +43,3 @@ def _chosen(request: HttpRequest) -> str:
     user = getattr(request, "user", None)
     own = user.language if isinstance(user, User) else ""
     return own if own in get_languages() else translation.get_language_from_request(request)
-
-
-def _asked_for(request: HttpRequest) -> str:
-    for wish, _ in parse_accept_lang_header(request.headers.get("Accept-Language", "")):
-        try:
-            return translation.get_supported_language_variant(wish)
-        except LookupError:
-            continue
-    return settings.LANGUAGE_CODE

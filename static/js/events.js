@@ -8,11 +8,11 @@
   let poll = null;
 
   const announce = (name, detail) => document.dispatchEvent(new CustomEvent(name, { detail }));
-  const mark = (text, away) => {
+  const mark = (what, away) => {
     const place = document.getElementById("live-mark");
     if (!place) return;
     place.hidden = false;
-    place.textContent = text;
+    place.textContent = place.dataset[what];
     place.classList.toggle("is-away", away);
   };
 
@@ -22,7 +22,7 @@
       tries = 0;
       clearInterval(poll);
       poll = null;
-      mark("Live", false);
+      mark("live", false);
       // Something may have changed between the making of the page and now, or while the socket was away.
       announce("look-again-at-all");
     };
@@ -37,12 +37,12 @@
     };
     socket.onclose = ({ code }) => {
       if (code === signedOut) {
-        mark("Signed out", true);
+        mark("signedOut", true);
         clearInterval(poll);
         return;
       }
       tries += 1;
-      mark("Reconnecting…", true);
+      mark("away", true);
       poll ??= setInterval(() => document.hidden || announce("look-again-at-all"), pollEvery);
       setTimeout(connect, Math.min(30000, 500 * 2 ** tries) * (0.5 + Math.random() / 2));
     };

@@ -33,7 +33,7 @@
   const questions = async (form) => {
     if (form.dataset.options) return JSON.parse(document.getElementById(form.dataset.options).textContent);
     const answer = await fetch(form.dataset.optionsUrl, { headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error("The portal gave no question for the passkey.");
+    if (!answer.ok) throw Object.assign(new Error(answer.statusText), { name: "Unasked" });
     return (await answer.json()).request_options;
   };
 
@@ -51,17 +51,11 @@
     return navigator.credentials.create({ publicKey });
   };
 
-  const reasons = {
-    NotAllowedError: "Nothing was chosen, or it took too long.",
-    InvalidStateError: "This device has a passkey for this account already.",
-    SecurityError: "The browser does not give passkeys to this address.",
-  };
-
   for (const form of document.querySelectorAll("form[data-passkey]")) {
     const button = form.querySelector("[type=submit]");
     const state = form.querySelector(".passkey-state");
     if (!window.isSecureContext || !window.PublicKeyCredential) {
-      state.textContent = "This browser gives no passkeys to this page.";
+      state.textContent = state.dataset.impossible;
       continue;
     }
     button.disabled = false;
@@ -69,12 +63,12 @@
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       button.disabled = true;
-      state.textContent = "Waiting for your device…";
+      state.textContent = state.dataset.waiting;
       try {
         form.elements.credential.value = JSON.stringify(write(await ask(form)));
         form.submit();
       } catch (error) {
-        state.textContent = reasons[error.name] || error.message;
+        state.textContent = state.dataset[error.name.charAt(0).toLowerCase() + error.name.slice(1)] || error.message;
         button.disabled = false;
       }
     });

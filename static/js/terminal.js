@@ -167,7 +167,7 @@ window.portal = window.portal || {};
   const encoder = new TextEncoder();
   const box = document.getElementById("terminal-box");
   if (!box) return;
-  const notice = portal.noticeOf(box);
+  const [words, notice] = [box.dataset, portal.noticeOf(box)];
   const state = document.getElementById("terminal-state");
   const kernel = document.getElementById("terminal-kernel");
   let screen = null;
@@ -192,13 +192,13 @@ window.portal = window.portal || {};
   };
 
   const ends = {
-    4000: ["The shell has ended.", "Open again"],
-    4001: ["The kernel of this terminal is gone."],
-    4003: ["You may not open this terminal."],
-    4004: ["The session is not running."],
+    4000: [words.shellEnded, words.openAgain],
+    4001: [words.kernelGone],
+    4003: [words.notAllowed],
+    4004: [words.notRunning],
   };
   const connect = () => {
-    state.textContent = "Connecting…";
+    state.textContent = words.connecting;
     const query = new URLSearchParams({ rows: screen.terminal.rows, cols: screen.terminal.cols });
     if (kernel) query.set("kernel", kernel.value);
     socket = portal.steadySocket(() => portal.address(`${box.dataset.address}?${query}`), {
@@ -206,17 +206,17 @@ window.portal = window.portal || {};
       onBytes: take,
       onMessage: (text) => {
         if (JSON.parse(text).type !== "ready") return;
-        state.textContent = "Connected";
+        state.textContent = words.connected;
         notice("");
         sendSize();
       },
       onAway: (wait, now) => {
-        state.textContent = "Reconnecting…";
-        notice("The connection is interrupted; what runs in the terminal goes on.", "Reconnect now", now);
+        state.textContent = words.reconnecting;
+        notice(words.interrupted, words.reconnectNow, now);
       },
       onEnd: (code, reason) => {
-        state.textContent = "Closed";
-        const [text, label] = ends[code] || [reason || "The terminal was closed.", "Open again"];
+        state.textContent = words.closed;
+        const [text, label] = ends[code] || [reason || words.terminalClosed, words.openAgain];
         notice(text, label, () => { notice(""); socket.again(); screen.terminal.focus(); });
       },
     });
@@ -258,9 +258,9 @@ window.portal = window.portal || {};
       if (!screen) { notice(""); open(); } else screen.terminal.focus();
       return;
     }
-    if (["TERMINATED", "CANCELLED", "ERROR"].includes(status)) notice("The session has ended; its log is kept.");
-    else if (status === "TERMINATING") notice("The session is being ended.");
-    else notice("The terminal opens by itself as soon as the session runs.");
+    if (["TERMINATED", "CANCELLED", "ERROR"].includes(status)) notice(words.sessionEnded);
+    else if (status === "TERMINATING") notice(words.sessionEnding);
+    else notice(words.notYet);
   };
 
   kernel?.addEventListener("change", () => {

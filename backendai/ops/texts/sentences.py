@@ -14,7 +14,7 @@ from pathlib import Path
 
 from backendai.ops.texts.catalogue import Entry, Key
 
-ROOMS = ("core", "scheduler", "activity", "accounts", "cluster", "catalog", "compute", "usage", "planning")
+ROOMS = ("core", "scheduler", "activity", "accounts", "cluster", "catalog", "compute", "usage", "planning", "appproxy")
 # Of the nodes only what becomes of a kernel; the rest is for whoever looks after the machines.
 NODE_FILES = ("ends", "starts", "kernels", "reconcile", "backends/docker_end", "backends/docker_images")
 FIELDS = re.compile(r"\{(\w+)\}")

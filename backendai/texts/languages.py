@@ -1,0 +1,17 @@
+"""Which language an answer is in when nobody has chosen one."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.utils.translation import get_supported_language_variant
+from django.utils.translation.trans_real import parse_accept_lang_header
+
+
+def language_asked_for(header: str) -> str:
+    """Return the language of ours that an ``Accept-Language`` header likes best; English when it names none of them."""
+    for wish, __ in parse_accept_lang_header(header):
+        try:
+            return get_supported_language_variant(wish)
+        except LookupError:
+            continue
+    return settings.LANGUAGE_CODE
