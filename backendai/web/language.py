@@ -23,11 +23,8 @@ class Language(LocaleMiddleware):
 
     def process_request(self, request: HttpRequest) -> None:
         """Activate the language until the request is over."""
-        chosen = (
-            language_asked_for(request.headers.get("Accept-Language", ""))
-            if request.path.startswith(_FOR_PROGRAMS)
-            else _chosen(request)
-        )
+        asked = request.headers.get("Accept-Language", "")
+        chosen = language_asked_for(asked) if request.path.startswith(_FOR_PROGRAMS) else _chosen(request)
         translation.activate(chosen)
         request.LANGUAGE_CODE = translation.get_language()
 

@@ -10,22 +10,8 @@ from html.parser import HTMLParser
 from django.template.base import Lexer, Token, TokenType
 
 # Names and signs that are the same in every language.
-SAME_EVERYWHERE = {
-    "Backend.AI",
-    "CSV",
-    "ID",
-    "GPU",
-    "CPU",
-    "AMD",
-    "NVIDIA",
-    "JSON",
-    "UTC",
-    "SSH",
-    "IP",
-    "URL",
-    "KiB",
-    "Linux",
-}
+SAME_EVERYWHERE = {"Backend.AI", "CSV", "ID", "GPU", "CPU", "AMD", "NVIDIA", "JSON", "UTC", "SSH", "IP", "URL", "KiB"}
+SAME_EVERYWHERE |= {"Linux"}
 _SAID = {"aria-label", "title", "placeholder", "alt", "data-label", "data-confirm", "summary", "label"}
 _NOT_PROSE = {"script", "style", "pre", "svg", "code", "kbd", "samp"}
 _LETTERS = re.compile(r"[A-Za-z][\w.'-]*[A-Za-z]")
