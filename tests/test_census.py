@@ -97,6 +97,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/users/<uuid:pk>/password/": (P.SUPERADMIN, "GET POST"),
     "manage/users/<uuid:pk>/factors/": (P.SUPERADMIN, "GET POST"),
     "manage/users/<uuid:pk>/purge/": (P.SUPERADMIN, "GET POST"),
+    "manage/key-pairs/<str:pk>/": (P.SUPERADMIN, "GET POST"),
+    "manage/projects/<uuid:pk>/files/": (P.SUPERADMIN, "GET POST"),
+    "manage/domains/<int:pk>/files/": (P.SUPERADMIN, "GET POST"),
     "manage/projects/": (P.VISIBLE, "GET"),
     "manage/projects/new/": (P.SUPERADMIN, "GET POST"),
     "manage/projects/<uuid:pk>/": (P.VISIBLE, "GET POST"),
@@ -244,6 +247,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/me/limits/": (P.SIGNED_IN, "GET"),
     "api/v1/users/": (P.SIGNED_IN, "GET POST"),
     "api/v1/users/<uuid:user_id>/": (P.VISIBLE, "GET PATCH"),
+    "api/v1/users/<uuid:user_id>/keypairs/": (P.SUPERADMIN, "GET"),
+    "api/v1/users/<uuid:user_id>/keypairs/<str:pair>/": (P.SUPERADMIN, "PATCH"),
     "api/v1/users/<uuid:user_id>/activate/": (P.ABOVE, "POST"),
     "api/v1/users/<uuid:user_id>/deactivate/": (P.ABOVE, "POST"),
     "api/v1/users/<uuid:user_id>/password/": (P.ABOVE, "POST"),
@@ -305,6 +310,7 @@ PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/policies/": lambda _: ResourcePolicy.objects.get_or_create(name="spare")[0],
     "manage/users/": lambda world: world.cast.alice,
     "manage/projects/": lambda world: world.invitation.project,
+    "manage/key-pairs/": lambda world: world.cast.alice.key_pairs.get(),
     "manage/invitations/": lambda world: world.invitation,
     "manage/queue/": lambda world: world.session,
     "manage/agents/": lambda world: world.agent,
@@ -365,6 +371,7 @@ class World:
                 route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
         samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
         samples |= {"<str:text>": "nothing", "<str:slot>": "cpu", "<uuid:pull_id>": str(self.job.pk)}
+        samples["<str:pair>"] = self.more["<str:access_key>"]
         for part, value in (samples | self.more).items():
             route = route.replace(part, value)
         return "/" + route.replace("^", "nothing/")

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from backendai.api.views import domains, invitations, people, projects
+from backendai.api.views import domains, invitations, key_pair_limits, people, projects
 
 urlpatterns = [
     path("users/", people.UserList.as_view(), name="users"),
@@ -11,6 +11,8 @@ urlpatterns = [
     path("users/<uuid:user_id>/deactivate/", people.UserDeactivation.as_view(), name="user-deactivate"),
     path("users/<uuid:user_id>/password/", people.UserPassword.as_view(), name="user-password"),
     path("users/<uuid:user_id>/purge/", people.UserPurge.as_view(), name="user-purge"),
+    path("users/<uuid:user_id>/keypairs/", key_pair_limits.UserKeyPairs.as_view(), name="user-keypairs"),
+    path("users/<uuid:user_id>/keypairs/<str:pair>/", key_pair_limits.UserKeyPair.as_view(), name="user-keypair"),
     path("projects/", projects.ProjectList.as_view(), name="projects"),
     path("projects/<uuid:project_id>/", projects.ProjectPage.as_view(), name="project"),
     path("projects/<uuid:project_id>/members/", projects.MemberList.as_view(), name="members"),

@@ -1,13 +1,18 @@
-"""One's own key pairs: an access key for everybody to see, and a secret that signs requests."""
+"""Key pairs: an access key for everybody to see, and a secret that signs requests."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
+from typing import Any
 
 from django.db import transaction
 
 from backendai.accounts.models import KeyPair, User
+from backendai.accounts.roles import Deed, check_user
 from backendai.accounts.secret_box import seal
+from backendai.accounts.services.grants import check_policy_of_user
+from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotFound, UserError
 
@@ -71,6 +76,26 @@ def remove_key_pair(user: User, access_key: str) -> None:
         _check_other_main(user, pair)
         audit(user.pk, "key-pair.delete", "key-pair", [pair.pk])
         pair.delete()
+
+
+def limit_key_pair(actor: User, pair: KeyPair, wishes: Mapping[str, Any]) -> KeyPair:
+    """Return somebody's pair with ``policy`` (None: no limits of its own) and ``rate_limit`` (0: none) written, as far
+    as they are named. Raises NotAllowed for people one does not rule, and for a policy wider than one's own."""
+    check_user(actor, Deed.SET_USER_POLICY, pair.user)
+    if "policy" in wishes:
+        check_policy_of_user(actor, wishes["policy"])
+    changes = {
+        name: [plain_value(getattr(pair, name)), plain_value(wishes[name])]
+        for name in ("policy", "rate_limit")
+        if name in wishes and getattr(pair, name) != wishes[name]
+    }
+    if changes:
+        with transaction.atomic():
+            for name in changes:
+                setattr(pair, name, wishes[name])
+            pair.save(update_fields=list(changes))
+            audit(actor.pk, "key-pair.limit", "key-pair", [pair.pk], owner=pair.user.email, changes=changes)
+    return pair
 
 
 def own_key_pair(user: User, access_key: str) -> KeyPair:

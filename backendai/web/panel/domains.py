@@ -75,6 +75,7 @@ class DomainPage(FormPage):
 
     section = "domains"
     title = _l("New domain")
+    template_name = "web/panel/domain.html"
     model = Domain
     form_class = DomainForm
     audit_name = "domain"

@@ -2,7 +2,17 @@
 
 from django.urls import path
 
-from backendai.web.panel import import_people, invitations, project_forms, projects, user_deeds, user_forms, users
+from backendai.web.panel import (
+    files,
+    import_people,
+    invitations,
+    key_pair_limits,
+    project_forms,
+    projects,
+    user_deeds,
+    user_forms,
+    users,
+)
 
 urlpatterns = [
     path("users/", users.UserList.as_view(), name="users"),
@@ -14,6 +24,9 @@ urlpatterns = [
     path("users/<uuid:pk>/password/", user_deeds.PasswordPage.as_view(), name="user-password"),
     path("users/<uuid:pk>/factors/", user_deeds.ResetFactorsPage.as_view(), name="user-factors"),
     path("users/<uuid:pk>/purge/", user_deeds.PurgePage.as_view(), name="user-purge"),
+    path("key-pairs/<str:pk>/", key_pair_limits.KeyPairLimits.as_view(), name="key-pair"),
+    path("projects/<uuid:pk>/files/", files.ProjectFiles.as_view(), name="project-files"),
+    path("domains/<int:pk>/files/", files.DomainFiles.as_view(), name="domain-files"),
     path("projects/", projects.ProjectList.as_view(), name="projects"),
     path("projects/new/", project_forms.ProjectFormPage.as_view(), name="project-new"),
     path("projects/<uuid:pk>/", projects.ProjectPage.as_view(), name="project"),

@@ -137,6 +137,7 @@ class ProjectPage(PanelPage, TemplateView):
             "roles": Membership.Role.choices,
             "form": self.form or MemberForm(),
             "gauges": gauges_of(project),
+            "may_files": rules_people(viewer) and may_project(viewer, Deed.SET_DOTFILES, project),
             "may_change": may_project(viewer, Deed.CHANGE_PROJECT, project),
             "sees_people": rules_people(viewer),
         }

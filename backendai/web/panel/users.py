@@ -126,7 +126,8 @@ class UserPage(PanelPage, TemplateView):
             "gauges": gauges_of(user),
             "tokens": len(tokens),
             "valid_tokens": sum(token.is_valid(now) for token in tokens),
-            "key_pairs": KeyPair.objects.filter(user=user).count(),
+            "key_pairs": KeyPair.objects.filter(user=user).select_related("policy").order_by("created_at"),
+            "may_limit": may_user(viewer, Deed.SET_USER_POLICY, user),
             "factors": Authenticator.objects.filter(user=user).count(),
             "logins": Login.objects.filter(user=user).count(),
         }

@@ -15,6 +15,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from backendai.accounts.models import Domain, Invitation, Membership, Project, ResourcePolicy, User
 from backendai.accounts.services import NewUser, accept_as_new, create_token, create_user, digest_of, let_in
+from backendai.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD
 from tests.factories import make_session
@@ -216,6 +217,63 @@ def test_projects_and_domains_are_made_and_deleted_only_while_nothing_needs_them
     empty = Domain.objects.create(name="empty")
     assert dana.post(f"/manage/domains/{empty.pk}/delete/").status_code == 302
     assert not Domain.objects.filter(pk=empty.pk).exists()
+
+
+def test_files_of_projects_and_domains_are_written_and_deleted_by_those_who_rule_them(
+    world: World, browse: Browse
+) -> None:
+    erin, project, domain = browse(world.erin), world.vision, world.vision.domain
+    path = f"/manage/projects/{project.pk}/files/"
+    assert path in text_of(erin.get(f"/manage/projects/{project.pk}/"))
+    assert f"/manage/domains/{domain.pk}/files/" in text_of(
+        browse(world.cast.dana).get(f"/manage/domains/{domain.pk}/")
+    )
+    file = {"path": ".tmux.conf", "permission": "644", "content": "set -g mouse on\r\n"}
+    wrong = erin.post(path, file | {"path": "../escape"})
+    assert (wrong.status_code, list(wrong.context["form"].errors)) == (422, ["path"])
+    assert erin.post(path, file).status_code == 302
+    stored = project.dotfiles.get()
+    assert stored.content == "set -g mouse on\n"
+    shown = text_of(erin.get(path, {"edit": ".tmux.conf"}))
+    assert "set -g mouse on" in shown and 'value=".tmux.conf"' in shown
+    domain_path = f"/manage/domains/{domain.pk}/files/"
+    assert erin.post(domain_path, file).status_code == 302
+    assert [row.action for row in AuditEntry.objects.filter(target_type="dotfile")] == ["dotfile.create"] * 2
+    for who in (world.bob, world.cast.alice):
+        assert browse(who).get(path).status_code == 404
+        assert browse(who).post(path, file | {"path": ".x"}).status_code == 404
+    other = Domain.objects.exclude(pk=domain.pk).first()
+    assert other and erin.get(f"/manage/domains/{other.pk}/files/").status_code == 404
+    assert erin.post(path, {"deed": "delete", "file": "nonsense"}).status_code == 404
+    assert erin.post(path, {"deed": "delete", "file": str(stored.pk)}).status_code == 302
+    assert not project.dotfiles.exists()
+
+
+def test_limits_of_a_key_pair_are_set_within_ones_own_on_its_page_and_over_rest(world: World, browse: Browse) -> None:
+    alice, tight = world.cast.alice, ResourcePolicy.objects.create(name="tight", max_sessions=1)
+    ResourcePolicy.objects.create(name="wide", max_sessions=99)
+    pair, erin, dana = alice.key_pairs.get(), browse(world.erin), browse(world.cast.dana)
+    User.objects.filter(pk=world.erin.pk).update(policy=tight)
+    path, rest = f"/manage/key-pairs/{pair.pk}/", f"/api/v1/users/{alice.pk}/keypairs/"
+    assert path in text_of(erin.get(f"/manage/users/{alice.pk}/"))
+    version = erin.get(path).context["form"]["version"].value()
+    wide = ResourcePolicy.objects.get(name="wide")
+    refused = erin.post(path, {"policy": wide.pk, "rate_limit": 100, "version": version})
+    assert (refused.status_code, list(refused.context["form"].errors)) == (422, ["policy"])
+    assert erin.post(path, {"policy": tight.pk, "rate_limit": 100, "version": version}).status_code == 302
+    pair.refresh_from_db()
+    assert (pair.policy, pair.rate_limit) == (tight, 100)
+    entry = AuditEntry.objects.get(action="key-pair.limit")
+    assert entry.details["changes"] == {"policy": [None, "tight"], "rate_limit": [10000, 100]}
+    assert dana.get(rest).json()[0]["policy"] == "tight"
+    body = {"policy": None, "rate_limit": 0}
+    changed = dana.patch(f"{rest}{pair.pk}/", body, content_type="application/json")
+    assert (changed.status_code, changed.json()["policy"], changed.json()["rate_limit"]) == (200, None, 0)
+    too_wide = erin.patch(f"{rest}{pair.pk}/", {"policy": "wide"}, content_type="application/json")
+    assert (too_wide.status_code, too_wide.json()["code"]) == (403, "above-own-limits")
+    for who in (world.bob, alice):
+        assert browse(who).get(path).status_code == 404
+        assert browse(who).get(rest).status_code == 404
 
 
 def test_an_invitation_shows_its_link_once_and_is_taken_back(world: World, browse: Browse) -> None:

@@ -1,0 +1,68 @@
+"""What sessions and signed requests of somebody's key pair are limited to."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
+
+from backendai.accounts.models import KeyPair, User
+from backendai.accounts.roles import Deed, may_user, rules_people
+from backendai.accounts.services.key_pairs import limit_key_pair
+from backendai.web.panel.editing import FormPage
+from backendai.web.panel.forms import EditForm
+
+
+class KeyPairLimitForm(EditForm):
+    """The limits of a key pair; the rest is its owner's."""
+
+    class Meta:
+        model = KeyPair
+        fields: ClassVar[list[str]] = ["policy", "rate_limit"]
+        labels: ClassVar[dict[str, Any]] = {"policy": _l("Policy"), "rate_limit": _l("Signed requests in 15 minutes")}
+        help_texts: ClassVar[dict[str, Any]] = {
+            "policy": _l("Empty: no limits of its own; those of its owner, project and domain hold all the same."),
+            "rate_limit": _l("0: as many as they like."),
+        }
+
+
+class KeyPairLimits(FormPage):
+    """The limits of one key pair."""
+
+    section = "users"
+    lead = _l("Sessions that are launched with it count for it. A changed limit ends nothing that runs.")
+    rule = staticmethod(rules_people)
+    model = KeyPair
+    form_class = KeyPairLimitForm
+    audit_name = "key-pair"
+    list_address = "manage:users"
+
+    def get_queryset(self) -> QuerySet[KeyPair]:
+        """Return the key pairs of the people that one sees."""
+        people = User.objects.visible_to(self.viewer).order_by()
+        return KeyPair.objects.filter(user__in=people.values("pk")).select_related("user")
+
+    def find(self, *, for_update: bool = False) -> Any:
+        """Return the key pair; 404 unless one may change the limits of its owner."""
+        found = super().find(for_update=for_update)
+        if not may_user(self.viewer, Deed.SET_USER_POLICY, found.user):
+            raise Http404
+        return found
+
+    def save(self, form: EditForm) -> Any:
+        """Write them, as the verb does it."""
+        pair = KeyPair.objects.select_related("user").get(pk=self.object.pk)  # the form has changed its own copy
+        wishes = {name: form.cleaned_data[name] for name in KeyPairLimitForm.Meta.fields}
+        return limit_key_pair(self.viewer, pair, wishes)
+
+    def success_text(self, saved: Any) -> str:
+        """Return what is said after saving."""
+        return _("The limits of %(pair)s are saved.") % {"pair": saved}
+
+    def success_url(self, saved: Any) -> str:
+        """Return to its owner."""
+        return reverse("manage:user", args=[saved.user_id])
