@@ -227,6 +227,12 @@ def check_own_use(ledger: Ledger, user: User, caller: Caller, browser: Client, g
         left = presets["remaining"][one.slot]
         assert one.more == min(free[one.slot], free[one.slot] if left is None else thousandths(left))
         assert bool(one.holder) == (left is not None and thousandths(left) <= free[one.slot])
+    launcher = browser.get(reverse("web:launch"), {"resource_group": group}).context["allocation"]
+    assert launcher.group == group
+    for row in launcher.rows:
+        amount, left = row.words.amount, presets["remaining"][row.slot]
+        assert amount.free == free[row.slot], (user, group, row.slot)
+        assert (amount.quota.amount if amount.quota else None) == (None if left is None else thousandths(left))
 
 
 def check_reasons(ledger: Ledger, dana: Caller) -> None:

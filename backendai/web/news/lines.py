@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 from backendai.activity.notices import NoticeKind
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
+from backendai.texts.sentences import in_words
 
 _TONES = {NoticeKind.FAILED: "bad", NoticeKind.ENDED: "wait", NoticeKind.ENDING: "wait"}
 _ICONS = {
@@ -33,9 +34,9 @@ def sentence(notice: SessionNotice) -> str:
     """Return why, in one sentence; empty when there is nothing to add."""
     session: ComputeSession = notice.session
     if notice.kind in (NoticeKind.FAILED, NoticeKind.ENDED):
-        return session.reason_text
+        return in_words(session.reason_text)
     if notice.kind == NoticeKind.ENDING:
-        return notice.message or _("It has run for nearly as long as it may. Keep what you need elsewhere before.")
+        return in_words(notice.message) or _("It has run for nearly as long as it may. Keep what you need elsewhere before.")
     return ""
 
 

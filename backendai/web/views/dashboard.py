@@ -16,7 +16,6 @@ from django.views.decorators.http import require_safe
 
 from backendai.accounts.models import Project, User
 from backendai.cluster.models import Agent
-from backendai.cluster.site import site_settings
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check import project_of
 from backendai.compute.status import LIVE, SessionType, Status
@@ -26,6 +25,7 @@ from backendai.texts.sentences import in_words
 from backendai.usage.statistics import statistics, unit_of
 from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
 from backendai.web.gauges import gauges_of, own_use_in, tightest
+from backendai.web.launcher.allocation import may_see_room
 from backendai.web.requests import PageRequest
 from backendai.web.resources import RoomBars, name_of_slot, rooms_for
 
@@ -43,7 +43,7 @@ def dashboard(request: PageRequest) -> HttpResponse:
     limits = own_limits(request.user, _project(request), also=offered)
     recent = ComputeSession.objects.filter(owner=request.user).select_related("image", "resource_group")
     room = _chosen(rooms, request.GET.get("group", ""))
-    shows_room = request.user.is_superadmin or site_settings().group_resources_visible
+    shows_room = may_see_room(request.user)
     context = {
         "section": "dashboard",
         "counts": _counts(request.user),

@@ -1,0 +1,49 @@
+"""The cards of one's sessions."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit
+from tests.browser.people import ALICE
+from tests.system.client import Client
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+STARTED_MS = 45_000
+ENDED_MS = 30_000
+
+
+def test_a_card_comes_with_the_session_follows_it_and_goes_when_all_is_well(visit: Visit, alice: Client) -> None:
+    visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go("/dashboard/")
+    page.evaluate("window.stayed = true")
+    page.keyboard.press("Tab")
+    focused = page.evaluate("document.activeElement.outerHTML")
+    fine = alice.launch("card-fine", image="tiny")
+    card = page.locator(f"[data-note='{fine['id']}']")
+    expect(card.get_by_role("status")).to_have_text("Running", timeout=STARTED_MS)
+    for name in ("Apps of card-fine", "Terminal of card-fine", "Log of card-fine", "Terminate card-fine"):
+        expect(card.get_by_role("link", name=name)).to_be_visible()
+    assert not visitor.accessibility_faults()
+    alice.terminate(fine["id"])
+    expect(card).to_have_count(0, timeout=ENDED_MS)
+
+    bad = alice.launch("card-bad", image="tiny", type="batch", startup_command="exit 3")
+    card = page.locator(f"[data-note='{bad['id']}']")
+    expect(card).to_contain_text("It failed", timeout=STARTED_MS)
+    expect(card.get_by_role("link", name="Change and start again")).to_have_attribute(
+        "href", re.compile(f"like={bad['id']}$")
+    )
+    assert page.evaluate("window.stayed && document.activeElement.outerHTML") == focused
+    expect(page.locator("#bell-mark")).to_contain_text("1")
+    page.reload()
+    card.get_by_role("button", name="Close the card of card-bad").click()
+    expect(card).to_have_count(0)
+    page.reload()
+    page.get_by_role("link", name="Notifications").click()
+    expect(page.get_by_role("dialog")).to_contain_text("card-bad")
+    expect(card).to_have_count(0)
