@@ -36,7 +36,8 @@ def sentence(notice: SessionNotice) -> str:
     if notice.kind in (NoticeKind.FAILED, NoticeKind.ENDED):
         return in_words(session.reason_text)
     if notice.kind == NoticeKind.ENDING:
-        return in_words(notice.message) or _("It has run for nearly as long as it may. Keep what you need elsewhere before.")
+        usual = _("It has run for nearly as long as it may. Keep what you need elsewhere before.")
+        return in_words(notice.message) or usual
     return ""
 
 
