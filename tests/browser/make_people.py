@@ -7,6 +7,8 @@ from backendai.accounts.services import create_person, create_token, get_or_crea
 from backendai.catalog.models import Image
 from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 
+_NOWHERE = "registry.invalid/lab/"
+
 
 def make_visitors() -> None:
     """Make Alice and Charlie, let the administrator sign in with the password, and print a token of Alice's."""
@@ -24,6 +26,19 @@ def make_visitors() -> None:
 def make_administrator() -> None:
     """Let the administrator sign in with the password."""
     print(_let_in(ADMIN, full_name="Ada Park").email)  # noqa: T201
+
+
+def make_versions() -> None:
+    """Add six environments that nobody can start, one of them in two versions."""
+    tags = ["tensorflow:2.9", "tensorflow:2.15-cuda12", *(f"more-{number}:1.0" for number in range(5))]
+    for tag in tags:
+        Image.objects.create(name=tag.replace(":", "-"), reference=f"{_NOWHERE}{tag}")
+    print(len(tags))  # noqa: T201
+
+
+def drop_versions() -> None:
+    """Take those away again from whoever might choose them."""
+    print(Image.objects.filter(reference__startswith=_NOWHERE).update(is_enabled=False))  # noqa: T201
 
 
 def make_lab() -> None:
