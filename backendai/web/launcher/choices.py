@@ -13,6 +13,16 @@ from backendai.cluster.models import Agent, ResourceGroup
 class ImageField(forms.ModelChoiceField):
     """An image by its name or another name of it."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._names: dict[str, str | None] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ImageField:
+        """Return a field for another form, which knows no names yet."""
+        copied: ImageField = super().__deepcopy__(memo)
+        copied._names = {}
+        return copied
+
     def to_python(self, value: Any) -> Any:
         """Return the image; a ValidationError when there is none."""
         try:
@@ -26,9 +36,9 @@ class ImageField(forms.ModelChoiceField):
     def prepare_value(self, value: Any) -> Any:
         """Return what the choice that stands for it has as its value."""
         if isinstance(value, str) and value and self.queryset is not None:
-            names = {image.name for image in self.queryset}
-            if value not in names and (found := cast(Any, self.queryset).named(value[:255]).first()):
-                return found.name
+            if value not in self._names:  # asked for several times while a page is made
+                self._names[value] = cast(Any, self.queryset).named(value[:255]).values_list("name", flat=True).first()
+            return self._names[value] or value
         return super().prepare_value(value)
 
 

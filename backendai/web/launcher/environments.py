@@ -22,6 +22,7 @@ FEW = 6
 _BASE, _ROLE, _FEATURES = "ai.backend.base-distro", "ai.backend.role", "ai.backend.features"
 _CUSTOMIZED = "ai.backend.customized-image.name"
 _SHORT_DIGEST = 12
+_SHOWN = ("name", "title", "description", "reference", "architecture", "labels", "is_customized")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def offer_for(owner: User, *, project: str, group: str) -> Offer:
     images = Image.objects.usable_by(owner)
     obstacle = _obstacles(images, project, group)
     found: dict[str, list[Version]] = {}
-    for image in images:
+    for image in images.only(*_SHOWN):
         if _is_for_people(image):
             name, tags = _version(image)
             found.setdefault(_key(image), []).append(Version(image, name, _badges(image, tags), obstacle(image)))
