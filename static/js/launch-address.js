@@ -58,7 +58,7 @@ class LaunchAddress {
   }
   addVariables(query, names, values) {
     const rows = names.map((name, index) => [name, values[index]]).filter((row) => row.some((text) => text.trim()));
-    const usual = (this.usual["environ.name"] ?? []).map((name, index) => [name, this.usual["environ.value"][index]]);
+    const usual = (this.usual["environ.name"] ?? []).map((name, index) => [name, this.usual["environ.value"]?.[index] ?? ""]);
     if (JSON.stringify(rows) === JSON.stringify(usual)) return;
     if (!rows.length) query.append("environ.name", "");
     for (const [name, value] of rows) {

@@ -42,6 +42,8 @@ def test_one_finds_a_version_and_launches_it_again_under_another_name(visit: Vis
     version.select_option("tensorflow-2.9")
     assert visitor.accessibility_faults() == []
     page.get_by_label("CPU cores", exact=True).fill("2")
+    page.get_by_label("Name of variable 1").fill("API_KEY")
+    page.get_by_label("Value of variable 1").fill("s3cret")
     visitor.launch()
 
     visitor.go("/sessions/new/")
@@ -66,6 +68,10 @@ def test_one_finds_a_version_and_launches_it_again_under_another_name(visit: Vis
     expect(page.get_by_role("heading", name=REVIEW, level=2)).to_be_visible()
     card = page.get_by_role("region", name="Environments").locator("visible=true").last
     expect(card).to_contain_text(re.compile("tensorflow.*2.9"))
-    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_enabled()
+    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
+    expect(card).to_contain_text("API_KEY has no value.")
+    visitor.step(RESOURCES)
+    expect(page.get_by_label("Name of variable 1")).to_have_accessible_description("API_KEY has no value.")
+    page.get_by_label("Value of variable 1").fill("another")
     visitor.launch()
     expect(page.get_by_role("heading", name="again", level=1)).to_be_visible()
