@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -93,6 +94,17 @@ class Portal:
     def client(self) -> Client:
         """Return a client with a connection of its own."""
         return Client(self.port, self.token)
+
+    @property
+    def address(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def password(self) -> str:
+        """Return the administrator's password, which the first start printed."""
+        printed = re.search(r"^\s*Password\s+(\S+)", (self.data.parent / "up.log").read_text(), re.MULTILINE)
+        assert printed, "the first start printed no password"
+        return printed[1]
 
     def deployment(self) -> str:
         """Return the name under which this platform marks what it makes in the engine."""

@@ -10,16 +10,11 @@ too: on a busy machine it says more than the clock.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
-from bench._portal import ROOT, own_postgres, say
+from bench._in_process import run_in_process
+from bench._portal import say
 
 SESSIONS, LIVE, USERS, AGENTS, ROUNDS = 100_000, 5_000, 2_000, 1_000, 40
 _START = "import django; django.setup(); from bench._lists import main; main()"
@@ -38,7 +33,7 @@ def main() -> None:
     figures: dict[str, Any] = {}
     for database in options.database:
         say(f"lists on {database} ...")
-        found = run(database, numbers)
+        found = run_in_process(_START, database, numbers)
         figures |= found if database == options.database[0] else {f"{database}_{name}": v for name, v in found.items()}
     if options.json:
         print(json.dumps(figures))
@@ -46,25 +41,6 @@ def main() -> None:
     for name, value in figures.items():
         for page, figure in value.items() if isinstance(value, dict) else [("", value)]:
             print(f"{name:24} {page:28} {figure}")
-
-
-def run(database: str, numbers: list[int]) -> dict[str, Any]:
-    """Return the figures of one kind of database, measured in a process of its own."""
-    with tempfile.TemporaryDirectory(prefix="backendai-bench-") as name, contextlib.ExitStack() as leaving:
-        folder = Path(name)
-        folder.chmod(0o755)
-        url = f"sqlite:///{folder / 'portal.sqlite3'}"
-        if database == "postgres":
-            url = os.environ.get("DATABASE_URL") or leaving.enter_context(own_postgres(folder))
-        environment = {
-            **os.environ,
-            "BACKENDAI_TEST_DATABASE_URL": url,
-            "TMPDIR": str(folder),
-            "DJANGO_SETTINGS_MODULE": "backendai.settings.testing",
-        }
-        command = [sys.executable, "-c", _START, *map(str, numbers)]
-        answer = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        return {"database": database, **json.loads(answer.stdout.splitlines()[-1])}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import re
 import statistics
 import time
 from collections.abc import Iterator
@@ -104,23 +103,12 @@ def _show(page: BarePage, command: str, mark: str, *, start: bool = True) -> flo
 def _terminal_page(portal: Portal, session_id: str) -> Iterator[BarePage]:
     with bare_page() as page:
         page.before_scripts(_PROBE.read_text())
-        page.go(f"http://127.0.0.1:{portal.port}/login/")
-        for name, value in (("username", ADMIN), ("password", _password(portal))):
-            page.evaluate(f"document.querySelector('[name={name}]').value = {json.dumps(value)}")
-        page.evaluate("window.isLeft = true; document.querySelector('[name=password]').form.submit()")
-        page.wait("!window.isLeft && document.querySelector('h1')?.textContent === 'Sessions'")
+        page.sign_in(portal.address, ADMIN, portal.password())
         page.go(f"http://127.0.0.1:{portal.port}/sessions/{session_id}/#terminal")
         page.wait("document.querySelector('#terminal-state').textContent === 'Connected'")
         page.evaluate("document.querySelector('#terminal-box textarea').focus()")
         time.sleep(1)
         yield page
-
-
-def _password(portal: Portal) -> str:
-    """Return the administrator's password, which the first start printed."""
-    printed = re.search(r"^\s*Password\s+(\S+)", (portal.data.parent / "up.log").read_text(), re.MULTILINE)
-    assert printed, "the first start printed no password"
-    return printed[1]
 
 
 if __name__ == "__main__":

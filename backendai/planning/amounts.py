@@ -6,12 +6,12 @@ and the scheduler will do, and counts nothing by itself.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 
 from backendai.catalog.models import Image
-from backendai.cluster.models import ResourceGroup
 from backendai.cluster.site import site_settings
 from backendai.cluster.slot_types import in_order, look_of
 from backendai.compute.services.check_amounts import minimum_of
@@ -21,7 +21,7 @@ from backendai.planning.availability import Availability
 from backendai.planning.snapshot import rules_of
 from backendai.scheduler.devices import STEP, is_fractional, is_unique
 from backendai.scheduler.room import Room
-from backendai.scheduler.snapshot import AgentView
+from backendai.scheduler.snapshot import AgentView, Rules
 
 IMAGE, SITE, AGENT = "image", "site", "agent"  # beside the scopes of policies
 
@@ -70,41 +70,68 @@ class Amount:
         return self.minimum.amount > 0
 
 
-def amounts_of(found: Availability, image: Image, shape: Shape = ALONE) -> list[Amount]:
+class Machines:
+    """The agents of a group as they are when empty and as they are now; made once for all that is asked about them."""
+
+    def __init__(self, found: Availability) -> None:
+        rules = rules_of(found.group)
+        self._all = [(agent, dict(agent.capacity), _free(agent, rules)) for agent in found.agents]
+
+    def suitable(self, image: Image, agent: str = "") -> _Suitable:
+        """Return those that an image can run on; of one name if ``agent`` says it."""
+        return _Suitable(
+            [
+                (each, capacity, free)
+                for each, capacity, free in self._all
+                if agent in ("", each.name) and image.architecture in ("", each.architecture)
+            ]
+        )
+
+    def kernels(self, asked: Mapping[str, int]) -> tuple[int, int]:
+        """Return how many kernels with these amounts find room now: on a single agent, and on all together."""
+        wanted = [(name, amount) for name, amount in asked.items() if amount]
+        on_each = [_times(agent, free, wanted) for agent, _, free in self._all if _serves(agent)]
+        return max(on_each, default=0), sum(on_each)
+
+
+def amounts_of(
+    found: Availability, image: Image, shape: Shape = ALONE, machines: Machines | None = None
+) -> list[Amount]:
     """Return every slot that a kernel of the image may be asked for here, cores and memory first, and those that it
     demands in vain. No query beyond the settings of the site."""
-    agents = [agent for agent in found.agents if shape.agent in ("", agent.name)]
-    room = _GroupRoom([agent for agent in agents if image.architecture in ("", agent.architecture)], found.group)
+    room = (machines or Machines(found)).suitable(image, shape.agent)
     place = _Place(found, image, shape, room, minimum_of(image), site_settings().container_caps)
-    offered = {"cpu", "mem"} | {name for name in room.slots if look_of(name).is_enabled and image.can_use(name)}
+    offered = {"cpu", "mem"} | {name for name in room.largest if look_of(name).is_enabled and image.can_use(name)}
     return [_amount(name, place, is_offered=name in offered) for name in in_order(offered | set(place.minimum))]
 
 
-def kernels_now(found: Availability, asked: Mapping[str, int]) -> tuple[int, int]:
+def kernels_now(found: Availability, asked: Mapping[str, int], machines: Machines | None = None) -> tuple[int, int]:
     """Return how many kernels with these amounts could start now: on a single agent, and on all together."""
+    one, together = (machines or Machines(found)).kernels(asked)
     left = [(found.remaining.get(name), wanted) for name, wanted in asked.items() if wanted]
     quota = least(remaining // wanted for remaining, wanted in left if remaining is not None)
-    on_each = [_times(room, asked) for room in _GroupRoom(found.agents, found.group).serving]
-    one, together = max(on_each, default=0), sum(on_each)
     return (one, together) if quota is None else (min(one, quota), min(together, quota))
 
 
-class _GroupRoom:
-    """The agents that count for a launch: what they have when empty, also the silent ones, and what they have now."""
+class _Suitable:
+    """What the agents that count for a launch have: ``largest`` by slot when empty, also of silent ones,
+    ``free`` by slot together, and ``on_one``, of those that answer and take more."""
 
-    def __init__(self, agents: Sequence[AgentView], group: ResourceGroup) -> None:
-        self._agents = agents
-        rooms = [Room(agent, order, rules_of(group)) for order, agent in enumerate(agents)]
-        self.serving = [room for room in rooms if room.alive and room.schedulable and room.has_kernels_left(1)]
-        self.slots = {name for agent in agents for name in agent.capacity}
-
-    def largest(self, slot: str) -> int | None:
-        """Return the most that an agent has when it is empty, a silent one too; None without agents."""
-        return max((agent.capacity[slot] for agent in self._agents), default=None)
-
-    def free(self, slot: str) -> list[int]:
-        """Return what each agent has left that answers and takes more."""
-        return [max(0, room.free.get(slot, 0)) for room in self.serving]
+    def __init__(self, agents: Sequence[tuple[AgentView, dict[str, int], Mapping[str, int]]]) -> None:
+        self.is_empty = not agents
+        self.largest, self.free, self.on_one = (defaultdict[str, int](int) for _ in range(3))
+        for agent, capacity, free in agents:
+            for name, amount in capacity.items():
+                if amount > self.largest[name]:
+                    self.largest[name] = amount
+            if not _serves(agent):
+                continue
+            for name in capacity:
+                left = free.get(name, 0)
+                if left > 0:
+                    self.free[name] += left
+                    if left > self.on_one[name]:
+                        self.on_one[name] = left
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +139,7 @@ class _Place:
     found: Availability
     image: Image
     shape: Shape
-    room: _GroupRoom
+    room: _Suitable
     minimum: Slots
     caps: Slots
 
@@ -121,8 +148,7 @@ def _amount(slot: str, place: _Place, *, is_offered: bool) -> Amount:
     shape, step = place.shape, _step(slot, place.shape)
     maximum = min(_limits(slot, place), key=lambda bound: bound.amount, default=None)
     quota = _quota(slot, place)
-    free = place.room.free(slot)
-    on_one, together = max(free, default=0), sum(free)
+    on_one, together = place.room.on_one.get(slot, 0), place.room.free.get(slot, 0)
     now = [on_one, together // shape.kernels] if shape.multi_node else [on_one // shape.kernels]
     bounds = [*now, *(bound.amount for bound in (quota, maximum) if bound)]
     return Amount(
@@ -147,10 +173,9 @@ def _limits(slot: str, place: _Place) -> Iterator[Bound]:
         yield Bound(place.caps[slot], SITE)
     if is_unique(slot):
         yield Bound(MILLI, IMAGE, image.display_name)
-    largest = place.room.largest(slot)
-    if largest is not None:
+    if not place.room.is_empty:
         together = 1 if shape.multi_node else shape.kernels
-        yield Bound(largest // together, AGENT, shape.agent or place.found.group.name)
+        yield Bound(place.room.largest.get(slot, 0) // together, AGENT, shape.agent or place.found.group.name)
     for holder in place.found.holders:
         limit = holder.slots[slot].limit if slot in holder.slots else None
         if limit is not None:
@@ -181,7 +206,19 @@ def _floor(amount: int, step: int) -> int:
     return amount // step * step
 
 
-def _times(room: Room, asked: Mapping[str, int]) -> int:
+def _free(agent: AgentView, rules: Rules) -> Mapping[str, int]:
+    """Return what an agent has left, as the scheduler counts it: no more than its devices can give."""
+    if agent.devices:
+        return Room(agent, 0, rules).free
+    taken = dict(agent.occupied)
+    return {name: amount - taken.get(name, 0) for name, amount in agent.capacity.items()}
+
+
+def _serves(agent: AgentView) -> bool:
+    return agent.alive and agent.schedulable and (agent.max_kernels is None or agent.kernels < agent.max_kernels)
+
+
+def _times(agent: AgentView, free: Mapping[str, int], wanted: Sequence[tuple[str, int]]) -> int:
     """Return how many kernels of these amounts find room on one agent."""
-    times = min((max(0, room.free.get(name, 0)) // wanted for name, wanted in asked.items() if wanted), default=0)
-    return times if room.max_kernels is None else min(times, max(0, room.max_kernels - room.kernels))
+    times = min((max(0, free.get(name, 0)) // amount for name, amount in wanted), default=0)
+    return times if agent.max_kernels is None else min(times, agent.max_kernels - agent.kernels)

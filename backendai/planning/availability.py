@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -120,21 +121,20 @@ def _slot_names(
 
 
 def _amounts(agents: Iterable[AgentView]) -> GroupAmounts:
-    serving = [agent for agent in agents if agent.alive and agent.schedulable]
-    left = [Slots({name: max(0, amount) for name, amount in agent.free.items()}) for agent in serving]
-    return GroupAmounts(
-        agents=len(serving),
-        total=sum((agent.capacity for agent in serving), Slots()),
-        used=sum((agent.occupied for agent in serving), Slots()),
-        free=sum(left, Slots()),
-        max_per_agent=_most(agent.capacity for agent in serving),
-        max_free=_most(left),
-    )
-
-
-def _most(amounts: Iterable[Slots]) -> Slots:
-    most: dict[str, int] = {}
-    for one in amounts:
-        for name, amount in one.items():
-            most[name] = max(amount, most.get(name, 0))
-    return Slots(most)
+    """Return the sums over the agents that answer and take sessions; plain numbers, for there may be thousands."""
+    number = 0
+    total, used, free, most, most_free = (defaultdict[str, int](int) for _ in range(5))
+    for agent in agents:
+        if not (agent.alive and agent.schedulable):
+            continue
+        number += 1
+        taken = dict(agent.occupied)
+        for name, amount in taken.items():
+            used[name] += amount
+        for name, amount in agent.capacity.items():
+            left = max(0, amount - taken.get(name, 0))
+            total[name] += amount
+            free[name] += left
+            most[name] = max(amount, most[name])
+            most_free[name] = max(left, most_free[name])
+    return GroupAmounts(number, Slots(total), Slots(used), Slots(free), Slots(most), Slots(most_free))

@@ -20,7 +20,7 @@ from backendai.compute.services.check_amounts import automatic_shm, usual_shm
 from backendai.compute.status import ClusterMode
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots
-from backendai.planning.amounts import Amount, Shape, amounts_of, kernels_now
+from backendai.planning.amounts import Amount, Machines, Shape, amounts_of, kernels_now
 from backendai.planning.availability import Availability, availability
 from backendai.scheduler.snapshot import AgentView
 from backendai.web.launcher.allocation_fields import CUSTOM, MINIMUM, AllocationFields
@@ -113,7 +113,8 @@ def allocation_of(form: AllocationFields, owner: User, actor: User) -> Allocatio
         mark_obstacles(form.presets, group_name, {})
         return Allocation(cpu, mem, others, _shared_memory(form, None))
     found, image, shape = availability(owner, *place), _image(form), _shape(form)
-    amounts = {amount.slot: amount for amount in amounts_of(found, image, shape)}
+    machines = Machines(found)
+    amounts = {amount.slot: amount for amount in amounts_of(found, image, shape, machines)}
     words = {
         slot: Words(amount, found.group.name, shape.kernels, may_see_room(actor)) for slot, amount in amounts.items()
     }
@@ -125,7 +126,7 @@ def allocation_of(form: AllocationFields, owner: User, actor: User) -> Allocatio
         shm=_shared_memory(form, found.group),
         group=found.group.name,
         agents=[_agent_choice(agent) for agent in found.agents] if site_settings().agent_select else (),
-        kernels=_kernel_room(form, found, tells_room=may_see_room(actor)),
+        kernels=_kernel_room(form, found, machines, tells_room=may_see_room(actor)),
         minimum=Variant("", Slots({slot: amount.minimum.amount for slot, amount in amounts.items()})),
         none_because=_none_because(found, image, amounts),
     )
@@ -201,13 +202,13 @@ def _agent_choice(agent: AgentView) -> AgentChoice:
     return AgentChoice(agent.name, Slots({name: max(0, agent.free[name]) for name in agent.capacity}))
 
 
-def _kernel_room(form: AllocationFields, found: Availability, *, tells_room: bool) -> KernelRoom:
+def _kernel_room(form: AllocationFields, found: Availability, machines: Machines, *, tells_room: bool) -> KernelRoom:
     limit = strictest(found.limited, "max_kernels_per_session")
     most, whose = (limit[0], limit[1].label) if limit and limit[0] < LARGEST_CLUSTER else (LARGEST_CLUSTER, "")
     asked = _asked(form, found.group.name)
     if asked is None or not tells_room:
         return KernelRoom(most, whose)
-    on_one, together = kernels_now(found, asked)
+    on_one, together = kernels_now(found, asked, machines)
     return KernelRoom(most, whose, min(on_one, most), min(together, most))
 
 
