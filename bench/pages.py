@@ -2,7 +2,7 @@
 
 bin/bench pages [--json] [--database sqlite|postgres] [--agents N] [--rounds N] [--only server|browser]
 
-launcher_ms_p95 and preview_ms_p95 go through the whole of Django in one process, the preview with all agents in a group;
+launcher_ms_p95 and preview_ms_p95 go through all of Django in one process, the preview with all agents in one group;
 first_load_kb and lcp_ms are a page without a cache on a platform of the benchmark's own; event_ms_p95 is the time from
 a change of status, as the session has it, until an open page hears of it while 199 other sockets hear it too.
 """

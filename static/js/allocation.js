@@ -122,10 +122,9 @@ class SharedMemory extends Amount {
     this.memory = memory;
     this.automatic = document.getElementById("shm-automatic");
     this.split = document.getElementById("memory-split");
-    this.automatic.addEventListener("change", () => {
+    this.automatic.addEventListener("input", () => {
       if (this.automatic.checked) this.input.value = "";
       else this.write(this.usual);
-      this.input.dispatchEvent(new Event("input", { bubbles: true }));
     });
   }
   get isOffered() {
@@ -249,7 +248,7 @@ document.addEventListener("DOMContentLoaded", () => {
   document.getElementById("amounts").addEventListener("input", ({ target }) => {
     const amount = amountOf(target);
     if (target.type === "range") amount.slid();
-    if (target.type !== "checkbox" && target !== accelerators.select) typed();
+    typed();
     amount?.touched();
     showAll();
     htmx.trigger(presets, "amounts-typed");

@@ -1,0 +1,57 @@
+"""The amounts of the launch form in a browser: number, unit, slider and notes say the same."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Visit
+from tests.browser.people import ALICE
+from tests.browser.visitor import RESOURCES
+
+pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+
+
+def test_number_unit_and_slider_follow_each_other_and_notes_say_what_is_wrong(visit: Visit) -> None:
+    visitor = visit(ALICE)
+    visitor.go("/sessions/new/")
+    visitor.step(RESOURCES)
+    page = visitor.page
+    cores, memory = page.get_by_label("CPU cores", exact=True), page.get_by_label("Memory", exact=True)
+    slider = page.get_by_label("CPU cores, as a slider")
+    cores.fill("2")
+    expect(page.locator("#preset-custom")).to_be_checked()
+    expect(slider).to_have_js_property("value", "2")
+    slider.press("ArrowRight")
+    expect(cores).to_have_value("3")
+    expect(slider).to_have_attribute("aria-valuetext", "3")
+    slider.press("Home")
+    expect(cores).to_have_value("0.1")
+    above = page.locator("[data-amount=cpu] [data-when=above]")
+    expect(above).to_be_hidden()
+    cores.fill("5")
+    expect(above).to_have_text("At most 4: that is the limit of the largest agent of default.")
+    expect(cores).to_have_attribute("aria-invalid", "true")
+    cores.fill("1")
+    expect(above).to_be_hidden()
+    memory.fill("512m")
+    memory.press("Tab")
+    expect(memory).to_have_value("512")
+    expect(page.get_by_label("Unit of the memory")).to_have_value("m")
+    expect(page.locator("#memory-split")).to_contain_text("448 MiB for programs · 64 MiB shared")
+    page.locator("#shm-automatic").uncheck()
+    shared = page.get_by_label("Shared memory", exact=True)
+    expect(shared).to_have_value("64")
+    shared.fill("512")
+    expect(page.locator("[data-amount=shm] [data-when=above]")).to_be_visible()
+    page.locator("#shm-automatic").check()
+    expect(shared).to_have_value("")
+    help_on_memory = page.get_by_label("Help: Memory", exact=True)
+    help_on_memory.press("Enter")
+    expect(page.get_by_text("Main memory holds the data")).to_be_visible()
+    with page.expect_response("**/sessions/new/amounts/"):
+        page.get_by_label("Kernels", exact=True).fill("2")
+        page.get_by_label("Kernels", exact=True).press("Tab")
+    expect(page.locator("#facts-cpu")).to_have_attribute("data-maximum", "2")
+    assert visitor.accessibility_faults() == []
+    assert visitor.overflow_on_a_phone() <= 0
