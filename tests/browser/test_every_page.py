@@ -60,8 +60,11 @@ def _lists(visitor: Visitor, paths: dict[str, str]) -> Walk:
     visitor.sign_in(ADMIN)
     expect(visitor.page.locator("#session-list")).to_contain_text("waiting-page")
     yield "sessions"
-    account = [f"/account/{part}" for part in ("", "keys/", "ssh-keys/", "environment/", "security/", "tokens/")]
-    for path in ("/?view=finished", "/?q=nothing-like-it", "/agents/", *account):
+    account = [
+        f"/account/{part}"
+        for part in ("", "keys/", "ssh-keys/", "environment/", "notifications/", "security/", "tokens/")
+    ]
+    for path in ("/?view=finished", "/?q=nothing-like-it", "/agents/", "/dashboard/", "/notifications/", *account):
         visitor.go(path)
         yield path
     visitor.page.get_by_role("button", name="Create token").click()
