@@ -56,7 +56,7 @@ def test_one_finds_a_version_and_launches_it_again_under_another_name(visit: Vis
     box.get_by_text("Rename first-run").click(force=True)
     name = box.get_by_role("textbox", name="New name of first-run")
     expect(name).to_be_focused()
-    name.fill("-no")
+    name.fill("-not-a-name")
     name.press("Enter")
     expect(box.get_by_role("alert")).to_contain_text("Begin with a letter")
     name.fill("again")
