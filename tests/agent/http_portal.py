@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.wire.messages import BrokerDown, BrokerUp, JoinDown, JoinUp, KernelReport, SyncUp
+from backendai.wire.pulls import PullReport
 from tests.agent.portal import DEPLOYMENT, FakePortal
 
 JOIN_TOKEN, NODE_TOKEN = "join-me", "node-secret"
@@ -22,7 +23,7 @@ class HttpPortal(FakePortal):
 
     def __init__(self, public_key: str = "", broker_url: str = "") -> None:
         super().__init__(public_key)
-        self.broker_url, self.broker_user = broker_url, ""
+        self.broker_url, self.broker_user, self.broken_secret = broker_url, "", ""
         self.on_broker: Callable[[str], None] = lambda digest: None
         self.joins: list[JoinUp] = []
         portal = self
@@ -77,7 +78,11 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, BrokerDown(url=portal.broker_url, username=portal.broker_user).model_dump_json()
         if path == "/sync":
             return 200, portal.sync(SyncUp.model_validate_json(body)).model_dump_json()
-        _, _, kernel_id, *rest = path.split("/")
+        _, kind, kernel_id, *rest = path.split("/")
+        if kind == "pulls":
+            return self._pull(UUID(kernel_id), rest, body)
+        if rest == ["registry"]:
+            return 200, portal.broken_secret or portal.registry_access(UUID(kernel_id)).model_dump_json()
         if rest == ["report"]:
             return 200, json.dumps({"applied": portal.report(KernelReport.model_validate_json(body))})
         if rest == ["log"]:
@@ -85,6 +90,12 @@ class _Handler(BaseHTTPRequestHandler):
             portal.put_log(UUID(kernel_id), int(query["generation"][0]), body, truncated=query["truncated"] == ["1"])
             return 204, ""
         spec = portal.fetch_spec(UUID(kernel_id))
+        return (200, spec.model_dump_json()) if spec else (404, "{}")
+
+    def _pull(self, pull_id: UUID, rest: list[str], body: bytes) -> tuple[int, str]:
+        if rest == ["report"]:
+            return 200, json.dumps({"wanted": self.served.report_pull(PullReport.model_validate_json(body))})
+        spec = self.served.fetch_pull(pull_id)
         return (200, spec.model_dump_json()) if spec else (404, "{}")
 
     def _join(self, up: JoinUp) -> tuple[int, str]:

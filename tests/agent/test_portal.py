@@ -13,6 +13,7 @@ import pytest
 
 from backendai.agent.portal import PortalClient, PortalRefused, PortalUnreachable
 from backendai.wire.messages import KernelReport, KernelState
+from backendai.wire.pulls import PullReport, PullSpec, PullState, RegistryAccess
 from tests.agent.http_portal import NODE_TOKEN, HttpPortal
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.node import Node
@@ -41,6 +42,28 @@ def test_it_carries_a_kernel_from_start_to_end_over_http(portal: HttpPortal) -> 
 
 def test_it_says_none_for_a_spec_that_is_not_wanted(portal: HttpPortal) -> None:
     assert PortalClient(portal.url, NODE_TOKEN).fetch_spec(uuid4()) is None
+
+
+def test_it_fetches_accounts_and_pulls_and_never_quotes_an_answer_that_holds_a_password(portal: HttpPortal) -> None:
+    client = PortalClient(portal.url, NODE_TOKEN)
+    portal.access = RegistryAccess(username="robot", password="correct horse")
+    assert client.registry_access(uuid4()) == portal.access
+    spec = PullSpec(pull_id=uuid4(), image="big", access=portal.access)
+    assert client.fetch_pull(spec.pull_id) is None
+    portal.pulls[spec.pull_id] = spec
+    assert client.fetch_pull(spec.pull_id) == spec
+    assert client.report_pull(PullReport(pull_id=spec.pull_id, state=PullState.PULLING, progress=0.5))
+    assert not client.report_pull(PullReport(pull_id=uuid4(), state=PullState.PULLING))
+    portal.broken_secret = '{"username": ["correct horse"]}'
+    with pytest.raises(PortalUnreachable) as broken:
+        client.registry_access(uuid4())
+    assert "correct horse" not in str(broken.value) and broken.value.__cause__ is None
+    node = Node(client, MemoryBackend(portal.said))
+    portal.broken_secret = ""
+    wanted = portal.want(make_spec(image="big"))
+    node.kernels.start_soon(wanted.kernel_id, 1)
+    node.settle()
+    assert (portal.states(wanted.kernel_id)[-1], node.backend.accounts) == ("RUNNING", ["robot"])
 
 
 def test_it_tells_a_refusal_from_no_answer(portal: HttpPortal) -> None:

@@ -88,7 +88,8 @@ class AgentTable(PanelTable):
 
     def render_engine(self, value: str, record: Agent) -> str:
         """Return the engine, and the kernel that it runs on."""
-        return format_html('{}<div class="sub">Linux {}</div>', value, record.os_kernel) if record.os_kernel else value
+        short = value.partition("+")[0]  # without what its distribution adds
+        return format_html('{}<div class="sub">Linux {}</div>', short, record.os_kernel) if record.os_kernel else short
 
     def value_engine(self, value: str) -> str:
         """Return the engine alone."""
