@@ -73,7 +73,7 @@ def asked_for(kernels: Iterable[Kernel]) -> Slots:
 def granted_to(session: ComputeSession) -> Slots:
     """Return what the ledger says the session holds; one query."""
     rows = Allocation.objects.filter(kernel__session=session).order_by().values_list("slot")
-    return Slots(dict(rows.annotate(Sum("amount"))))
+    return Slots({slot: int(amount) for slot, amount in rows.annotate(Sum("amount"))})  # sums may come as decimals
 
 
 def uses_of(kernels: Iterable[Kernel]) -> list[Use]:
