@@ -19,7 +19,8 @@ from django.utils.safestring import SafeData
 from django.utils.translation import get_language
 
 _FIELD = re.compile(r"\{(\w+)\}")
-_SEPARATORS = ("; ", ", ", " and ")
+_LIST = "; "
+_SEPARATORS = (_LIST, ", ", " and ")
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z0-9“])")
 _DEEPEST = 4
 
@@ -60,7 +61,8 @@ def _translated(text: str, language: str, depth: int = 0) -> str:
     sentences = _SENTENCE_ENDS.split(text)
     if len(sentences) > 1:
         return " ".join(_whole(one, language, depth) or one for one in sentences)
-    return text
+    name, colon, rest = text.partition(": ")  # a strategy and what it does
+    return f"{name}{colon}{_whole(rest, language, depth) or rest}" if colon and " " not in name else text
 
 
 def _whole(text: str, language: str, depth: int) -> str | None:
@@ -80,6 +82,9 @@ def _value(text: str, language: str, depth: int) -> str:
     """Return what was filled in: a name as it is, a sentence or a list of them translated."""
     if " " not in text or depth > _DEEPEST:
         return text
+    parts = [_whole(part, language, depth) for part in text.split(_LIST)]
+    if None not in parts:
+        return _LIST.join(filter(None, parts))
     found = _whole(text, language, depth)
     if found is not None:
         return found

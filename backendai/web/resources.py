@@ -9,6 +9,7 @@ from backendai.cluster.models import ResourceGroup
 from backendai.cluster.slot_types import in_order, look_of, shown_amount
 from backendai.core.slots import Slots
 from backendai.planning.room import use_of
+from backendai.texts.sentences import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +79,4 @@ def rooms_for(user: User) -> list[RoomBars]:
 
 def name_of_slot(slot: str) -> str:
     """Return a slot's name for people."""
-    return look_of(slot).display_name
+    return in_words(look_of(slot).display_name)

@@ -15,11 +15,26 @@ from backendai.ops.texts.catalogue import Entry, Key
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import PanelFilter, PanelTable
 
+# Words that rooms below put together, or that come from the database as they were at the beginning.
+_MORE = (
+    "Memory",
+    "GPU",
+    "hours",
+    "GiB-hours",
+    "User",
+    "Project",
+    "Domain",
+    "Resource group",
+    "user",
+    "users",
+    "nobody",
+)
+
 
 def labels_of_pages() -> list[Entry]:
     """Return the names that forms, filters and tables take from models and fields."""
     len(get_resolver().url_patterns)  # loads every page
-    names = sorted({name for name in _names() if name and not isinstance(name, Promise)})
+    names = sorted({name for name in (*_names(), *_MORE) if name and not isinstance(name, Promise)})
     return [Entry(Key(name), files=("backendai/web/panel",)) for name in names]
 
 

@@ -16,6 +16,7 @@ from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.steps import Step
 from backendai.compute.status import Outcome, Status
 from backendai.planning.steps import shown_steps
+from backendai.texts.sentences import in_words
 from backendai.web.advice import wait_of, what_helps, what_to_change
 
 _LOOKS_BACK = 10  # rows of the history
@@ -72,7 +73,7 @@ def explanation_of(session: ComputeSession, user: User) -> Explanation:
     data = session.status_data
     return Explanation(
         title=wait.title if wait else _title(session),
-        message=(wait.why if wait else "") or session.reason_text,
+        message=(wait.why if wait else "") or in_words(session.reason_text),
         code=session.status_reason,
         advice=what_to_change(session) or what_helps(session),
         since=wait.since if wait else session.ended_at or session.changed_at,

@@ -17,6 +17,7 @@ from backendai.compute.services.check import LARGEST_CLUSTER
 from backendai.compute.services.check_amounts import minimum_of
 from backendai.compute.services.create import MOST_AT_ONCE
 from backendai.compute.status import ClusterMode
+from backendai.texts.sentences import in_words_lazy
 from backendai.web.launcher.allocation_checks import wrong_amounts
 from backendai.web.launcher.choices import offer_agents, offer_groups
 from backendai.web.launcher.presets import is_number, preset_choices, split_size, typed_amounts
@@ -62,7 +63,7 @@ class AllocationFields(forms.Form):
     )
     cluster_mode = forms.ChoiceField(
         required=False,
-        choices=ClusterMode,
+        choices=[(one.value, in_words_lazy(one.label)) for one in ClusterMode],
         initial=ClusterMode.SINGLE_NODE,
         label=_("Where they lie"),
         help_text=_("On any agents, a session can be larger than a machine, but its kernels talk over the network."),

@@ -28,6 +28,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.priorities import set_priority
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
+from backendai.texts.sentences import in_words
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.requests import PageRequest
@@ -99,7 +100,7 @@ class QueueTable(PanelTable):
 
     def render_reason(self, record: ComputeSession) -> str:
         """Return why it waits; what can never start is marked."""
-        text = record.reason_text or _("No pass has looked at it yet.")
+        text = in_words(record.reason_text) or _("No pass has looked at it yet.")
         if not record.status_data.get("never"):
             return text
         return format_html('<span class="status tone-bad">{}</span> {}', _("Cannot start"), text)

@@ -133,6 +133,8 @@ def field(bound: BoundField, *, must: bool = False, **attrs: Any) -> SafeString:
     described = [f"{bound.auto_id}_help"] if bound.help_text else []
     described += [f"{bound.auto_id}_error"] if bound.errors else []
     extra = {key.replace("_", "-"): value for key, value in attrs.items()}
+    if words := bound.field.widget.attrs.get("placeholder"):
+        extra.setdefault("placeholder", in_words(words))
     if described:
         extra["aria-describedby"] = " ".join(described)
     if bound.errors:
