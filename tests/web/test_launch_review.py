@@ -94,6 +94,7 @@ def test_it_tells_all_that_is_wrong_at_once_and_where(cast: Cast, browse: Browse
     assert page.count("review-card is-wrong") == 3
     told = dict(re.findall(r'data-fault="([^"]+)">([^<]*)<', page))
     assert set(told) == {"startup_command", "name", "environ", "preopen_ports"}
+    assert "1A = x" in text_of(page), "what was typed is still there"
 
 
 def test_what_only_the_services_know_is_told_too(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:

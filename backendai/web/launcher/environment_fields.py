@@ -95,6 +95,10 @@ class EnvironmentFields(forms.Form):
         name = self["image"].value()
         return next((each.key for each in self.offer.environments if each.has(str(name))), "")
 
+    def typed_variables(self) -> list[tuple[str, str]]:
+        """Return the environment variables so far, right or wrong."""
+        return [(row.name, row.value) for row in self.variable_rows() if row.name or row.value]
+
     def variable_rows(self) -> list[Row]:
         """Return the environment variables so far with what is wrong with each, and empty rows."""
         return rows_of(self["environ"].value(), self["environ"].errors.as_data())

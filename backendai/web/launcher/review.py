@@ -86,8 +86,8 @@ class Review:
     @property
     def variables(self) -> list[tuple[str, str]]:
         """The variables, those of the group too, without the values that nobody should read over a shoulder."""
-        found = self.checked.spec.environ if self.checked else self.data.get("environ") or {}
-        return [(name, _HIDDEN if looks_secret(name, value) else value) for name, value in found.items()]
+        rows = self.checked.spec.environ.items() if self.checked else self.form.typed_variables()
+        return [(name, _HIDDEN if value and looks_secret(name, value) else value) for name, value in rows]
 
     @property
     def timeout(self) -> timedelta | None:
