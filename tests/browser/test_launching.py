@@ -107,7 +107,7 @@ def test_it_starts_a_cluster_with_variables_from_rows_that_come_and_go(visit: Vi
     visitor.type('echo "[$FIRST|$GONE|$LAST|$BACKENDAI_CLUSTER_SIZE]"')
     expect(visitor.screen).to_contain_text("[1 <i>||x=y|2]")
     page.get_by_role("tab", name="Overview").click()
-    expect(page.get_by_role("cell", name="sub1", exact=True)).to_be_visible()
+    expect(page.get_by_role("cell", name="sub1 Log of sub1")).to_be_visible()
 
 
 @pytest.mark.usefixtures("launched")
@@ -131,7 +131,7 @@ def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
     expect(page.locator("#ports-faults")).to_have_text("Port 80 is not between 1024 and 65535.")
     page.get_by_role("button", name="Remove port 80", exact=True).click()
 
-    expect(page).to_have_url(re.compile("starts_at=2090"))
+    expect(page).to_have_url(re.compile(r"starts_at=2090.*preopen_ports=8080%2C\+9000&"))
     page.reload()
     expect(page.get_by_role("heading", name="Network", level=2)).to_be_visible()
     expect(page.get_by_role("button", name="Edit port 9000")).to_be_visible()
