@@ -20,27 +20,20 @@ def test_what_is_chosen_stays_chosen_while_new_sessions_appear_and_is_ended_toge
     first, second = (alice.launch(name, resources=TOO_MUCH) for name in ("chosen-1", "chosen-2"))
     visitor = visit(ALICE)
     visitor.go("/?status=PENDING&sort=name")
-    page = visitor.page
+    page, rows = visitor.page, visitor.page.get_by_role("region", name="Sessions", exact=True)
     for name in ("chosen-1", "chosen-2"):
         page.get_by_label(f"Select {name}").check()
     expect(page.get_by_text("2 selected")).to_be_visible()
     third = alice.launch("appears", resources=TOO_MUCH)
-    expect(page.get_by_role("link", name="appears", exact=True)).to_be_visible()
+    expect(rows.get_by_role("link", name="appears", exact=True)).to_be_visible()
     expect(page.get_by_text("2 selected")).to_be_visible()
     expect(page.get_by_label("Select appears")).not_to_be_checked()
     assert visitor.accessibility_faults() == []
     page.get_by_role("button", name="Terminate the selected…").click()
     expect(page.get_by_role("heading", name="Terminate 2 sessions?")).to_be_visible()
-    assert visitor.accessibility_faults() == []
     page.get_by_role("button", name="Terminate", exact=True).click()
     expect(page.get_by_text("2 sessions were cancelled before they ran.")).to_be_visible()
     assert page.url.endswith("/?status=PENDING&sort=name")
-    expect(page.get_by_role("link", name="chosen-1", exact=True)).to_have_count(0)
-    page.get_by_role("search").get_by_text("Filter").click()
-    page.get_by_label("Resource group").select_option("default")
-    expect(page.get_by_role("list", name="Narrowed by")).to_contain_text("Resource group: default")
-    assert "group=default" in page.url
-    assert visitor.accessibility_faults() == []
-    assert visitor.overflow_on_a_phone() == 0
+    expect(rows.get_by_role("link", name="chosen-1", exact=True)).to_have_count(0)
     assert {alice.session(one["id"])["status"] for one in (first, second)} == {"CANCELLED"}
     alice.end(*[one["id"] for one in (full, third)])
