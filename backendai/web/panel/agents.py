@@ -26,6 +26,7 @@ from backendai.web.panel.access import PanelPage
 from backendai.web.panel.agent_devices import device_rows
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.resources import Bar, bars_of
+from backendai.web.templatetags.panel_table import use_bars
 from backendai.web.templatetags.portal import ago, status
 
 _MOST_KERNELS = 100
@@ -72,7 +73,7 @@ class AgentTable(PanelTable):
 
     def render_use(self, record: Agent) -> str:
         """Return what is taken of what it has."""
-        return render_to_string("web/panel/_bars.html", {"bars": self._bars(record)})
+        return use_bars(self._bars(record))
 
     def value_use(self, record: Agent) -> str:
         """Return the same as text."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import template
 from django.template.base import render_value_in_context
 from django.template.context import Context
-from django.utils.html import conditional_escape, format_html
+from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
 
 from backendai.texts.sentences import in_words
+from backendai.web.resources import Bar
 
 register = template.Library()
 
@@ -29,6 +32,29 @@ def panel_rows(context: Context, table: Any) -> SafeString:
             parts += (opening, conditional_escape(cell), "</span></td>")
         parts.append("</tr>\n")
     return mark_safe("".join(parts))  # noqa: S308  (each part is escaped)
+
+
+@register.simple_tag
+def use_bars(bars: Sequence[Bar]) -> SafeString:
+    """Return how much is taken of each slot, as bars. A list has a hundred of them, so that no template makes them."""
+    if not bars:
+        return format_html('<span class="text-secondary">{}</span>', _("No capacity reported."))
+    return format_html_join("", _BAR, map(_parts_of, bars))
+
+
+_BAR = (
+    '<div class="bar"><div class="bar-text"><span>{}</span> <span class="number"><strong>{}</strong>'
+    ' <span class="text-secondary">{}</span></span></div>\n'
+    '<meter min="0" max="100" value="{}" class="{}" aria-label="{}">{} %</meter></div>'
+)
+
+
+def _parts_of(bar: Bar) -> tuple[object, ...]:
+    said = {"name": bar.name, "used_text": bar.used_text, "total_text": bar.total_text}
+    percent = bar.percent
+    fullness = "is-full" if percent >= 100 else "is-high" if percent >= 85 else ""
+    label = _("%(name)s: %(used_text)s of %(total_text)s in use") % said
+    return bar.name, bar.used_text, _("of %(total_text)s") % said, percent, fullness, label, percent
 
 
 def _opening(column: Any, *, is_first: bool) -> SafeString:
