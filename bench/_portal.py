@@ -38,6 +38,13 @@ _ADD_IMAGE = (
 )
 
 
+_ADD_STRANGER = (
+    "from backendai.accounts.services import create_person, create_token, get_or_create_project;"
+    "project = get_or_create_project('elsewhere', 'elsewhere');"
+    "print(create_token(create_person('stranger@example.com', password=None, project=project), 'bench')[1])"
+)
+
+
 def say(text: str) -> None:
     """Print progress; standard output is for the figures."""
     print(text, file=sys.stderr, flush=True)
@@ -90,6 +97,10 @@ class Portal:
         self.token = self._manage("create_token", ADMIN).split()[-1]
         wait_until(lambda: "build_images" not in self.processes(), _IMAGE_BUILD_SECONDS, pause=0.5)
         wait_until(self._has_agent, 60, pause=0.2)
+
+    def stranger(self) -> str:
+        """Return a token of a person who has nothing to do with the administrator."""
+        return self._manage("shell", "--no-imports", "-v", "0", "-c", _ADD_STRANGER).split()[-1]
 
     def client(self) -> Client:
         """Return a client with a connection of its own."""

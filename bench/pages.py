@@ -4,7 +4,7 @@ bin/bench pages [--json] [--database sqlite|postgres] [--agents N] [--rounds N] 
 
 launcher_ms_p95 and preview_ms_p95 go through all of Django in one process, the preview with all agents in one group;
 first_load_kb and lcp_ms are a page without a cache on a platform of the benchmark's own; event_ms_p95 is the time from
-a change of status, as the session has it, until an open page hears of it while 199 other sockets hear it too.
+a change of status, as the session has it, until an open page hears of it while 199 sockets of somebody else are open.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def _first_load(page: BarePage, address: str) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _others(portal: Portal) -> Iterator[None]:
-    sockets = [Events(portal.port, portal.token) for _ in range(OTHER_SOCKETS)]
+    token = portal.stranger()
+    sockets = [Events(portal.port, token) for _ in range(OTHER_SOCKETS)]
     try:
         yield
     finally:
