@@ -4,7 +4,14 @@ document.addEventListener("DOMContentLoaded", () => {
   new VariableRows(document.getElementById("variables"));
   const place = document.getElementById("environment-choice");
   const typed = document.querySelector("[name=manual_image]");
-  const give = () => (place.querySelector("fieldset").disabled = Boolean(typed?.value.trim()));
+  const give = () => {
+    place.querySelector("fieldset").disabled = Boolean(typed?.value.trim());
+    const cards = document.getElementById("environment-cards");
+    if (!cards) return;
+    // Where nothing can be chosen, the keyboard can still scroll.
+    if (cards.querySelector("input:enabled")) cards.removeAttribute("tabindex");
+    else cards.tabIndex = 0;
+  };
   const renew = () => {
     if (document.getElementById("environment-pick")) new EnvironmentPick(place);
     give();
