@@ -18,13 +18,19 @@ from backendai.accounts.models import User
 from backendai.accounts.services import create_person
 from backendai.cluster.models import Agent
 from backendai.realtime.routing import websocket_urlpatterns
-from tests.cast import PASSWORD
+from tests.cast import PASSWORD, Cast
 from tests.realtime.sockets import fake_gateway, page, socket
-from tests.test_census import PRIVATE_NAME, PRIVATE_OUTPUT, TABLE, Policy, World, world
+from tests.test_census import PRIVATE_NAME, PRIVATE_OUTPUT, TABLE, Policy, World, made_world
 
-__all__ = ["world"]  # the fixture of the census: something of Alice's in every table
 SKIPPED = (Policy.PUBLIC, Policy.NODE, Policy.SHUT)
 LEFT_OUT = ("logout/", "account/password", "api/schema/", "api/docs/")  # they end logins, or say the same to everybody
+
+
+@pytest.fixture
+def world(cast: Cast) -> Iterator[World]:
+    """The world of the census, something of Alice's in every table, for one test: threads of it look too."""
+    with made_world(cast) as world:
+        yield world
 
 
 class Request(NamedTuple):
