@@ -17,6 +17,7 @@ from backendai.web.panel.listing import PanelFilter, PanelTable
 
 # Words that rooms below put together, or that come from the database as they were at the beginning.
 _MORE = (
+    "A space",
     "Memory",
     "GPU",
     "hours",
