@@ -94,8 +94,8 @@ def test_a_launch_takes_a_fixed_number_of_statements(cast: Cast, django_assert_n
     for number in range(3):
         make_agent(f"other-{number}")
         make_group(f"group-{number}")
-    # Who asks, project, group, image, agents, key pair; begin, session, kernels, history, audit, commit.
-    with django_assert_num_queries(14):
+    # Who asks, project, group, image, agents, key pair; begin, session, kernels, history, audit, notice, commit.
+    with django_assert_num_queries(15):
         assert alice.post(SESSIONS, LAUNCH | {"name": "second", "cluster_size": 4}).status_code == 201
 
 
