@@ -8,6 +8,7 @@ from pathlib import Path
 
 import environ
 from csp.constants import NONE, SELF
+from django.utils.translation import gettext_lazy
 
 from backendai.settings.secret_store import load_secrets
 
@@ -228,7 +229,7 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
-FILTERS_EMPTY_CHOICE_LABEL = "any"
+FILTERS_EMPTY_CHOICE_LABEL = gettext_lazy("any")
 SPECTACULAR_SETTINGS = {
     "TITLE": "Backend.AI portal",
     "DESCRIPTION": "Compute sessions, and what they run on.",
