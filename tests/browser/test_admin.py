@@ -31,10 +31,10 @@ def test_another_sequence_is_chosen_and_the_next_pass_turns_the_queue(visit: Vis
     _save(visitor)
     newer = visit(ADMIN)
     newer.go(f"/sessions/{queue[1]['id']}/")
-    expect(newer.page.locator(".state-notice")).to_contain_text("place 1 in the queue")
+    expect(newer.page.locator(".alert.state-notice")).to_contain_text("place 1 in the queue")
     page.get_by_label("Which session starts next").select_option("fifo")
     _save(visitor)
-    expect(newer.page.locator(".state-notice")).to_contain_text("place 2 in the queue")
+    expect(newer.page.locator(".alert.state-notice")).to_contain_text("place 2 in the queue")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

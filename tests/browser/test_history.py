@@ -52,7 +52,9 @@ def test_the_clock_opens_the_history_which_can_be_narrowed_sorted_and_unfolded(
     expect(page.get_by_role("columnheader", name="Updated at")).to_have_attribute("aria-sort", "ascending")
     expect(records.first).to_contain_text("Launched.")
     expect(sorter).to_be_focused()
+    records.first.evaluate("(row) => (row.dataset.seen = 'before')")
     page.get_by_role("button", name="Refresh").click()
+    expect(page.locator("#history-rows [data-seen]")).to_have_count(0)
     expect(records.first).to_contain_text("Launched.")
 
     arrow = page.get_by_role("button", name=re.compile(r"^\d+ steps?$")).last
