@@ -12,12 +12,14 @@ window.portal = window.portal || {};
     const text = await answer.text();
     return /^\s*<!doctype/i.test(text) ? "" : text;
   };
+  let opener = "";
   const open = async (link) => {
     const text = await portal.part(link.href);
     if (!text) {
       location.href = link.href;
       return;
     }
+    opener = link.id;
     dialog.className = `box session-box is-${link.dataset.box}`;
     htmx.swap(body, text, { swapStyle: "innerHTML" });
     if (!dialog.open) dialog.showModal();
@@ -32,7 +34,11 @@ window.portal = window.portal || {};
     event.preventDefault();
     open(link);
   });
-  dialog?.addEventListener("close", () => body.replaceChildren());
+  dialog?.addEventListener("close", () => {
+    body.replaceChildren();
+    // The browser gives the focus back by itself, but not when the live parts were drawn anew meanwhile.
+    if (document.activeElement === document.body) document.getElementById(opener)?.focus();
+  });
 
   // 204: it is done. The live parts show it by themselves; the box has nothing more to say.
   document.addEventListener("htmx:afterRequest", ({ detail }) => {

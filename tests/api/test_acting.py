@@ -60,6 +60,7 @@ def test_the_owner_sees_on_every_page_who_launched_the_session(dana: Caller, cas
     alice.force_login(cast.alice)
     page = alice.get(reverse("web:session", args=[session.pk])).content.decode()
     assert "launched by <bdi>dana@example.com</bdi>" in page
+    page = alice.get(reverse("web:history", args=[session.pk])).content.decode()
     assert "Launched by dana@example.com for alice@example.com." in page
     caller = Caller(cast.alice)
     assert caller.get(f"{SESSIONS}{session.pk}/").json()["launched_by"] == "dana@example.com"

@@ -162,7 +162,7 @@ def test_it_tells_what_it_looked_at_for_a_placement():
     steps = {step.step: step.message for step in plan.placements[0].steps}
     assert list(steps) == [
         "sequencing", "kernels", "offered", "image-architecture", "start-time", "dependencies", "session-type", "image",
-        "concurrency", "limits", "capacity", "queue", "alive", "schedulable", "architecture", "selection",
+        "concurrency", "limits", "network", "capacity", "queue", "alive", "schedulable", "architecture", "selection",
     ]  # fmt: skip
     assert steps["sequencing"] == "turn 1 of 1 by fifo"
     assert steps["alive"] == "removed 1 of 3 agents"
