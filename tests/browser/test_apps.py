@@ -16,6 +16,7 @@ from tests.system.client import Body, Client
 from tests.system.platform import Platform
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+_IMAGE = ("local/backendai-notes", "latest")
 _ADD_IMAGE = """
 from backendai.catalog.models import Image
 told = {{"reference": "{}", "minimum": {{"cpu": "0.1"}}, "labels": {{"ai.backend.service-ports": "{}"}}}}
@@ -27,13 +28,16 @@ Image.objects.update_or_create(name="notes", defaults=told)
 def session(platform: Platform, alice: Client) -> Iterator[Body]:
     """A running session of Alice's, whose image has an app."""
     engine = APIClient()
-    image = ensure_service_image(engine)
-    engine.close()
+    # By a name of its own: images of one name are versions of one environment.
+    engine.tag(ensure_service_image(engine), *_IMAGE)
+    image = ":".join(_IMAGE)
     done = platform.manage("shell", "--no-imports", "-c", _ADD_IMAGE.format(image, SERVICE_LABEL))
     assert done.returncode == 0, done.stderr
     session = alice.wait_until_running(alice.launch("with-apps", image="notes")["id"])
     yield session
     alice.end(session["id"])
+    engine.remove_image(image)
+    engine.close()
 
 
 def path_of(session: Body, service: str = "notes") -> str:
