@@ -103,7 +103,7 @@ def _visit(visitor: Visitor, paths: dict[str, str], ending: str) -> None:
 
     def would_wait() -> None:
         page.get_by_label("CPU cores", exact=True).fill("6")
-        page.get_by_role("textbox", name="Memory").fill("24g")
+        page.get_by_label("Memory", exact=True).fill("24g")
         expect(page.locator("#launch-outlook")).to_contain_text("Waits")
         page.get_by_label("CPU cores", exact=True).evaluate("(field) => field.scrollIntoView({ block: 'center' })")
 
