@@ -278,8 +278,7 @@ class FleetUp(Message):
 
 
 class FleetAnswer(Order):
-    """The answer to one node. ``status`` is what the HTTP status of a call of its own would be; only with 200 the rest
-    counts.
+    """The answer to one node. ``status``: what a call of its own would get; only with 200 the rest counts.
 
     ``down`` answers a sync, ``applied`` the reports one by one (False: not wanted any more), ``start`` holds the specs
     of kernels that it should start and did not name as known, ``stop`` what must end.

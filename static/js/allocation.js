@@ -153,6 +153,8 @@ class SharedMemory extends Amount {
     this.root.classList.toggle("is-automatic", isAutomatic);
     super.show();
     if (isAutomatic) this.range.value = Math.round(this.usual / this.slide);
+    const told = this.root.querySelector("[data-automatic]");
+    if (told) told.textContent = sizeText(this.usual);
     this.say(this.objection, this.objection === "above");
     const memory = this.memory.value ?? 0;
     const own = Math.max(0, memory - this.bytes);
