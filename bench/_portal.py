@@ -88,8 +88,12 @@ class Portal:
     def processes(self) -> dict[str, psutil.Process]:
         """Return the platform's processes by name."""
         assert self.up is not None
-        named = {_name_of(one.cmdline()): one for one in psutil.Process(self.up.pid).children(recursive=True)}
-        return {"up": psutil.Process(self.up.pid)} | {name: one for name, one in named.items() if name}
+        named = {"up": psutil.Process(self.up.pid)}
+        for one in named["up"].children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):  # ended since, or a zombie: building an image starts many
+                if name := _name_of(one.cmdline()):
+                    named[name] = one
+        return named
 
     def make_ready(self) -> None:
         """Add the benchmark's image and a token, and wait until the node takes sessions and no image is being built."""
