@@ -11,6 +11,8 @@ from backendai.cluster.models import (
     Agent,
     Announcement,
     Hearing,
+    IdleBinding,
+    IdleChecker,
     JoinToken,
     PassLease,
     ResourceGroup,
@@ -190,3 +192,22 @@ class AnnouncementAdmin(Audited):
     list_display = ["text", "tone", "starts_at", "ends_at"]
     list_filter = ["tone"]
     readonly_fields = ["created_at"]
+
+
+class IdleBindingInline(admin.TabularInline):
+    model = IdleBinding
+    fields = ["resource_group", "project", "applies"]
+    extra = 1
+
+
+@admin.register(IdleChecker)
+class IdleCheckerAdmin(Audited):
+    """Sessions are looked at every few seconds: what is saved here holds from the next look on, and warnings by former
+    rules count no more."""
+
+    audit_name = "idle-checker"
+    formfield_overrides = {models.DurationField: {"form_class": TimeSpanField}}
+    inlines = [IdleBindingInline]
+    list_display = ["name", "kind", "limit", "warning", "is_active"]
+    list_filter = ["kind", "is_active"]
+    search_fields = ["name", "description"]

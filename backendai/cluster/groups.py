@@ -11,10 +11,10 @@ from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import KeyPair, Project, User
 from backendai.activity.services import audit
-from backendai.cluster.models import JoinToken, ResourceGroup
+from backendai.cluster.models import IdleBinding, JoinToken, ResourceGroup
 from backendai.core.errors import Conflict, UserError
 
-_NO_OBSTACLE = (JoinToken,)  # they go with the group
+_NO_OBSTACLE = (JoinToken, IdleBinding)  # they go with the group
 _LISTS = ("domains", "projects", "key_pairs")
 
 

@@ -13,6 +13,7 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from backendai.accounts.models import Domain, KeyPair, Project
+from backendai.cluster.idle_models import IdleBinding, IdleChecker
 from backendai.cluster.querysets import AgentQuerySet, JoinTokenQuerySet, ResourceGroupQuerySet
 from backendai.cluster.rules import SESSION_TYPES, wrong_rules
 from backendai.cluster.site_models import Announcement, SiteSetting, SlotType
@@ -22,6 +23,8 @@ __all__ = [
     "Agent",
     "Announcement",
     "Hearing",
+    "IdleBinding",
+    "IdleChecker",
     "JoinToken",
     "PassLease",
     "ResourceGroup",

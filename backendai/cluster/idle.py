@@ -1,0 +1,191 @@
+"""Idle checkers: which of them hold for a session, and the verbs that write and delete them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from backendai.accounts.models import Project
+from backendai.activity.changes import delete_object, plain_value
+from backendai.activity.services import audit
+from backendai.cluster.idle_models import IdleBinding, IdleChecker
+from backendai.cluster.models import ResourceGroup
+from backendai.core.errors import Conflict, UserError
+from backendai.scheduler.find_idle import Rule
+
+_SITE, _GROUP, _PROJECT = 1, 2, 3  # the higher is the more specific
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a checker holds. ``except_groups`` and ``except_projects``: not there, whatever a wider place says."""
+
+    is_site_wide: bool = False
+    groups: Collection[ResourceGroup] = ()
+    projects: Collection[Project] = ()
+    except_groups: Collection[ResourceGroup] = ()
+    except_projects: Collection[Project] = ()
+
+
+@dataclass(slots=True)
+class Holding:
+    """The checkers that hold somewhere, by where they do; asked for many sessions, it reads nothing more."""
+
+    checkers: Mapping[int, IdleChecker]
+    bindings: Mapping[int, list[IdleBinding]]
+    _rules: dict[int, Rule] = field(default_factory=dict)
+    _known: dict[tuple[str, int, UUID], tuple[Rule, ...]] = field(default_factory=dict)
+
+    def rules_for(self, session_type: str, group_id: int, project_id: UUID) -> tuple[Rule, ...]:
+        """Return the rules that hold for sessions of this type there, the same ones for the same question. Of one kind
+        the most specific win: those of the project, else of the group, else of the whole site."""
+        key = session_type, group_id, project_id
+        if (known := self._known.get(key)) is None:
+            known = self._known[key] = tuple(map(self._rule, self.checkers_for(*key)))
+        return known
+
+    def checkers_for(self, session_type: str, group_id: int, project_id: UUID) -> list[IdleChecker]:
+        """Return the checkers behind these rules."""
+        levels: dict[str, dict[int, list[IdleChecker]]] = defaultdict(lambda: defaultdict(list))
+        for checker in self.checkers.values():
+            level = _level_of(self.bindings.get(checker.pk, ()), group_id, project_id)
+            if level and session_type in checker.session_types:
+                levels[checker.kind][level].append(checker)
+        return [checker for kind in sorted(levels) for checker in levels[kind][max(levels[kind])]]
+
+    def _rule(self, checker: IdleChecker) -> Rule:
+        return self._rules.setdefault(checker.pk, checker.rule)
+
+
+def read_holding() -> Holding:
+    """Return the checkers that are active, and where they hold; two queries."""
+    checkers = {checker.pk: checker for checker in IdleChecker.objects.filter(is_active=True)}
+    bindings: dict[int, list[IdleBinding]] = defaultdict(list)
+    for binding in IdleBinding.objects.filter(checker__is_active=True):
+        bindings[binding.checker_id].append(binding)
+    return Holding(checkers, bindings)
+
+
+def places_of(checker: IdleChecker) -> Places:
+    """Return where the checker holds."""
+    rows = list(checker.bindings.select_related("resource_group", "project__domain"))
+    return Places(
+        any(row.applies and not row.resource_group and not row.project for row in rows),
+        [row.resource_group for row in rows if row.applies and row.resource_group],
+        [row.project for row in rows if row.applies and row.project],
+        [row.resource_group for row in rows if not row.applies and row.resource_group],
+        [row.project for row in rows if not row.applies and row.project],
+    )
+
+
+def write_checker(
+    actor_id: UUID | None, checker: IdleChecker, values: Mapping[str, Any], places: Places | None = None
+) -> IdleChecker:
+    """Return the checker, new or changed, with these values of its fields, where it holds (None: as before), and its
+    audit entry. Warnings by its former rules count no more. Raises UserError that names the field, and Conflict when
+    the name is taken."""
+    is_new = checker._state.adding
+    changes = {}
+    for name, value in values.items():
+        old = None if is_new else plain_value(getattr(checker, name))
+        setattr(checker, name, value)
+        if old != plain_value(value):
+            changes[name] = [old, plain_value(value)]
+    with transaction.atomic():
+        _save(checker)
+        if places is not None:
+            changes |= _set_places(checker, places)
+        if changes:
+            action = f"idle-checker.{'create' if is_new else 'change'}"
+            audit(actor_id, action, "idle-checker", [checker.pk], name=checker.name, changes=changes)
+    return checker
+
+
+def choose_checkers(actor_id: UUID | None, group: ResourceGroup, chosen: Iterable[IdleChecker]) -> None:
+    """Let these checkers hold in the group, and no other one by a binding of the group's own; with an audit entry."""
+    with transaction.atomic():
+        rows = IdleBinding.objects.filter(resource_group=group)
+        before = {row.checker_id: row.checker.name for row in rows.filter(applies=True).select_related("checker")}
+        after = {checker.pk: checker.name for checker in chosen}
+        if before == after:
+            return
+        rows.filter(applies=True).exclude(checker__in=after).delete()
+        rows.filter(applies=False, checker__in=after).update(applies=True)
+        new = [pk for pk in after if pk not in before and not rows.filter(checker=pk).exists()]
+        IdleBinding.objects.bulk_create(IdleBinding(checker_id=pk, resource_group=group) for pk in new)
+        changes = {"idle_checkers": [sorted(before.values()), sorted(after.values())]}
+        audit(actor_id, "resource-group.change", "resource-group", [group.pk], name=group.name, changes=changes)
+
+
+def delete_checker(actor_id: UUID | None, checker: IdleChecker) -> None:
+    """Delete a checker; warnings by it are taken back."""
+    delete_object(actor_id, checker, "idle-checker")
+
+
+def _level_of(bindings: Iterable[IdleBinding], group_id: int, project_id: UUID) -> int:
+    """Return how specific the narrowest binding is that speaks of this place; 0 when it says no, or none does."""
+    found, applies = 0, False
+    for binding in bindings:
+        if binding.resource_group_id is None and binding.project_id is None:
+            level = _SITE
+        elif binding.resource_group_id == group_id:
+            level = _GROUP
+        elif binding.project_id == project_id:
+            level = _PROJECT
+        else:
+            continue
+        if level > found:
+            found, applies = level, binding.applies
+    return found if applies else 0
+
+
+def _save(checker: IdleChecker) -> None:
+    try:
+        with transaction.atomic():
+            checker.save()
+    except ValidationError as error:
+        name, messages = next(iter(error.message_dict.items()))
+        raise UserError(messages[0], field=name, code="invalid-idle-checker") from error
+    except IntegrityError as error:
+        text = f"There is an idle checker {checker.name!r} already."
+        raise Conflict(text, field="name", code="name-taken") from error
+
+
+def _set_places(checker: IdleChecker, places: Places) -> dict[str, list[Any]]:
+    """Write where the checker holds; return what changes by it."""
+    _refuse_both(places)
+    before = _named(places_of(checker)) if checker.bindings.exists() else _named(Places())
+    after = _named(places)
+    if before == after:
+        return {}
+    checker.bindings.all().delete()
+    rows = [IdleBinding(checker=checker)] if places.is_site_wide else []
+    for applies, groups, projects in (
+        (True, places.groups, places.projects),
+        (False, places.except_groups, places.except_projects),
+    ):
+        rows += [IdleBinding(checker=checker, resource_group=group, applies=applies) for group in groups]
+        rows += [IdleBinding(checker=checker, project=project, applies=applies) for project in projects]
+    IdleBinding.objects.bulk_create(rows)
+    return {name: [before[name], after[name]] for name in after if before[name] != after[name]}
+
+
+def _refuse_both(places: Places) -> None:
+    for name, wanted, unwanted in (
+        ("except_groups", places.groups, places.except_groups),
+        ("except_projects", places.projects, places.except_projects),
+    ):
+        keys = {one.pk for one in wanted}
+        if both := [one for one in unwanted if one.pk in keys]:
+            raise UserError(f"{both[0]} is named twice: choose one.", field=name, code="invalid-idle-checker")
+
+
+def _named(places: Places) -> dict[str, Any]:
+    names = ("groups", "projects", "except_groups", "except_projects")
+    return {"is_site_wide": places.is_site_wide} | {name: sorted(map(str, getattr(places, name))) for name in names}

@@ -1,0 +1,125 @@
+"""When idle sessions are warned and collected, and where which of these rules hold."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils import timezone
+
+from backendai.accounts.models import Project
+from backendai.cluster.idle_rules import wrong_checker
+from backendai.scheduler.find_idle import ALL, ANY, LIFETIME, NETWORK, UTILIZATION, Rule
+
+if TYPE_CHECKING:
+    from backendai.accounts.models import User
+
+
+def default_types() -> list[str]:
+    """Return the session types that a new checker looks at: a batch program works while nobody looks."""
+    return ["interactive"]
+
+
+class IdleCheckerQuerySet(models.QuerySet[Any]):
+    """Idle checkers."""
+
+    def visible_to(self, user: User) -> IdleCheckerQuerySet:
+        """Superadmins see the rules; others see on their sessions what these mean for them."""
+        return self if user.role == "superadmin" else self.none()
+
+
+class IdleChecker(models.Model):
+    """A rule by which idle sessions are warned, and ended when the warning has stood for its time."""
+
+    class Kind(models.TextChoices):
+        LIFETIME = LIFETIME, "longest run"
+        NETWORK = NETWORK, "no traffic"
+        UTILIZATION = UTILIZATION, "low utilization"
+
+    class Match(models.TextChoices):
+        ALL = ALL, "all of them are below"
+        ANY = ANY, "any of them is below"
+
+    name = models.CharField(max_length=64, unique=True)
+    description = models.CharField(max_length=255, blank=True)
+    kind = models.CharField(max_length=24, choices=Kind, default=Kind.NETWORK)
+    is_active = models.BooleanField(default=True, help_text="Unticked, it warns and ends nothing anywhere.")
+    limit = models.DurationField(
+        default=timedelta(hours=1),
+        help_text="The longest run, the longest time without traffic, or the time over which use is averaged.",
+    )
+    grace = models.DurationField(default=timedelta(0), help_text="No session is ended sooner after its start.")
+    warning = models.DurationField(
+        default=timedelta(minutes=15), help_text="For so long its owner is warned before a session is ended."
+    )
+    thresholds = models.JSONField(
+        default=dict, blank=True, help_text="Slots with percentages; below them a slot counts as unused."
+    )
+    match = models.CharField(max_length=8, choices=Match, default=Match.ALL)
+    session_types = models.JSONField(default=default_types)
+    extension = models.DurationField(default=timedelta(hours=1), help_text="How much longer one click lets it run.")
+    max_extensions = models.PositiveSmallIntegerField(
+        default=3, help_text="How often a session's owner may let it run longer; 0: never."
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = IdleCheckerQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["kind", "name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write it; raises a ValidationError by field for rules that cannot be carried out."""
+        self.full_clean(validate_unique=False, validate_constraints=False)
+        super().save(*args, **kwargs)
+
+    def clean(self) -> None:
+        """Refuse rules that cannot be carried out, field by field."""
+        if wrong := wrong_checker(self):
+            raise ValidationError(wrong)
+
+    @property
+    def rule(self) -> Rule:
+        """The checker as the scheduler sees it. Whatever decides about a session is in its ``sign``."""
+        times = (self.limit, self.grace, self.warning)
+        said = [self.kind, [each.total_seconds() for each in times], self.thresholds, self.match]
+        sign = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+        shares = {slot: float(percent) / 100 for slot, percent in sorted(self.thresholds.items())}
+        return Rule(self.pk, self.name, self.kind, *times, shares, self.match, sign)
+
+
+class IdleBinding(models.Model):
+    """Where a checker holds: in a resource group, in a project, or with neither on the whole site. ``applies`` False:
+    not there, though it would by a wider binding."""
+
+    checker = models.ForeignKey(IdleChecker, on_delete=models.CASCADE, related_name="bindings", db_index=False)
+    resource_group = models.ForeignKey(
+        "cluster.ResourceGroup", null=True, blank=True, on_delete=models.CASCADE, related_name="idle_bindings"
+    )
+    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="idle_bindings")
+    applies = models.BooleanField(default=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["checker", "resource_group"], name="idle_binding_once_per_group"),
+            models.UniqueConstraint(fields=["checker", "project"], name="idle_binding_once_per_project"),
+            models.UniqueConstraint(
+                fields=["checker"],
+                condition=models.Q(resource_group=None, project=None),
+                name="idle_binding_once_for_the_site",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(resource_group=None) | models.Q(project=None), name="idle_binding_names_one_place"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.checker}: {self.resource_group or self.project or '*'}"

@@ -1,0 +1,177 @@
+"""Which sessions are idle: told first, ended only after a warning has stood for its time. Unknown is never idle.
+
+``find_idle`` looks at each session with each rule that applies to it. What was told before is part of the picture, so
+the same picture gives the same answer, whoever asks: the loop that ends sessions, a session's page, a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+LIFETIME, NETWORK, UTILIZATION = "session-lifetime", "network-timeout", "utilization"
+ALL, ANY = "all", "any"
+LEAST_COVERED = 0.8  # of a window must have been measured; less says nothing about it
+
+
+class Verdict(StrEnum):
+    """What becomes of a session by one rule."""
+
+    KEEP = "keep"
+    WARN = "warn"
+    COLLECT = "collect"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An idle checker. ``limit``: the longest run, the longest time without traffic, or the time over which use is
+    averaged. ``thresholds``: slot → share of what is allocated (0 to 1) under which it counts as unused. ``sign``: of
+    everything above, so that a warning by an older rule is known."""
+
+    id: int
+    name: str
+    kind: str
+    limit: timedelta
+    grace: timedelta
+    lead: timedelta
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    match: str = ALL
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a session used on average of what it has: a slot that it does not have is missing, one that was not measured
+    is None."""
+
+    shares: Mapping[str, float | None]
+    covered: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is recorded of a session and a rule: the warning that stands, and until when somebody has extended it."""
+
+    sign: str = ""
+    warned_at: datetime | None = None
+    due_at: datetime | None = None
+    extended_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A running session. ``known_since``: since when its traffic could have been heard of without a break;
+    ``last_traffic`` None: nothing is recorded of it. ``uses``: what was measured, by rule."""
+
+    id: UUID
+    started_at: datetime
+    known_since: datetime
+    is_reachable: bool
+    last_traffic: datetime | None
+    rules: tuple[Rule, ...]
+    uses: Mapping[int, Use] = field(default_factory=dict)
+    told: Mapping[int, Told] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one rule says of one session. ``due_at``: when it is ended if nothing changes, None where nobody can say;
+    ``idle_since``: since when it counts as idle; ``code`` says why, in a word."""
+
+    session: UUID
+    rule: Rule
+    verdict: Verdict
+    code: str
+    due_at: datetime | None = None
+    idle_since: datetime | None = None
+    shares: Mapping[str, float | None] = field(default_factory=dict)
+
+
+def find_idle(sessions: Sequence[Watched], now: datetime) -> Iterator[Finding]:
+    """Yield what each rule says of each session, in the order of both."""
+    for session in sessions:
+        for rule in session.rules:
+            yield _look(session, rule, now)
+
+
+def _look(session: Watched, rule: Rule, now: datetime) -> Finding:
+    told = session.told.get(rule.id, _NOTHING)
+    spared_until = max(filter(None, [session.started_at + rule.grace, told.extended_until]))
+    if rule.kind == UTILIZATION:
+        return _by_use(session, rule, told, spared_until, now)
+    if rule.kind == LIFETIME:
+        return _by_time(session, rule, told, max(session.started_at + rule.limit, spared_until), now, None)
+    if rule.kind == NETWORK:
+        return _by_traffic(session, rule, told, spared_until, now)
+    return Finding(session.id, rule, Verdict.KEEP, "unknown-kind")
+
+
+def _by_traffic(session: Watched, rule: Rule, told: Told, spared_until: datetime, now: datetime) -> Finding:
+    if session.last_traffic is None or not session.is_reachable:
+        code = "not-reachable" if not session.is_reachable else "traffic-unknown"
+        return Finding(session.id, rule, Verdict.KEEP, code)
+    since = max(session.last_traffic, session.known_since, session.started_at)
+    shares: Mapping[str, float | None] = {}
+    if rule.thresholds:  # a session that works by itself is none that nobody uses
+        use = session.uses.get(rule.id)
+        code = _why_used(use, rule)
+        shares = use.shares if use else {}
+        if code:
+            return Finding(session.id, rule, Verdict.KEEP, code, None, since, shares)
+    return _by_time(session, rule, told, max(since + rule.limit, spared_until), now, since, shares)
+
+
+def _by_use(session: Watched, rule: Rule, told: Told, spared_until: datetime, now: datetime) -> Finding:
+    use = session.uses.get(rule.id)
+    shares = use.shares if use else {}
+    first = max(spared_until, session.started_at + rule.limit)
+    if now < session.started_at + rule.grace or now < session.started_at + rule.limit:
+        return Finding(session.id, rule, Verdict.KEEP, "grace", None, None, shares)
+    code = "not-reachable" if not session.is_reachable else _why_used(use, rule)
+    if code:
+        return Finding(session.id, rule, Verdict.KEEP, code, None, None, shares)
+    # That it is idle is known now; it is due as soon as the warning has stood for its time.
+    return _by_time(session, rule, told, first, now, now - rule.limit, shares)
+
+
+def _by_time(
+    session: Watched,
+    rule: Rule,
+    told: Told,
+    over_at: datetime,
+    now: datetime,
+    since: datetime | None,
+    shares: Mapping[str, float | None] | None = None,
+) -> Finding:
+    """Return what is to be done when the session's time is over at ``over_at``: a warning ``lead`` before, the end not
+    before a warning by this very rule has stood for so long."""
+
+    def found(verdict: Verdict, code: str, due_at: datetime) -> Finding:
+        return Finding(session.id, rule, verdict, code, due_at, since, shares or {})
+
+    if now < over_at - rule.lead:
+        return found(Verdict.KEEP, "in-use" if rule.kind == NETWORK else "in-time", over_at)
+    if told.warned_at is None or told.due_at is None or told.sign != rule.sign:
+        return found(Verdict.WARN, "near-end", max(over_at, now + rule.lead))
+    due_at = max(told.due_at, told.warned_at + rule.lead, over_at)
+    return found(Verdict.COLLECT, "over", due_at) if now >= due_at else found(Verdict.WARN, "near-end", due_at)
+
+
+def _why_used(use: Use | None, rule: Rule) -> str:
+    """Return why the measured use speaks for the session; empty when it lies below the thresholds."""
+    if use is None or use.covered < rule.limit * LEAST_COVERED:
+        return "not-measured"
+    # Slots that it does not have say nothing about it; one that it has and nobody measured may be busy.
+    below = [None if (share := use.shares[slot]) is None else share < least for slot, least in rule.thresholds.items()
+             if slot in use.shares]  # fmt: skip
+    if rule.match == ANY and any(below):
+        return ""
+    if not below or None in below:
+        return "not-measured"
+    return "" if all(below) else "in-use"
+
+
+_NOTHING = Told()

@@ -1,0 +1,216 @@
+"""Idle sessions are warned, then ended: whatever happens in between, nobody is surprised."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backendai.scheduler.find_idle import (
+    ALL,
+    ANY,
+    LIFETIME,
+    NETWORK,
+    UTILIZATION,
+    Finding,
+    Rule,
+    Told,
+    Use,
+    Verdict,
+    Watched,
+    find_idle,
+)
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def rule_of(kind: str = NETWORK, **over: object) -> Rule:
+    values = {"limit": 60 * MINUTE, "grace": timedelta(0), "lead": 10 * MINUTE, "sign": "a"} | over
+    return Rule(1, "checker", kind, **values)
+
+
+def watched(rule: Rule, **over: object) -> Watched:
+    values = {"started_at": START, "known_since": START, "is_reachable": True, "last_traffic": START} | over
+    return Watched(uuid.UUID(int=1), rules=(rule,), **values)
+
+
+def look(session: Watched, minutes: float) -> Finding:
+    (found,) = find_idle([session], START + minutes * MINUTE)
+    return found
+
+
+def used(covered: float = 60, **shares: float | None) -> dict[int, Use]:
+    return {1: Use({name.replace("_", "."): share for name, share in shares.items()}, covered * MINUTE)}
+
+
+def warned(at: float, due: float, sign: str = "a") -> dict[int, Told]:
+    return {1: Told(sign, START + at * MINUTE, START + due * MINUTE)}
+
+
+def test_a_session_without_traffic_is_warned_and_then_collected() -> None:
+    session = watched(rule_of())
+    assert look(session, 49).verdict == Verdict.KEEP
+    assert look(session, 49).due_at == START + 60 * MINUTE
+    first = look(session, 50)
+    assert (first.verdict, first.due_at, first.idle_since) == (Verdict.WARN, START + 60 * MINUTE, START)
+    told = replace(session, told=warned(50, 60))
+    assert look(told, 59.9).verdict == Verdict.WARN
+    assert look(told, 60).verdict == Verdict.COLLECT
+    assert look(replace(told, last_traffic=START + 55 * MINUTE), 60).verdict == Verdict.KEEP
+
+
+def test_a_late_warning_puts_the_end_off() -> None:
+    session = watched(rule_of())
+    assert look(session, 300).due_at == START + 310 * MINUTE
+    assert look(replace(session, told=warned(300, 310)), 309).verdict == Verdict.WARN
+
+
+def test_the_longest_run_needs_no_traffic_and_no_node() -> None:
+    session = watched(rule_of(LIFETIME), last_traffic=START + 59 * MINUTE, is_reachable=False, told=warned(50, 60))
+    assert look(session, 60).verdict == Verdict.COLLECT
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"last_traffic": None}, "traffic-unknown"),
+        ({"is_reachable": False}, "not-reachable"),
+        ({"known_since": START + 30 * MINUTE}, "in-use"),
+    ],
+)
+def test_traffic_that_nobody_could_hear_of_is_no_silence(change: dict[str, object], code: str) -> None:
+    found = look(replace(watched(rule_of()), **change), 60)
+    assert (found.verdict, found.code) == (Verdict.KEEP, code)
+
+
+def test_low_use_over_the_whole_window_counts_after_the_grace() -> None:
+    rule = rule_of(UTILIZATION, grace=90 * MINUTE, thresholds={"cuda.device": 0.05})
+    session = watched(rule, uses=used(cuda_device=0.01))
+    assert look(session, 89).code == "grace"
+    assert (look(session, 90).verdict, look(session, 90).due_at) == (Verdict.WARN, START + 100 * MINUTE)
+    told = replace(session, told=warned(90, 100))
+    assert look(told, 100).verdict == Verdict.COLLECT
+    assert look(replace(told, uses=used(cuda_device=0.06)), 100).code == "in-use"
+    assert look(replace(told, uses=used(40, cuda_device=0.0)), 100).code == "not-measured"
+    assert look(replace(told, uses={}), 100).code == "not-measured"
+    assert look(replace(told, is_reachable=False), 100).code == "not-reachable"
+
+
+@pytest.mark.parametrize(
+    ("match", "shares", "code"),
+    [
+        (ALL, {"cpu": 0.01, "cuda_device": 0.01}, "near-end"),
+        (ALL, {"cpu": 0.5, "cuda_device": 0.01}, "in-use"),
+        (ANY, {"cpu": 0.5, "cuda_device": 0.01}, "near-end"),
+        (ANY, {"cpu": 0.5, "cuda_device": 0.5}, "in-use"),
+        (ALL, {"cpu": 0.01}, "near-end"),  # it has no such device
+        (ALL, {"cpu": 0.01, "cuda_device": None}, "not-measured"),
+        (ANY, {"cpu": 0.5, "cuda_device": None}, "not-measured"),
+        (ANY, {"cpu": 0.01, "cuda_device": None}, "near-end"),
+        (ALL, {"mem": 0.01}, "not-measured"),
+    ],
+)
+def test_all_or_any_of_what_it_has_must_be_below(match: str, shares: dict[str, float | None], code: str) -> None:
+    rule = rule_of(UTILIZATION, thresholds={"cpu": 0.05, "cuda.device": 0.05}, match=match)
+    assert look(watched(rule, uses=used(**shares)), 200).code == code
+
+
+def test_a_session_that_works_by_itself_is_not_without_traffic() -> None:
+    rule = rule_of(thresholds={"cpu": 0.1})
+    assert look(watched(rule, uses=used(cpu=0.9)), 300).code == "in-use"
+    assert look(watched(rule), 300).code == "not-measured"
+    assert look(watched(rule, uses=used(cpu=0.01)), 300).verdict == Verdict.WARN
+
+
+def test_an_extension_holds_and_is_warned_before_its_own_end() -> None:
+    told = {1: Told(extended_until=START + 200 * MINUTE)}
+    for rule in (rule_of(), rule_of(LIFETIME), rule_of(UTILIZATION, thresholds={"cpu": 0.5})):
+        session = watched(rule, told=told, uses=used(cpu=0.0))
+        assert look(session, 189).verdict == Verdict.KEEP
+        assert (look(session, 190).verdict, look(session, 190).due_at) == (Verdict.WARN, START + 200 * MINUTE)
+
+
+def test_another_rule_warns_anew() -> None:
+    session = watched(rule_of(sign="b"), told=warned(50, 60, sign="a"))
+    assert (look(session, 60).verdict, look(session, 60).due_at) == (Verdict.WARN, START + 70 * MINUTE)
+
+
+def test_a_kind_of_tomorrow_ends_nothing() -> None:
+    assert look(watched(rule_of("weekday")), 10_000).verdict == Verdict.KEEP
+
+
+events = st.lists(
+    st.tuples(
+        st.integers(1, 40),
+        st.sampled_from(
+            ["look", "traffic", "lost", "back", "forgotten", "busy", "unused", "unmeasured", "changed", "extend"]
+        ),
+    ),
+    max_size=60,
+)
+kinds = st.sampled_from([LIFETIME, NETWORK, UTILIZATION])
+
+
+@settings(max_examples=400, deadline=None)
+@given(kinds, st.integers(20, 90), st.integers(0, 120), st.integers(1, 20), st.booleans(), events)
+def test_whatever_happens_nobody_is_ended_without_a_standing_warning(
+    kind: str, limit: int, grace: int, lead: int, with_use: bool, steps: list[tuple[int, str]]
+) -> None:
+    """A long story of one session. What was told is kept as the loop keeps it: written when warned, else dropped."""
+    thresholds = {"cpu": 0.1} if kind == UTILIZATION or (kind == NETWORK and with_use) else {}
+    rule = rule_of(kind, limit=limit * MINUTE, grace=grace * MINUTE, lead=lead * MINUTE, thresholds=thresholds)
+    session = watched(rule, uses=used(limit, cpu=0.0))
+    now, warned_since, extended_until, last_heard = START, None, START, START
+    for minutes, event in steps:
+        now += minutes * MINUTE
+        session, extended_until = happen(session, event, now, limit, extended_until)
+        last_heard = now if event == "traffic" else last_heard
+        rule = session.rules[0]
+        found, again = next(find_idle([session], now)), next(find_idle([session], now))
+        assert found == again
+        told = session.told.get(1, Told())
+        if found.verdict == Verdict.COLLECT:
+            assert warned_since is not None and now - warned_since >= rule.lead
+            assert told.sign == rule.sign and told.due_at is not None and now >= told.due_at
+            assert now >= session.started_at + rule.grace and now >= extended_until
+            if kind != LIFETIME:
+                assert session.is_reachable
+            if kind == NETWORK:
+                assert session.last_traffic is not None and now - last_heard >= rule.limit
+            if thresholds:
+                assert session.uses[1].shares["cpu"] == 0.0
+            return
+        if found.verdict == Verdict.WARN:
+            if told.warned_at is None or told.sign != rule.sign:
+                warned_since = now
+                told = Told(rule.sign, now, found.due_at, told.extended_until)
+                assert found.due_at is not None and found.due_at - now >= rule.lead
+            told = replace(told, due_at=found.due_at)
+        else:
+            warned_since, told = None, Told(extended_until=told.extended_until)
+        session = replace(session, told={1: told})
+
+
+def happen(
+    session: Watched, event: str, now: datetime, limit: int, extended_until: datetime
+) -> tuple[Watched, datetime]:
+    told = session.told.get(1, Told())
+    if event == "extend":
+        extended_until = max(told.due_at or now, now) + 30 * MINUTE
+        return replace(session, told={1: Told(extended_until=extended_until)}), extended_until
+    changes: dict[str, dict[str, object]] = {
+        "traffic": {"last_traffic": now},
+        "lost": {"is_reachable": False},
+        "back": {"is_reachable": True, "known_since": now},
+        "forgotten": {"last_traffic": None},
+        "busy": {"uses": used(limit, cpu=0.9)},
+        "unused": {"uses": used(limit, cpu=0.0)},
+        "unmeasured": {"uses": used(limit, cpu=None)},
+        "changed": {"rules": (replace(session.rules[0], sign=session.rules[0].sign + "!"),)},
+    }
+    return replace(session, **changes.get(event, {})), extended_until
