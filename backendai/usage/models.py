@@ -1,4 +1,4 @@
-"""What sessions have held over time. Only ``services`` writes here."""
+"""What sessions have held and used over time. Only ``services``, ``keeping`` and ``thinning`` write here."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ class UsageBucket(models.Model):
     slot = models.CharField(max_length=64)
     # A whole number of thousandths would not do: 100 GiB for a day exceed 64 bits.
     amount_seconds = models.FloatField(default=0.0, help_text="Amount in the slot's unit, times seconds.")
+    used_seconds = models.FloatField(
+        default=0.0, db_default=0.0, help_text="Of it what programs really used, where that was measured."
+    )
+    measured_seconds = models.FloatField(
+        default=0.0, db_default=0.0, help_text="Of it what was held while its use was measured."
+    )
 
     outlives_people = True  # who is purged is taken out of their own row, and the sums stay
 
@@ -63,3 +69,34 @@ class ObservationMark(models.Model):
 
     def __str__(self) -> str:
         return f"record {self.record_id}"
+
+
+class UsageSample(models.Model):
+    """What one kernel used in the ``seconds`` that ended ``at``, as its node measured it. None: not measured.
+
+    ``devices``: slot → ``util`` (0 to 1, of what the kernel was given) and ``mem`` (bytes), each left out where the
+    driver does not tell.
+    """
+
+    # The unique constraint begins with it; it is not checked again, for whoever writes has just read the kernel.
+    kernel = models.ForeignKey(
+        Kernel, on_delete=models.CASCADE, related_name="samples", db_index=False, db_constraint=False
+    )
+    at = models.DateTimeField()
+    seconds = models.FloatField()
+    cpu = models.FloatField(null=True, help_text="Cores, the mean over the interval.")
+    mem_bytes = models.BigIntegerField(null=True)
+    devices = models.JSONField(default=dict)
+    net_rx = models.BigIntegerField(null=True, help_text="Bytes received in the interval.")
+    net_tx = models.BigIntegerField(null=True, help_text="Bytes sent in the interval.")
+    io_read = models.BigIntegerField(null=True, help_text="Bytes read from disks in the interval.")
+    io_write = models.BigIntegerField(null=True, help_text="Bytes written to disks in the interval.")
+    is_thinned = models.BooleanField(default=False, db_default=False, help_text="Several samples in one.")
+
+    class Meta:
+        ordering = ["at"]
+        indexes = [models.Index(fields=["is_thinned", "at"], name="usage_sample_age")]
+        constraints = [models.UniqueConstraint(fields=["kernel", "at"], name="usage_sample_once")]
+
+    def __str__(self) -> str:
+        return f"{self.kernel_id} at {self.at}"

@@ -3,30 +3,63 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
 
+_BUCKET = {
+    "resource_group_id": "bigint", "user_id": "uuid", "project_id": "uuid", "domain_id": "bigint",
+    "day": "date", "slot": "text", "amount_seconds": "float8",
+}  # fmt: skip
+_SAMPLE = {
+    "kernel_id": "uuid", "at": "timestamptz", "seconds": "float8", "cpu": "float8", "mem_bytes": "bigint",
+    "devices": "jsonb", "net_rx": "bigint", "net_tx": "bigint", "io_read": "bigint", "io_write": "bigint",
+    "is_thinned": "boolean",
+}  # fmt: skip
+
 
 def add_to_buckets(amounts: Mapping[tuple[int, str, str, int, str, str], float]) -> None:
     """Add each amount to the bucket of its (group, user, project, domain, day, slot)."""
-    rows = [
+    rows = [  # sorted: two that write the same rows at once wait for each other instead of forming a circle
         [group, _id(user), _id(project), domain, day, slot, amount]
-        for (group, user, project, domain, day, slot), amount in amounts.items()
+        for (group, user, project, domain, day, slot), amount in sorted(amounts.items())
     ]
     _insert(
         "usage_usagebucket",
-        {
-            "resource_group_id": "bigint", "user_id": "uuid", "project_id": "uuid", "domain_id": "bigint",
-            "day": "date", "slot": "text", "amount_seconds": "float8",
-        },
+        _BUCKET,
         rows,
         "(resource_group_id, day, user_id, project_id, domain_id, slot) "
         "DO UPDATE SET amount_seconds = usage_usagebucket.amount_seconds + excluded.amount_seconds",
-    )  # fmt: skip
+    )
+
+
+def add_used(amounts: Mapping[tuple[int, str, str, int, str, str], tuple[float, float]]) -> None:
+    """Add to the bucket of each (group, user, project, domain, day, slot) what was used, and held while measured."""
+    rows = [
+        [group, _id(user), _id(project), domain, day, slot, 0.0, used, measured]
+        for (group, user, project, domain, day, slot), (used, measured) in sorted(amounts.items())
+    ]
+    _insert(
+        "usage_usagebucket",
+        {**_BUCKET, "used_seconds": "float8", "measured_seconds": "float8"},
+        rows,
+        "(resource_group_id, day, user_id, project_id, domain_id, slot) "
+        "DO UPDATE SET used_seconds = usage_usagebucket.used_seconds + excluded.used_seconds, "
+        "measured_seconds = usage_usagebucket.measured_seconds + excluded.measured_seconds",
+    )
+
+
+def add_samples(samples: Iterable[tuple[UUID, datetime, Sequence[Any]]]) -> set[UUID]:
+    """Write the samples (kernel, at, and the other columns in their order); those that are there already stay as they
+    are. Returns the kernels of those that were written."""
+    rows = [[_id(str(pk)), _moment(at), *rest] for pk, at, rest in samples]
+    written = _insert(
+        "usage_usagesample", _SAMPLE, rows, "(kernel_id, at) DO NOTHING RETURNING usage_usagesample.kernel_id"
+    )
+    return {UUID(str(pk)) for (pk,) in written}
 
 
 def write_marks(marks: Iterable[tuple[UUID, int, datetime, bool]]) -> None:
@@ -41,10 +74,11 @@ def write_marks(marks: Iterable[tuple[UUID, int, datetime, bool]]) -> None:
     )
 
 
-def _insert(table: str, columns: Mapping[str, str], rows: list[list[Any]], on_conflict: str) -> None:
-    """Table, columns and the rest come from code; the rows travel as one JSON parameter."""
+def _insert(table: str, columns: Mapping[str, str], rows: list[list[Any]], on_conflict: str) -> list[tuple[Any, ...]]:
+    """Table, columns and the rest come from code; the rows travel as one JSON parameter. Returns what the statement
+    returns."""
     if not rows:
-        return
+        return []
     if connection.vendor == "postgresql":
         values = ", ".join(f"(row ->> {index})::{kind}" for index, kind in enumerate(columns.values()))
         source = f"SELECT {values} FROM jsonb_array_elements(%s::jsonb) AS row"  # noqa: S608
@@ -56,6 +90,7 @@ def _insert(table: str, columns: Mapping[str, str], rows: list[list[Any]], on_co
             f"INSERT INTO {table} ({', '.join(columns)}) {source} ON CONFLICT {on_conflict}",
             [json.dumps(rows)],
         )
+        return list(cursor.fetchall()) if cursor.description else []
 
 
 def _id(text: str) -> str:

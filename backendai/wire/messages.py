@@ -20,6 +20,7 @@ from backendai.wire.cluster_network import ClusterNetwork
 from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Order, Sentence, Share, Size, Word
 from backendai.wire.live import Devices, LiveSample
 from backendai.wire.pulls import PullOrder, PullReport
+from backendai.wire.usage import UsageReport
 
 PROTOCOL = 1
 FLEET_WORDS = 64  # of one node in one call: words about one kernel are taken in one after the other
@@ -173,6 +174,7 @@ class SyncUp(Message):
     kernels: list[KernelSighting] = Field(default_factory=list)
     notes: list[Note] = Field(default_factory=list)
     live: LiveSample | None = None
+    usage: UsageReport | None = None
     engine: Name = ""
     os_kernel: Name = ""
     low_disk: bool = False
@@ -249,11 +251,9 @@ class KernelLogTail(Message):
 
 
 class FleetNode(Message):
-    """One node of a process that speaks for many: who it is, and what it has to say now.
-
-    ``up`` is left out when no sync is due. ``known``: kernels (id, generation) whose spec it has and that do not run
-    yet. What is more than a call takes is said in the next one.
-    """
+    """One node of a process that speaks for many: who it is, and what it has to say now. ``up`` is left out when none
+    is due. ``known``: kernels (id, generation) whose spec it has and that do not run yet. What is more than a call
+    takes is said in the next one."""
 
     token: str = Field(max_length=128)
     up: SyncUp | None = None

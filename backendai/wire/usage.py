@@ -1,0 +1,56 @@
+"""What the kernels of a node have used since the node measured them last, as it says with a sync."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import AfterValidator, Field
+
+from backendai.wire.fields import Message, Name, Size
+from backendai.wire.live import MOST_DEVICES, MOST_USERS, DeviceUse
+
+MOST_KERNELS = 512  # in one report; what is more is said with the next sync
+LONGEST_SECONDS = 900.0
+_MOST_CORES = 4096.0
+_LAST_SECOND = 2.0**32  # of the clock: the year 2106
+
+
+def _cores(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(min(max(value, 0.0), _MOST_CORES), 4)
+
+
+Cores = Annotated[float | None, AfterValidator(_cores)]
+
+
+class KernelUsage(Message):
+    """One kernel over an interval of so many ``seconds``: ``cpu`` is the mean in cores, ``mem_bytes`` what it held at
+    the end of it, the rest bytes that went through in it. None: it cannot be measured there."""
+
+    kernel_id: UUID
+    generation: int
+    seconds: float = Field(gt=0.0, le=LONGEST_SECONDS, allow_inf_nan=False)
+    cpu: Cores = None
+    mem_bytes: Size = None
+    net_rx: Size = None
+    net_tx: Size = None
+    io_read: Size = None
+    io_write: Size = None
+
+
+class DeviceUsage(DeviceUse):
+    """One accelerator, the mean over the interval: all of it, and by kernel. ``is_complete``: every process on it is
+    known, so that a kernel that is not named used nothing."""
+
+    is_complete: bool = False
+    kernels: dict[UUID, DeviceUse] = Field(default_factory=dict, max_length=MOST_USERS)
+
+
+class UsageReport(Message):
+    """One measuring round, which ended ``at`` (seconds since the epoch on the portal's clock); saying it twice counts
+    it once."""
+
+    at: float = Field(ge=0.0, lt=_LAST_SECOND, allow_inf_nan=False)
+    kernels: list[KernelUsage] = Field(default_factory=list, max_length=MOST_KERNELS)
+    devices: dict[Name, DeviceUsage] = Field(default_factory=dict, max_length=MOST_DEVICES)
