@@ -102,8 +102,16 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": True,
         "OPTIONS": {
+            "loaders": [
+                (
+                    "backendai.web.constant_parts.Loader",
+                    [
+                        "django.template.loaders.filesystem.Loader",
+                        "django.template.loaders.app_directories.Loader",
+                    ],
+                )
+            ],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -112,6 +120,7 @@ TEMPLATES = [
         },
     }
 ]
+FORM_RENDERER = "backendai.web.quick_widgets.QuickWidgets"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- database ----------------------------------------------------------------------------------------------------------

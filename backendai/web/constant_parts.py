@@ -1,0 +1,148 @@
+"""What of a template is the same in every page of a language is made once.
+
+Half of a page are texts, addresses and icons between a few values. The loader joins each run of them into one piece,
+whose text every process keeps by language; catalogues, routes and static files do not change while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, cast
+
+from django.template import Context, Node, NodeList, Template
+from django.template.base import FilterExpression, TextNode, TokenType
+from django.template.defaulttags import CommentNode, LoadNode, URLNode
+from django.template.library import SimpleNode
+from django.template.loaders import base, cached
+from django.templatetags.i18n import BlockTranslateNode, LanguageNode, TranslateNode
+from django.templatetags.static import StaticNode
+from django.urls import get_script_prefix, get_urlconf
+from django.utils.translation import get_language
+
+from backendai.web.templatetags.portal import icon
+from backendai.web.time_words import time_words
+
+_TAGS = frozenset({icon, time_words})  # tags of ours whose text depends on their arguments and the language alone
+_KEY = "key of constant parts"
+
+
+class ConstantPart(Node):
+    """Some nodes that need nothing of the context."""
+
+    child_nodelists = ()
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = NodeList(nodes)
+        self._texts: dict[object, str] = {}
+        self.token, self.origin = nodes[0].token, nodes[0].origin
+
+    def render(self, context: Context) -> str:
+        """Return their text."""
+        key = _key_of(context)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = self._nodes.render(context)
+        return text
+
+
+class ConstantName(Node):
+    """A text without values that is kept under a name, as by ``asvar``."""
+
+    child_nodelists = ()
+
+    def __init__(self, node: Node, name: str) -> None:
+        self._node, self._name = node, name
+        self._texts: dict[object, Any] = {}
+        self.token, self.origin = node.token, node.origin
+
+    def render(self, context: Context) -> str:
+        """Give the text its name."""
+        key = _key_of(context)
+        if key not in self._texts:
+            self._node.render(context)
+            self._texts[key] = context[self._name]
+        context[self._name] = self._texts[key]
+        return ""
+
+
+class _Joining(base.Loader):
+    """Loads a template and joins what is constant in it."""
+
+    def get_template(self, template_name: str, skip: Any = None) -> Template:
+        """Return the template, before anybody else has it."""
+        template = super().get_template(template_name, skip)
+        join(template.nodelist)
+        return template
+
+
+class Loader(cached.Loader, _Joining):
+    """Keeps templates whose constant parts are joined."""
+
+
+def join(nodes: NodeList) -> None:
+    """Put one node in the place of each run of constant ones, here and within what stays."""
+    joined: list[Node] = []
+    for constant, run in groupby(nodes, _is_constant):
+        found = list(run)
+        if not constant:
+            joined += [_with_joined_parts(node) for node in found]
+        elif all(isinstance(node, TextNode) for node in found):
+            joined += found
+        else:
+            joined.append(ConstantPart(found))
+    nodes[:] = joined
+
+
+def _with_joined_parts(node: Node) -> Node:
+    if isinstance(node, TranslateNode | BlockTranslateNode) and node.asvar and _says_the_same(node):
+        return ConstantName(node, node.asvar)
+    if not isinstance(node, LanguageNode):
+        for part in _parts_of(vars(node).values()):
+            join(part)
+    return node
+
+
+def _parts_of(values: Any) -> Iterator[NodeList]:
+    for value in values:
+        if isinstance(value, NodeList):
+            yield value
+        elif isinstance(value, list | tuple):  # the branches of an if
+            yield from _parts_of(value)
+
+
+def _is_constant(node: Node) -> bool:
+    if isinstance(node, TextNode | CommentNode | LoadNode):
+        return True
+    if isinstance(node, TranslateNode | BlockTranslateNode):
+        return not node.asvar and _says_the_same(node)
+    if isinstance(node, StaticNode):
+        return node.varname is None and _is_literal(node.path)
+    if isinstance(node, URLNode):
+        return not (node.asvar or node.args or node.kwargs) and _is_literal(node.view_name)
+    if type(node) is SimpleNode:
+        return node.func in _TAGS and not (node.target_var or node.kwargs) and all(map(_is_literal, node.args))
+    return False
+
+
+def _says_the_same(node: TranslateNode | BlockTranslateNode) -> bool:
+    if node.message_context is not None and not _is_literal(node.message_context):
+        return False
+    if isinstance(node, TranslateNode):
+        return _is_literal(node.filter_expression)
+    return not (node.extra_context or node.plural) and all(
+        token.token_type is TokenType.TEXT for token in node.singular
+    )
+
+
+def _is_literal(expression: FilterExpression) -> bool:
+    return not expression.filters and (not expression.is_var or expression.var.lookups is None)
+
+
+def _key_of(context: Context) -> object:
+    """Return what the text of a constant part depends on; looked up once while a template is rendered."""
+    kept = cast(Any, context.render_context).dicts[0]
+    key = kept.get(_KEY)
+    if key is None:
+        key = kept[_KEY] = (get_language(), get_script_prefix(), get_urlconf())
+    return key if context.autoescape else (key, False)
