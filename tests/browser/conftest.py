@@ -5,7 +5,9 @@ Both end with this folder: while Playwright runs, this thread has an event loop,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -53,6 +55,39 @@ def visit(chromium: Browser, platform: Platform, alice: Client) -> Iterator[Visi
 
     def come(email: str = "", **options: Any) -> Visitor:
         visitors.append(Visitor(chromium, platform.url, **options))
+        return visitors[-1].sign_in(email) if email else visitors[-1]
+
+    yield come
+    for visitor in visitors:
+        visitor.leave()
+
+
+@dataclass(frozen=True)
+class Campus:
+    """A platform with one of everything; ``rows`` are those that stand in its addresses."""
+
+    platform: Platform
+    alice: Client
+    rows: dict[str, str]
+
+
+@pytest.fixture(scope="package")
+def campus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campus]:
+    """Two simulated machines of 8 cores with two accelerators each, where nobody's names are what a name should be."""
+    slots = {"BACKENDAI_AGENT_SLOTS": "cpu=8,mem=8g,cuda.device=2"}
+    folder = tmp_path_factory.mktemp("campus")
+    with Platform(folder, agents=2, backend="simulated", images={}, extra=slots) as platform:
+        rows = json.loads(run_on(platform, "make_campus", "make_campus"))
+        yield Campus(platform, Client(platform.url, rows.pop("alice")), rows)
+
+
+@pytest.fixture
+def walk(chromium: Browser, campus: Campus) -> Iterator[Visit]:
+    """Return a visitor of the campus; each must leave without a complaint."""
+    visitors: list[Visitor] = []
+
+    def come(email: str = "", **options: Any) -> Visitor:
+        visitors.append(Visitor(chromium, campus.platform.url, **options))
         return visitors[-1].sign_in(email) if email else visitors[-1]
 
     yield come

@@ -30,6 +30,9 @@ _ARGUMENTS = [
 ]
 _AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
+# A colour on its way to another is none that anybody reads.
+_AT_REST = """() => new Promise(requestAnimationFrame).then(() => new Promise(requestAnimationFrame)).then(() =>
+    document.getAnimations().forEach((one) => one.effect.getComputedTiming().endTime < 1e6 && one.finish()))"""
 _PATIENCE_MS = 15_000
 _TRIES = 5
 # Every container that starts or ends gives the machine another network interface, and Chromium then drops requests.
@@ -37,6 +40,8 @@ _NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 # Leaving a page ends its requests, of which htmx complains; so does a newer question to an older one.
 _ABORTED = re.compile("htmx:(sendAbort|afterRequest),")
 _PHONE = {"width": 375, "height": 760}
+# Nothing that keeps to the lower edge of the screen covers anything here.
+_TALL_PHONE = {"width": 375, "height": 6000}
 _DESK = {"width": 1280, "height": 800}
 
 
@@ -49,9 +54,9 @@ def open_chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def run_on(platform: Platform, name: str) -> str:
-    """Run a function of ``make_people`` on a platform's database; returns the last line that it printed."""
-    done = platform.manage("shell", "--no-imports", "-c", f"from tests.browser.make_people import {name}; {name}()")
+def run_on(platform: Platform, name: str, module: str = "make_people") -> str:
+    """Run a function of ``make_people`` or its like on a platform's database; returns the last line that it printed."""
+    done = platform.manage("shell", "--no-imports", "-c", f"from tests.browser.{module} import {name}; {name}()")
     assert done.returncode == 0, done.stderr
     return done.stdout.strip().splitlines()[-1]
 
@@ -129,12 +134,14 @@ class Visitor:
         """The status beside the session's name."""
         return self.page.locator("#session-state .status").first
 
-    def accessibility_faults(self) -> list[str]:
+    def accessibility_faults(self, *, colours_only: bool = False) -> list[str]:
         """Return what the WCAG 2.2 AA rules of axe find wrong with the page as it is now."""
         self.page.evaluate("scrollTo(0, 0)")  # what the head of the page half covers counts as small
+        self.page.evaluate(_AT_REST)
         if not self.page.evaluate("'axe' in window"):
             self.page.evaluate(_AXE.read_text())
-        options: dict[str, Any] = {"runOnly": {"type": "tag", "values": _RULES}, "resultTypes": ["violations"]}
+        only = {"type": "rule", "values": ["color-contrast"]} if colours_only else {"type": "tag", "values": _RULES}
+        options: dict[str, Any] = {"runOnly": only, "resultTypes": ["violations"]}
         found = self.page.evaluate("(options) => axe.run(document, options)", options)
         return [
             f"{fault['id']}: {json.dumps(node['html'])} {node['failureSummary']}"
@@ -142,13 +149,41 @@ class Visitor:
             for node in fault["nodes"]
         ]
 
+    def faults_in_every_light(self) -> list[str]:
+        """Return what is wrong with the page as it is now, light and dark, on a desk and on a phone."""
+        found = [f"light: {fault}" for fault in self.accessibility_faults()]
+        with self.dark():
+            found += [f"dark: {fault}" for fault in self.accessibility_faults(colours_only=True)]
+        with self.on_a_phone(_TALL_PHONE):
+            found += [f"on a phone: {fault}" for fault in self.accessibility_faults()]
+            with self.dark():
+                found += [f"dark on a phone: {fault}" for fault in self.accessibility_faults(colours_only=True)]
+            if (overflow := self._overflow()) > 0:
+                found.append(f"{overflow} pixels wider than a phone")
+        return found
+
     def overflow_on_a_phone(self) -> int:
         """Return by how many pixels the page is wider than a screen of 375."""
-        self.page.set_viewport_size(_PHONE)  # type: ignore[arg-type]
+        with self.on_a_phone():
+            return self._overflow()
+
+    @contextmanager
+    def on_a_phone(self, size: dict[str, int] = _PHONE) -> Iterator[None]:
+        """Look at the page through a small screen."""
+        self.page.set_viewport_size(size)  # type: ignore[arg-type]
         try:
-            return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+            yield
         finally:
             self.page.set_viewport_size(_DESK)  # type: ignore[arg-type]
+
+    @contextmanager
+    def dark(self) -> Iterator[None]:
+        """Look at the page as somebody whose system is dark."""
+        self.page.emulate_media(color_scheme="dark")
+        try:
+            yield
+        finally:
+            self.page.emulate_media(color_scheme="light")
 
     def leave(self) -> None:
         """Close the browser's windows; fails when something went wrong behind the pages."""
@@ -156,6 +191,9 @@ class Visitor:
         if self._cut_offs:  # htmx tells by itself of a request that the machine's network dropped
             self.complaints = [each for each in self.complaints if "htmx:sendError" not in each]
         assert not self.complaints, "\n".join(self.complaints)
+
+    def _overflow(self) -> int:
+        return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
     def _listen(self, message: ConsoleMessage) -> None:
         if _NETWORK_CHANGED in message.text:

@@ -1,0 +1,83 @@
+"""Writes one of everything into the database of a platform, under names that must come out as text; runs inside its
+``manage.py shell``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.utils import timezone
+
+from backendai.accounts.models import Domain, Membership, Project, ResourcePolicy, User
+from backendai.accounts.services import Invitee, create_person, create_token, get_or_create_project, invite
+from backendai.accounts.services.environments import add_ssh_key, save_dotfile, set_bootstrap_script
+from backendai.activity.jobs import start_job
+from backendai.catalog.models import Image, Registry, ResourcePreset
+from backendai.cluster.models import Agent, Announcement, JoinToken, ResourceGroup, SlotType
+from backendai.cluster.services import create_join_token
+from backendai.cluster.site import change_site
+from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
+
+_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBfUnj+GtUOU8bLyGpsMGbeXBQoxN5nKYhzaI9X6N3rU"
+_CUDA = {"ai.backend.accelerators": "cuda", "ai.backend.service-ports": "notebook:http:8888,board:http:6006"}
+_NO_CUDA = {"ai.backend.accelerators": ""}
+
+
+def make_campus() -> None:
+    """Write it all, and print Alice's token with the rows that stand in addresses."""
+    admin = User.objects.get(email=ADMIN)
+    admin.full_name = SCRIPT
+    admin.set_password(PASSWORD)
+    admin.save()
+    project = get_or_create_project("default", EMOJI)
+    get_or_create_project("default", RIGHT_TO_LEFT)
+    alice = create_person(ALICE, password=PASSWORD, project=project, full_name=SCRIPT)
+    create_person(CHARLIE, password=PASSWORD, project=project, full_name=RIGHT_TO_LEFT)
+    _images()
+    token, text = create_token(alice, SCRIPT)
+    add_ssh_key(alice, _KEY, name=EMOJI)
+    save_dotfile(alice, alice, ".bashrc", SCRIPT)
+    set_bootstrap_script(alice, f"echo '{RIGHT_TO_LEFT}'")
+    change_site(admin, {"agent_select": True, "manual_image": True}, now=timezone.now())
+    rows = {"token": token.pk} | _rows(admin, alice, project)
+    print(json.dumps({"alice": text} | {name: str(pk) for name, pk in rows.items()}))  # noqa: T201
+
+
+def _images() -> None:
+    Image.objects.exclude(name="tiny").delete()
+    Image.objects.filter(name="tiny").update(title=SCRIPT, description=EMOJI, labels=_NO_CUDA)
+    for name in ("torch-2.3", "torch-2.4"):
+        title = "PyTorch"
+        Image.objects.create(name=name, title=title, reference=f"simulated/{name}:1", description=title, labels=_CUDA)
+
+
+def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:
+    """Return the rows by how an address of the administration pages begins."""
+    now = timezone.now()
+    group = ResourceGroup.objects.create(name="spare")
+    open_group = ResourceGroup.objects.get(name="default")
+    ResourcePreset.objects.all().delete()
+    ResourcePreset.objects.create(name="small", slots={"cpu": "1", "mem": "512m"}, shm_bytes=64 * 2**20)
+    big = ResourcePreset.objects.create(name="too-large", slots={"cpu": "500", "mem": "1t"})
+    invitation, _ = invite(admin, project, Invitee("new@example.com", full_name=EMOJI), now=now)
+    Membership.objects.filter(user=alice, project=project).update(role=Membership.Role.ADMIN)
+    create_join_token(open_group)
+    job = start_job("image.pull", SCRIPT, now=now, owner_id=alice.pk)
+    announcement = Announcement.objects.create(text=f"{SCRIPT} {RIGHT_TO_LEFT}")
+    return {
+        "domains": Domain.objects.create(name=SCRIPT).pk,
+        "policies": ResourcePolicy.objects.create(name=RIGHT_TO_LEFT).pk,
+        "users": alice.pk,
+        "projects": project.pk,
+        "key-pairs": alice.key_pairs.get().pk,
+        "invitations": invitation.pk,
+        "agents": Agent.objects.earliest("name").pk,
+        "groups": group.pk,
+        "slot-types": SlotType.objects.get(name="cpu").pk,
+        "announcements": announcement.pk,
+        "presets": big.pk,
+        "images": Image.objects.get(name="tiny").pk,
+        "registries": Registry.objects.create(name=EMOJI[:50], url="https://cr.example.org").pk,
+        "jobs": job.pk,
+        "join-tokens": JoinToken.objects.latest("pk").pk,
+    }

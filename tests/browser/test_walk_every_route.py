@@ -1,0 +1,83 @@
+"""Every page that has an address is readable by all: light and dark, on a desk and on a phone, for a user and for an
+administrator, with names that come out as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.conftest import Campus
+from tests.browser.people import ADMIN, ALICE
+from tests.browser.visitor import Visitor
+from tests.test_census import TABLE, Policy
+
+pytestmark = [pytest.mark.browser, pytest.mark.system]
+# Parts of pages, files, and addresses that only lead to others.
+NO_PAGES = {
+    "healthz",
+    "readyz",
+    "login/cancelled/",
+    "sessions/<uuid:session_id>/row/",
+    "sessions/<uuid:session_id>/panel/",
+    "resources/panel/",
+    "notifications/bell/",
+    "notifications/cards/",
+    "account/security/codes/file/",
+}
+PAGES = {
+    route: policy
+    for route, (policy, methods) in TABLE.items()
+    if "GET" in methods
+    and policy is not Policy.SHUT
+    and route not in NO_PAGES
+    and not route.startswith(("api/", "node/"))
+}
+OPEN_TO_ALL = [route for route, policy in PAGES.items() if policy is not Policy.SUPERADMIN]
+SAME_FOR_ALL = ("account/", "invitations/", "login/", "notifications/")
+OTHERS_FOR_ADMINISTRATORS = [route for route in PAGES if not route.startswith(SAME_FOR_ALL)]
+
+
+@pytest.fixture(scope="module")
+def session(campus: Campus) -> Iterator[str]:
+    """A running session of Alice's."""
+    made = campus.alice.launch("looked-at", image="torch-2.4", resources={"cpu": 1, "mem": "1g"}, cluster_size=2)
+    yield campus.alice.wait_until_running(made["id"])["id"]
+    campus.alice.end(made["id"])
+
+
+@pytest.fixture(scope="module")
+def seen_by(campus: Campus, chromium: Browser) -> Iterator[dict[str, Visitor]]:
+    """Those who look, signed in once."""
+    visitors = {email: Visitor(chromium, campus.platform.url).sign_in(email) for email in (ALICE, ADMIN)}
+    yield visitors
+    for visitor in visitors.values():
+        visitor.leave()
+
+
+@pytest.mark.parametrize("route", OPEN_TO_ALL)
+def test_a_user_finds_no_fault_in_it(campus: Campus, seen_by: dict[str, Visitor], session: str, route: str) -> None:
+    _look(seen_by[ALICE], _path(route, campus, session))
+
+
+@pytest.mark.parametrize("route", OTHERS_FOR_ADMINISTRATORS)
+def test_an_administrator_finds_no_fault_in_it(
+    campus: Campus, seen_by: dict[str, Visitor], session: str, route: str
+) -> None:
+    _look(seen_by[ADMIN], _path(route, campus, session))
+
+
+def _look(visitor: Visitor, path: str) -> None:
+    visitor.go(path)
+    assert visitor.page.title().endswith("Backend.AI"), "names of others are not the title, and every page has one"
+    assert visitor.faults_in_every_light() == []
+
+
+def _path(route: str, campus: Campus, session: str) -> str:
+    parts = {"<uuid:session_id>": session, "<slug:service>": "notebook", "<str:text>": "nothing"}
+    for pattern, value in parts.items():
+        route = route.replace(pattern, value)
+    kind = re.match(r"manage/([a-z-]+)/<", route)
+    return "/" + re.sub("<[a-z]+:pk>", campus.rows[kind[1]] if kind else "1", route)
