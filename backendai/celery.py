@@ -41,6 +41,11 @@ app.conf.update(
             "schedule": settings.REPAIR_INTERVAL.total_seconds(),
             "options": {"expires": settings.REPAIR_INTERVAL.total_seconds()},
         },
+        "idle": {
+            "task": "controller.run_idle",
+            "schedule": settings.IDLE_INTERVAL.total_seconds(),
+            "options": {"expires": settings.IDLE_INTERVAL.total_seconds()},
+        },
         "observe": {
             "task": "controller.run_observe",
             "schedule": settings.OBSERVE_INTERVAL.total_seconds(),

@@ -23,6 +23,7 @@ class NoticeKind(models.TextChoices):
     FAILED = "failed", "failed"
     ENDED = "ended", "ended by the platform"
     ENDING = "ending", "will end soon"
+    IDLE = "idle", "idle, and will end soon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Channels:
 
 
 CHANNELS = ("card", "bell", "email")
-# That a session is launched belongs to its start: one choice for both.
+# That a session is launched belongs to its start, and that it is idle to its end: one choice for both.
 CHOSEN = (NoticeKind.STARTED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING)
 
 
@@ -44,7 +45,8 @@ def choices_of(user: Any) -> dict[str, Channels]:
     rows = NoticeChoice.objects.filter(user=user)
     found = {row.kind: Channels(row.card, row.bell, row.email) for row in rows}
     chosen = {str(kind): found.get(kind, Channels()) for kind in CHOSEN}
-    return chosen | {str(NoticeKind.LAUNCHED): chosen[NoticeKind.STARTED]}
+    both = {NoticeKind.LAUNCHED: NoticeKind.STARTED, NoticeKind.IDLE: NoticeKind.ENDING}
+    return chosen | {str(kind): chosen[like] for kind, like in both.items()}
 
 
 def kinds_in(choices: Mapping[str, Channels], channel: str) -> list[str]:
@@ -75,6 +77,8 @@ def mail_wanted() -> dict[str, set[UUID]]:
     wanted: dict[str, set[UUID]] = {}
     for kind, user_id in NoticeChoice.objects.filter(email=True).values_list("kind", "user_id"):
         wanted.setdefault(kind, set()).add(user_id)
+    if NoticeKind.ENDING in wanted:
+        wanted[str(NoticeKind.IDLE)] = wanted[NoticeKind.ENDING]
     return wanted
 
 

@@ -34,7 +34,8 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A port of one generation of a kernel, the gateway through which it is reached, and who was let in by what."""
+    """A port of one generation of a kernel, the gateway through which it is reached, who was let in by what, and the
+    session whose use it is (None: nobody's)."""
 
     kernel_id: UUID
     generation: int
@@ -42,6 +43,7 @@ class Target:
     port: int
     gateway_url: str
     standing: Standing = NOBODY
+    session_id: UUID | None = None
 
 
 def redeem(code: str, host: str, now: datetime) -> str:
@@ -76,7 +78,7 @@ def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
     standing = Standing(login=grant.login, token=grant.token, key_pair=grant.key_pair)
     _, kernel = _entitled(grant.user_id, standing, grant.kernel_id, grant.generation, now)
     gateway_url = kernel.agent.gateway_url if kernel.agent else ""
-    return Target(kernel.pk, grant.generation, grant.service, grant.port, gateway_url, standing)
+    return Target(kernel.pk, grant.generation, grant.service, grant.port, gateway_url, standing, kernel.session_id)
 
 
 def digest_of(text: str) -> str:

@@ -2,7 +2,16 @@ from django.contrib import admin
 from django.urls import reverse
 
 from backendai.activity.read_only import MadeElsewhere, ReadOnly
-from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord, SessionNotice
+from backendai.compute.models import (
+    Allocation,
+    ComputeSession,
+    IdleWarning,
+    Kernel,
+    KernelLog,
+    SchedulingRecord,
+    SessionNotice,
+    SessionTraffic,
+)
 
 _SHOWN = ("hostname", "status", "status_reason", "agent", "generation", "container_id", "exit_code")
 
@@ -65,3 +74,18 @@ class SessionNoticeAdmin(MadeElsewhere):
     list_filter = ["kind"]
     search_fields = ["owner__email", "session__name"]
     list_select_related = ["owner", "session"]
+
+
+@admin.register(IdleWarning)
+class IdleWarningAdmin(ReadOnly):
+    list_display = ["session", "checker_name", "kind", "warned_at", "due_at", "extensions", "collected_at"]
+    list_filter = ["kind"]
+    search_fields = ["session__name", "session__id", "checker_name"]
+    list_select_related = ["session"]
+
+
+@admin.register(SessionTraffic)
+class SessionTrafficAdmin(ReadOnly):
+    list_display = ["session", "last_at"]
+    search_fields = ["session__name", "session__id"]
+    list_select_related = ["session"]

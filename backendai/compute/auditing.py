@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db.models import Count
+from django.db.models import Count, Exists, F, OuterRef
 
 from backendai.cluster.models import Agent
-from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.models import Allocation, ComputeSession, IdleWarning, Kernel, SchedulingRecord
 from backendai.compute.services.ledger import occupied_by_agent
-from backendai.compute.status import LIVE, PLACED, SESSION_MOVES, TERMINAL, Status
+from backendai.compute.status import IDLE_REASONS, LIVE, PLACED, SESSION_MOVES, TERMINAL, Status
 from backendai.core.slots import Slots, format_amount
 
 
@@ -130,6 +130,19 @@ def no_agent_is_overfull(world: World) -> list[str]:
     return violations
 
 
+def nobody_is_collected_by_surprise(world: World) -> list[str]:
+    """I-15: every session that an idle checker ended had been warned for as long as that asks for."""
+    warned = IdleWarning.objects.filter(
+        session=OuterRef("pk"),
+        collected_at__isnull=False,
+        warned_at__lte=F("collected_at") - F("lead"),
+        due_at__lte=F("collected_at"),
+    )
+    ended = ComputeSession.objects.filter(status_reason__in=IDLE_REASONS).exclude(Exists(warned))
+    rows = ended.order_by("pk").values_list("pk", "status_reason")
+    return [f"session {pk} was ended ({reason}) without a warning in time" for pk, reason in rows]
+
+
 def nothing_is_overdue(world: World) -> list[str]:
     """L-01: no session stays on its way for longer than its deadline (unconfirmed kernels excepted)."""
     violations = []
@@ -174,6 +187,7 @@ CHECKS: dict[str, Check] = {
     "I-06": no_container_from_the_future,
     "I-07": ledger_matches_live_kernels,
     "I-08": no_agent_is_overfull,
+    "I-15": nobody_is_collected_by_surprise,
     "L-01": nothing_is_overdue,
     "L-05": nothing_outlives_its_kernel,
     "L-06": containers_and_kernels_agree,

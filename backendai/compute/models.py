@@ -15,6 +15,8 @@ from django.utils import timezone
 from backendai.accounts.models import Project
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.idle_models import IdleWarning as IdleWarning
+from backendai.compute.idle_models import SessionTraffic as SessionTraffic
 from backendai.compute.launch_records import LaunchRecord as LaunchRecord
 from backendai.compute.notice_models import SessionNotice as SessionNotice
 from backendai.compute.one_of import OneOf

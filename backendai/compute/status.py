@@ -155,6 +155,9 @@ RETRIABLE = frozenset(
     }
 )
 
+# An idle checker ended it, after a warning.
+IDLE_REASONS = frozenset({"idle-timeout", "idle-utilization", "idle-session-lifetime"})
+
 # The node has no way to the image.
 NO_IMAGE = frozenset({"image-not-found", "registry-unreachable", "registry-denied"})
 
@@ -187,6 +190,9 @@ REASON_TEXTS: dict[str, str] = {
     "gave-up-scheduling": "It was tried as often as its resource group allows.",
     "dependency-failed": "A session on which it depends ended without success.",
     "task-timeout": "The batch program ran for longer than it was given.",
+    "idle-timeout": "Nobody had used it for longer than its resource group allows.",
+    "idle-utilization": "It used less of what it had than its resource group asks for.",
+    "idle-session-lifetime": "It ran for as long as an idle checker allows.",
     "session-lifetime": "It ran for as long as its policy allows.",
     "container-missing": "Its container vanished from the node.",
     "agent-lost": "Its node has not answered for too long.",

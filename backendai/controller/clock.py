@@ -13,7 +13,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from backendai.cluster.services import last_pass_at
-from backendai.controller import loops, observe
+from backendai.controller import idle, loops, observe
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,8 @@ def tick() -> None:
         loops.run_repair(now)
     if _overdue(observe.OBSERVE_LEASE, settings.OBSERVE_INTERVAL + _SILENCE):
         observe.run_observe(now)
+    if _overdue(idle.IDLE_LEASE, settings.IDLE_INTERVAL + _SILENCE):
+        idle.run_idle(now)
 
 
 def _overdue(lease: str, silence: timedelta) -> bool:

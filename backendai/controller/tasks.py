@@ -8,7 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from backendai.catalog.pulls import follow_pulls as follow
-from backendai.controller import loops, observe, scans
+from backendai.controller import idle, loops, observe, scans
 
 
 @shared_task(name="controller.run_pass", ignore_result=True)
@@ -27,6 +27,12 @@ def run_repair() -> None:
 def run_observe() -> None:
     """Count what sessions hold."""
     observe.run_observe(timezone.now())
+
+
+@shared_task(name="controller.run_idle", ignore_result=True)
+def run_idle() -> None:
+    """Warn of idle sessions, and end those that were warned for long enough."""
+    idle.run_idle(timezone.now())
 
 
 @shared_task(name="controller.schedule_group", ignore_result=True)

@@ -9,6 +9,7 @@ from channels.db import database_sync_to_async
 
 from backendai.accounts.scopes import Scope
 from backendai.compute.services.gateway import Address, address_of
+from backendai.compute.services.traffic import meter
 from backendai.realtime.relay import DIAL_SECONDS, ENDED, LOST, RelayConsumer
 from backendai.realtime.targets import REFUSED, Refusal, find_running_kernel, number_in
 
@@ -36,6 +37,7 @@ class TerminalConsumer(RelayConsumer):
         kernel = await database_sync_to_async(find_running_kernel)(self.credentials, self.session_id, kernel_id)
         self._gateway = await self._dial(address_of(kernel, "terminal"))
         await self.accept()
+        meter.touch(self.session_id)
         self.start_pump(self._pass_output())
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -43,7 +45,8 @@ class TerminalConsumer(RelayConsumer):
         if self._pump is None:
             return
         try:
-            if bytes_data is not None:
+            if bytes_data is not None:  # typed by somebody; text comes from an idle page too
+                meter.touch(self.session_id)
                 await self._gateway.send_bytes(bytes_data)
             elif text_data is not None:
                 await self._gateway.send_str(text_data)

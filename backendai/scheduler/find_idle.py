@@ -79,14 +79,14 @@ class Watched:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What one rule says of one session. ``due_at``: when it is ended if nothing changes, None where nobody can say;
-    ``idle_since``: since when it counts as idle; ``code`` says why, in a word."""
+    ``since``: from when the rule counts; ``code`` says why, in a word."""
 
     session: UUID
     rule: Rule
     verdict: Verdict
     code: str
     due_at: datetime | None = None
-    idle_since: datetime | None = None
+    since: datetime | None = None
     shares: Mapping[str, float | None] = field(default_factory=dict)
 
 
@@ -103,7 +103,9 @@ def _look(session: Watched, rule: Rule, now: datetime) -> Finding:
     if rule.kind == UTILIZATION:
         return _by_use(session, rule, told, spared_until, now)
     if rule.kind == LIFETIME:
-        return _by_time(session, rule, told, max(session.started_at + rule.limit, spared_until), now, None)
+        return _by_time(
+            session, rule, told, max(session.started_at + rule.limit, spared_until), now, session.started_at
+        )
     if rule.kind == NETWORK:
         return _by_traffic(session, rule, told, spared_until, now)
     return Finding(session.id, rule, Verdict.KEEP, "unknown-kind")

@@ -161,6 +161,7 @@ CHANNEL_LAYERS = {
 PASS_INTERVAL = timedelta(seconds=2)
 REPAIR_INTERVAL = timedelta(seconds=30)
 OBSERVE_INTERVAL = timedelta(minutes=5)
+IDLE_INTERVAL = timedelta(seconds=15)
 SYNC_INTERVAL = timedelta(seconds=env.float("BACKENDAI_SYNC_INTERVAL", default=5.0))
 AGENT_LOST_AFTER = timedelta(seconds=env.float("BACKENDAI_AGENT_LOST_AFTER", default=60.0))
 

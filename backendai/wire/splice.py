@@ -8,6 +8,7 @@ parsed, and nothing piles up, because a side that is full stops the reading of t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 _KEPT_FREE = 64 * 1024  # what waits to be written on one side at most, in bytes, before the other is not read
@@ -22,6 +23,7 @@ class Side(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._early = bytearray()
         self._has_ended = False
+        self.heard: Callable[[bytes], None] | None = None  # told of what comes from this end
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -45,6 +47,8 @@ class Side(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass it on, or keep what came with the answer that made this a bare connection."""
+        if self.heard is not None:
+            self.heard(data)
         if self._peer is None:
             self._early += data
         else:

@@ -14,6 +14,7 @@ from backendai.accounts.models import AccessToken
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
+from backendai.realtime import terminal as terminals
 from tests.cast import Cast
 from tests.factories import make_running_session, make_session
 from tests.realtime.sockets import fake_gateway, page, script, socket
@@ -213,3 +214,20 @@ def end_login(cast: Cast, end: str) -> None:
         cast.alice.save()
     else:
         ComputeSession.objects.update(owner=cast.bob)
+
+
+async def test_what_is_typed_counts_as_use_and_what_a_page_says_by_itself_does_not(
+    cast: Cast, running: ComputeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched: list[Any] = []
+    monkeypatch.setattr(terminals.meter, "touch", touched.append)
+    headers = await sync_to_async(page)(cast.alice)
+    async with fake_gateway() as (gateway, url):
+        await point_to(url)
+        async with socket(address(running), headers) as terminal:
+            assert await terminal.message() == {"type": "ready"}
+            assert touched == [running.pk], "it was opened"
+            await terminal.send('{"type": "ack", "bytes": 7}')
+            await terminal.send(b"ls")
+            assert await terminal.frame() == b"LS"
+            assert gateway.texts and touched == [running.pk] * 2

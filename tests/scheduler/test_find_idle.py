@@ -57,7 +57,7 @@ def test_a_session_without_traffic_is_warned_and_then_collected() -> None:
     assert look(session, 49).verdict == Verdict.KEEP
     assert look(session, 49).due_at == START + 60 * MINUTE
     first = look(session, 50)
-    assert (first.verdict, first.due_at, first.idle_since) == (Verdict.WARN, START + 60 * MINUTE, START)
+    assert (first.verdict, first.due_at, first.since) == (Verdict.WARN, START + 60 * MINUTE, START)
     told = replace(session, told=warned(50, 60))
     assert look(told, 59.9).verdict == Verdict.WARN
     assert look(told, 60).verdict == Verdict.COLLECT

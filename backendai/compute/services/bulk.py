@@ -109,6 +109,24 @@ def insert_new(table: str, columns: Mapping[str, tuple[str, Values]]) -> None:
         cursor.execute(statement, parameters)
 
 
+def write_latest(table: str, parents: str, key: str, column: str, moments: Mapping[UUID, datetime]) -> None:
+    """Set in each row the moment of its key where it is later than what stands there, and insert rows that are missing;
+    keys without a row in ``parents`` are passed over."""
+    if not moments:
+        return
+    quote = connection.ops.quote_name
+    target, name, moment = quote(table), quote(key), quote(column)
+    given, parameters = _given({key: ("uuid", list(moments)), column: ("timestamptz", list(moments.values()))})
+    latest = "GREATEST" if connection.vendor == "postgresql" else "max"
+    statement = (
+        f"INSERT INTO {target} ({name}, {moment}) SELECT v.{name}, v.{moment} FROM {given} "  # noqa: S608
+        f"JOIN {quote(parents)} AS p ON p.id = v.{name} WHERE true "
+        f"ON CONFLICT ({name}) DO UPDATE SET {moment} = {latest}({target}.{moment}, excluded.{moment})"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+
+
 def _given(columns: Mapping[str, tuple[str, Values]]) -> tuple[str, list[Any]]:
     """Return the values as a table ``v`` of a statement, and its parameters."""
     names = [connection.ops.quote_name(name) for name in columns]

@@ -24,6 +24,7 @@ _WORDS = {
     NoticeKind.FAILED: "has failed",
     NoticeKind.ENDED: "was ended by the platform",
     NoticeKind.ENDING: "will end soon",
+    NoticeKind.IDLE: "is idle and will end soon",
 }
 _TEXT = """\
 Your session {name} {what}.
@@ -80,7 +81,7 @@ def _mail(notice: SessionNotice, connection: BaseEmailBackend) -> EmailMessage:
 
 
 def _why(notice: SessionNotice) -> str:
-    if notice.kind == NoticeKind.ENDING:
+    if notice.kind in (NoticeKind.ENDING, NoticeKind.IDLE):
         when = f"At {notice.due_at:%Y-%m-%d %H:%M} UTC. " if notice.due_at else ""
         return f"\n{when}{notice.message or 'It has run for nearly as long as it may.'}\n"
     reason = notice.session.reason_text if notice.kind != NoticeKind.STARTED else ""

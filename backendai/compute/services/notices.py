@@ -40,6 +40,14 @@ class Moved(NamedTuple):
     created_at: datetime | str
 
 
+class IdleNotice(NamedTuple):
+    """That a session is idle, and when it ends of it."""
+
+    owner_id: UUID
+    message: str
+    due_at: datetime
+
+
 def note_launch(session: ComputeSession) -> None:
     """Tell the owner of a new session, in the caller's transaction. It is no news under the bell: they launched it."""
     now = session.created_at
@@ -65,6 +73,17 @@ def warn_owners(messages: Mapping[UUID, str], due_at: datetime, *, now: datetime
 def withdraw_warnings(session_ids: Collection[UUID]) -> None:
     """Take back what ``warn_owners`` has told of these sessions: they do not end then after all."""
     SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.ENDING).delete()
+
+
+def tell_of_idleness(session_ids: Collection[UUID], first: Mapping[UUID, IdleNotice], *, now: datetime) -> None:
+    """Tell the owners of these sessions of the first end that a warning of idleness announces, in the caller's
+    transaction; what is told of those that are not in ``first`` is taken back. What is told already is no news."""
+    rows = SessionNotice.objects.filter(session__in=among(session_ids), kind=NoticeKind.IDLE)
+    told = {pk: (message, due_at) for pk, message, due_at in rows.values_list("session_id", "message", "due_at")}
+    if over := [pk for pk in told if pk not in first]:
+        rows.filter(session__in=among(over)).delete()
+    news = [(pk, one) for pk, one in first.items() if told.get(pk) != (one.message, one.due_at)]
+    _warn([(pk, one.owner_id, one.message, one.due_at) for pk, one in news], now, NoticeKind.IDLE)
 
 
 def warn_of_ends(now: datetime) -> int:
@@ -130,10 +149,9 @@ def _write(moved: Sequence[Moved], kind: NoticeKind, now: datetime) -> None:
     insert_new(SessionNotice._meta.db_table, columns)
 
 
-def _warn(due: Iterable[tuple[UUID, UUID, str, datetime]], now: datetime) -> None:
+def _warn(due: Iterable[tuple[UUID, UUID, str, datetime]], now: datetime, kind: NoticeKind = NoticeKind.ENDING) -> None:
     warnings = [
-        _notice(pk, owner, NoticeKind.ENDING, now, message=message[:500], due_at=due_at)
-        for pk, owner, message, due_at in due
+        _notice(pk, owner, kind, now, message=message[:500], due_at=due_at) for pk, owner, message, due_at in due
     ]
     if not warnings:
         return

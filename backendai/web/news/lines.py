@@ -9,11 +9,12 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
 from backendai.texts.sentences import in_words
 
-_TONES = {NoticeKind.FAILED: "bad", NoticeKind.ENDED: "wait", NoticeKind.ENDING: "wait"}
+_TONES = {NoticeKind.FAILED: "bad", NoticeKind.ENDED: "wait", NoticeKind.ENDING: "wait", NoticeKind.IDLE: "wait"}
 _ICONS = {
     NoticeKind.FAILED: "alert-circle",
     NoticeKind.ENDED: "alert-triangle",
     NoticeKind.ENDING: "clock",
+    NoticeKind.IDLE: "clock",
     NoticeKind.STARTED: "player-play",
 }
 
@@ -26,6 +27,7 @@ def headline(notice: SessionNotice) -> str:
         NoticeKind.FAILED: _("It failed"),
         NoticeKind.ENDED: _("Ended by the platform"),
         NoticeKind.ENDING: _("It will end soon"),
+        NoticeKind.IDLE: _("It is idle and will end"),
     }
     return texts.get(NoticeKind(notice.kind), notice.kind)
 
@@ -35,6 +37,8 @@ def sentence(notice: SessionNotice) -> str:
     session: ComputeSession = notice.session
     if notice.kind in (NoticeKind.FAILED, NoticeKind.ENDED):
         return in_words(session.reason_text)
+    if notice.kind == NoticeKind.IDLE:
+        return in_words(notice.message)
     if notice.kind == NoticeKind.ENDING:
         usual = _("It has run for nearly as long as it may. Keep what you need elsewhere before.")
         return in_words(notice.message) or usual

@@ -1,0 +1,54 @@
+"""When sessions were used last, and what their owners were told about being idle."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+from django.db import models
+
+from backendai.cluster.models import IdleChecker
+
+
+class SessionTraffic(models.Model):
+    """When somebody last used a session through its terminal or an app. A session without a row was never heard of: the
+    count begins when that is noticed."""
+
+    session = models.OneToOneField(
+        "compute.ComputeSession", on_delete=models.CASCADE, primary_key=True, related_name="traffic"
+    )
+    last_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"traffic of {self.session_id}"
+
+
+class IdleWarning(models.Model):
+    """What one idle checker has said of one session: the warning that stands (``warned_at`` None: none), how often it
+    was put off, and whether it came to the end. It stays as evidence after both are gone."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # A unique constraint begins with it.
+    session = models.ForeignKey(
+        "compute.ComputeSession", on_delete=models.CASCADE, related_name="idle_warnings", db_index=False
+    )
+    checker = models.ForeignKey(IdleChecker, null=True, on_delete=models.SET_NULL, related_name="warnings")
+    checker_name = models.CharField(max_length=64)
+    kind = models.CharField(max_length=24)
+    sign = models.CharField(max_length=16, blank=True, help_text="Of the rule by which it was warned.")
+    lead = models.DurationField(default=timedelta(0), help_text="How long before the end the rule wants a warning.")
+    warned_at = models.DateTimeField(null=True, blank=True)
+    due_at = models.DateTimeField(null=True, blank=True)
+    idle_since = models.DateTimeField(null=True, blank=True)
+    measured = models.JSONField(default=dict, blank=True, help_text="Slot → per cent of what it has, on average.")
+    message = models.CharField(max_length=500, blank=True)
+    extended_until = models.DateTimeField(null=True, blank=True)
+    extensions = models.PositiveSmallIntegerField(default=0)
+    collected_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["due_at", "pk"]
+        constraints = [models.UniqueConstraint(fields=["session", "checker"], name="idle_warning_once_per_checker")]
+
+    def __str__(self) -> str:
+        return f"{self.checker_name}: {self.session_id}"

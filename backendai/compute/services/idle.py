@@ -1,0 +1,199 @@
+"""Warning the owners of idle sessions, taking warnings back, putting the end off, and ending what was warned for long
+enough: with the same deed as the owner's own button. The number of statements does not grow with the sessions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from backendai.accounts.acting import both_names
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.compute.models import ComputeSession, IdleWarning
+from backendai.compute.services.bulk import among, update_returning, update_rows
+from backendai.compute.services.ending import end_each
+from backendai.compute.services.history import Entry, write_history
+from backendai.compute.services.moves import Why, tell
+from backendai.compute.services.notices import IdleNotice, tell_of_idleness
+from backendai.compute.status import Outcome, Phase, Status
+from backendai.core.errors import Conflict, NotFound
+
+WARNED, TAKEN_BACK, EXTENDED = "idle-warned", "idle-warning-withdrawn", "idle-extended"
+CODES = {
+    "session-lifetime": "idle-session-lifetime",
+    "network-timeout": "idle-timeout",
+    "utilization": "idle-utilization",
+}
+MOST_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCase:
+    """A session that a checker finds idle. ``message`` says it to the owner before the end, ``last_words`` at the end;
+    ``numbers``: of the checker and of what was measured, for scripts."""
+
+    session_id: UUID
+    checker_id: int
+    checker_name: str
+    kind: str
+    sign: str
+    lead: timedelta
+    due_at: datetime
+    idle_since: datetime | None
+    message: str
+    last_words: str
+    measured: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+
+def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
+    """Write these warnings, tell the owners, and note it in the histories; returns how many were written. One by the
+    same checker that stood before, by other rules, is replaced; how often the end was put off is kept."""
+    some = list(cases[:MOST_AT_ONCE])
+    if not some:
+        return 0
+    with transaction.atomic():
+        held = _hold([one.session_id for one in some])
+        some = [one for one in some if one.session_id in held]
+        rows = [
+            IdleWarning(
+                session_id=one.session_id, checker_id=one.checker_id, checker_name=one.checker_name, kind=one.kind,
+                sign=one.sign, lead=one.lead, warned_at=now, due_at=one.due_at, idle_since=one.idle_since,
+                measured=dict(one.measured), message=one.message[:500],
+            )
+            for one in some
+        ]  # fmt: skip
+        written = ["checker_name", "kind", "sign", "lead", "warned_at", "due_at", "idle_since", "measured", "message"]
+        IdleWarning.objects.bulk_create(
+            rows, update_conflicts=True, unique_fields=["session", "checker"], update_fields=written
+        )
+        _note({one.session_id: one.message for one in some}, WARNED, Outcome.STALE, now)
+        _tell_owners(held, now)
+    return len(some)
+
+
+def put_off(due: Mapping[UUID, datetime]) -> None:
+    """Write later ends of warnings that stand, by warning."""
+    update_rows(IdleWarning._meta.db_table, list(due), {"due_at": ("timestamptz", list(due.values()))})
+
+
+def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
+    """Take back warnings whose reason is gone, and tell the owners; returns how many."""
+    ids = list(warning_ids)[:MOST_AT_ONCE]
+    if not ids:
+        return 0
+    with transaction.atomic():
+        rows = IdleWarning.objects.filter(pk__in=among(ids), collected_at=None)
+        held = _hold(list(rows.values_list("session_id", flat=True)))
+        rows = rows.filter(session__in=among(list(held)))
+        stood = dict(rows.filter(warned_at__isnull=False).values_list("session_id", "checker_name"))
+        rows.filter(Q(extensions=0) | Q(checker=None)).delete()
+        rows.update(warned_at=None, due_at=None, message="", measured={})
+        _note({pk: f"The warning by idle checker {name} is taken back." for pk, name in stood.items()},
+              TAKEN_BACK, Outcome.SKIPPED, now)  # fmt: skip
+        _tell_owners(list(stood), now)
+    return len(stood)
+
+
+def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
+    """End these sessions, whose warnings have stood for their time; returns those that go. Who has put the end off just
+    now keeps the session."""
+    first: dict[UUID, IdleCase] = {}
+    for one in sorted(cases, key=lambda case: (case.due_at, case.checker_id))[:MOST_AT_ONCE]:
+        first.setdefault(one.session_id, one)
+    if not first:
+        return set()
+    with transaction.atomic():
+        held = _hold(list(first))
+        standing = _standing({pk: one for pk, one in first.items() if pk in held}, now)
+        groups: dict[str, dict[UUID, Why]] = defaultdict(dict)
+        for pk, (_, warned_at) in standing.items():
+            groups[CODES[first[pk].kind]][pk] = _why(first[pk], warned_at)
+        ended: set[UUID] = set()
+        for code in sorted(groups):
+            ended |= end_each(groups[code], only_from=[Status.RUNNING], now=now).terminating
+        collected = [standing[pk][0] for pk in ended]
+        IdleWarning.objects.filter(pk__in=among(collected)).update(collected_at=now)
+    return ended
+
+
+def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: datetime) -> datetime:
+    """Put the end of a warned session off, as long and as often as the checker allows; returns until when it is spared.
+
+    Raises NotFound when no warning by the checker stands, and Conflict when it cannot be put off any more.
+    """
+    with transaction.atomic():
+        if not _hold([session.pk]):
+            raise Conflict("The session does not run any more.", code="not-running")
+        rows = IdleWarning.objects.select_related("checker").select_for_update(of=("self",))
+        warning = rows.filter(session=session, checker=checker_id, collected_at=None).first()
+        if warning is None or warning.checker is None or warning.warned_at is None or warning.due_at is None:
+            raise NotFound("No warning by this idle checker stands.", code="no-idle-warning")
+        checker = warning.checker
+        if warning.extensions >= checker.max_extensions:
+            times = checker.max_extensions
+            text = f"The end can be put off {times} times by idle checker {checker.name}, and has been."
+            text = text if times else f"Idle checker {checker.name} does not let anybody put the end off."
+            raise Conflict(text, code="no-more-extensions", limit=times)
+        until: datetime = max(warning.due_at, now) + checker.extension
+        number = warning.extensions + 1
+        IdleWarning.objects.filter(pk=warning.pk).update(
+            extended_until=until, extensions=number, warned_at=None, due_at=None, message="", measured={}
+        )
+        message = f"{user.email} lets it run until {until:%Y-%m-%d %H:%M} UTC at least (idle checker {checker.name})."
+        _note({session.pk: message}, EXTENDED, Outcome.SUCCESS, now)
+        names = {} if session.owner_id == user.pk else both_names(user, session.owner)
+        told = {"name": session.name, "checker": checker.name, "until": until.isoformat(), "number": number}
+        audit(user.pk, "session.extend-idle", "session", [session.pk], **told, **names)
+        _tell_owners([session.pk], now)
+    return until
+
+
+def _hold(session_ids: Collection[UUID]) -> set[UUID]:
+    """Let nobody else change those of these sessions that run until the transaction ends, and return them: a row of
+    the history that says RUNNING never comes after their end."""
+    rows = ComputeSession.objects.running().filter(pk__in=among(session_ids))
+    found = update_returning(rows, {"version": F("version") + 1}, ("id",)) if session_ids else []
+    return {pk if isinstance(pk, UUID) else UUID(pk) for (pk,) in found}
+
+
+def _standing(sessions: Mapping[UUID, IdleCase], now: datetime) -> dict[UUID, tuple[UUID, datetime]]:
+    """Return the warnings, with their times, that still say that these sessions are due; held until the end."""
+    rows = IdleWarning.objects.filter(session__in=among(list(sessions)), collected_at=None, due_at__lte=now)
+    held = rows.order_by("pk").select_for_update(no_key=True)
+    return {
+        session_id: (pk, warned_at)
+        for pk, session_id, checker_id, sign, warned_at in held.values_list(
+            "pk", "session_id", "checker_id", "sign", "warned_at"
+        )
+        if warned_at is not None and (checker_id, sign) == (sessions[session_id].checker_id, sessions[session_id].sign)
+    }
+
+
+def _why(one: IdleCase, warned_at: datetime) -> Why:
+    numbers = {"checker": one.checker_name, "warned_at": warned_at.isoformat(), "due_at": one.due_at.isoformat()}
+    return Why(Phase.RUN, CODES[one.kind], one.last_words, numbers | dict(one.numbers), outcome=Outcome.EXPIRED)
+
+
+def _note(messages: Mapping[UUID, str], code: str, outcome: Outcome, now: datetime) -> None:
+    entries = [Entry(pk, Status.RUNNING, outcome, code, message) for pk, message in messages.items()]
+    write_history(entries, Phase.RUN, Status.RUNNING, now=now)
+
+
+def _tell_owners(session_ids: Collection[UUID], now: datetime) -> None:
+    """Bring what owners are told up to the first of the warnings that stand."""
+    rows = IdleWarning.objects.filter(session__in=among(list(session_ids)), warned_at__isnull=False, collected_at=None)
+    first: dict[UUID, IdleNotice] = {}
+    columns = rows.order_by("due_at", "pk").values_list("session_id", "session__owner_id", "message", "due_at")
+    for pk, owner_id, message, due_at in columns:
+        if due_at is not None:
+            first.setdefault(pk, IdleNotice(owner_id, message, due_at))
+    tell_of_idleness(session_ids, first, now=now)
+    tell(session_ids)

@@ -1,0 +1,97 @@
+"""When sessions were used last. Whoever passes bytes on tells a meter, which costs next to nothing; the meter's thread
+writes now and then, for all sessions in one statement. Redis has no part in it."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import close_old_connections, connection
+from django.utils import timezone
+
+from backendai.compute.models import ComputeSession, SessionTraffic
+from backendai.compute.services.bulk import write_latest
+
+logger = logging.getLogger(__name__)
+
+WRITTEN_EVERY = timedelta(seconds=30)
+_LOOK_SECONDS = 1.0
+_LAST_WORDS_SECONDS = 2.0
+
+
+class Meter:
+    """Remembers which sessions are used. ``touch`` may be called for every byte, from any thread."""
+
+    def __init__(self) -> None:
+        self._used: dict[UUID, datetime] = {}
+        self._written: dict[UUID, datetime] = {}
+        self._news = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def touch(self, session_id: UUID) -> None:
+        """Note that the session is used now. Never waits, never raises."""
+        self._used[session_id] = timezone.now()
+        if not self._news.is_set():
+            self._news.set()
+            self._start()
+
+    def write(self, now: datetime, *, everything: bool = False) -> int:
+        """Write what is due: a session that was at rest at once, any other every half minute. Returns how many sessions
+        that were; what the database does not take is kept."""
+        oldest = now - WRITTEN_EVERY
+        used = list(self._used.items())
+        due = {pk: at for pk, at in used if everything or self._written.get(pk, oldest) <= oldest}
+        if due:
+            note_traffic(due)
+            lately = {pk: at for pk, at in self._written.items() if at > oldest}
+            self._written = lately | dict.fromkeys(due, now)
+        for pk, at in due.items():
+            if self._used.get(pk) == at:  # else it was used again while this was written
+                self._used.pop(pk, None)
+        return len(due)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
+                self._thread.start()
+                atexit.register(self._say_last_words)
+
+    def _run(self) -> None:
+        while True:
+            self._news.wait()
+            time.sleep(_LOOK_SECONDS)
+            self._try(everything=False)
+            if not self._used:
+                self._news.clear()
+                if self._used:  # it came in between
+                    self._news.set()
+
+    def _try(self, *, everything: bool) -> None:
+        close_old_connections()
+        try:
+            self.write(timezone.now(), everything=everything)
+        except Exception as error:  # most likely the database is away; none may end this thread
+            logger.warning("the traffic of sessions cannot be written now: %s", error)
+        finally:
+            connection.close()
+
+    def _say_last_words(self) -> None:
+        last = threading.Thread(target=self._try, kwargs={"everything": True}, daemon=True)
+        last.start()
+        last.join(_LAST_WORDS_SECONDS)
+
+
+meter = Meter()
+
+
+def note_traffic(moments: Mapping[UUID, datetime]) -> None:
+    """Write when these sessions were used last; one statement. A moment before the one that is known changes nothing,
+    and sessions that are no more are passed over."""
+    write_latest(SessionTraffic._meta.db_table, ComputeSession._meta.db_table, "session_id", "last_at", moments)

@@ -1,0 +1,163 @@
+"""Running sessions as the idle policy sees them: where which rules hold, what was heard and measured, what was told."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+
+from backendai.cluster.idle import Holding, read_holding
+from backendai.cluster.models import Agent, Hearing
+from backendai.compute.models import ComputeSession, IdleWarning, Kernel
+from backendai.compute.services.bulk import among
+from backendai.compute.status import Status
+from backendai.scheduler.find_idle import NETWORK, Finding, Rule, Told, Use, Watched, find_idle
+
+_ANSWERING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
+
+
+class Row(NamedTuple):
+    """What is read of one running session."""
+
+    id: UUID
+    session_type: str
+    group_id: int
+    project_id: UUID
+    started_at: datetime | None
+    last_traffic: datetime | None
+
+
+class TellingRow(NamedTuple):
+    """What is recorded of one session and one checker."""
+
+    id: UUID
+    session_id: UUID
+    checker_id: int | None
+    sign: str
+    warned_at: datetime | None
+    due_at: datetime | None
+    extended_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a look at sessions has found. ``tellings``: what was told of them before; ``unheard``: sessions of which no
+    traffic is recorded at all, though a rule asks for it."""
+
+    now: datetime
+    findings: list[Finding]
+    tellings: list[TellingRow]
+    unheard: list[UUID]
+
+
+def look_at_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Picture:
+    """Return what the idle checkers say of all running sessions, or of ``only`` these. The number of queries does not
+    grow with the sessions: two for each window over which use is averaged, and eight at most."""
+    holding = read_holding()
+    tellings = _tellings(only)
+    if not holding.checkers:
+        return Picture(now, [], tellings, [])
+    rows = [row for row in _rows(only) if row.started_at is not None]
+    rules = {row.id: holding.rules_for(row.session_type, row.group_id, row.project_id) for row in rows}
+    watched = list(_watched([row for row in rows if rules[row.id]], rules, tellings, now))
+    unheard = [
+        one.id for one in watched if one.last_traffic is None and any(rule.kind == NETWORK for rule in one.rules)
+    ]
+    return Picture(now, list(find_idle(watched, now)), tellings, unheard)
+
+
+def rules_there(holding: Holding, session_type: str, group_id: int, project_id: UUID) -> tuple[Rule, ...]:
+    """Return the rules that would hold for a session that is launched there."""
+    return holding.rules_for(session_type, group_id, project_id)
+
+
+def _running(only: Collection[UUID] | None) -> QuerySet[ComputeSession]:
+    rows = ComputeSession.objects.running()
+    return rows if only is None else rows.filter(pk__in=among(only))
+
+
+def _rows(only: Collection[UUID] | None) -> list[Row]:
+    columns = ("pk", "session_type", "resource_group_id", "project_id", "started_at", "traffic__last_at")
+    return [Row._make(row) for row in _running(only).order_by("started_at", "pk").values_list(*columns)]
+
+
+def _tellings(only: Collection[UUID] | None) -> list[TellingRow]:
+    rows = IdleWarning.objects.filter(session__status=Status.RUNNING, collected_at=None)
+    if only is not None:
+        rows = rows.filter(session__in=among(only))
+    return [TellingRow._make(row) for row in rows.order_by("pk").values_list(*TellingRow._fields)]
+
+
+def _watched(
+    rows: Collection[Row], rules: Mapping[UUID, tuple[Rule, ...]], tellings: Iterable[TellingRow], now: datetime
+) -> Iterable[Watched]:
+    told: dict[UUID, dict[int, Told]] = defaultdict(dict)
+    for one in tellings:
+        if one.checker_id is not None:
+            told[one.session_id][one.checker_id] = Told(one.sign, one.warned_at, one.due_at, one.extended_until)
+    away, back = _silences(rows)
+    heard = _heard_since(now)
+    uses = _uses(rows, rules, now)
+    for row in rows:
+        if row.started_at is None:
+            continue
+        yield Watched(
+            id=row.id,
+            started_at=row.started_at,
+            known_since=max(row.started_at, heard, back.get(row.id, heard)),
+            is_reachable=row.id not in away,
+            last_traffic=row.last_traffic,
+            rules=rules[row.id],
+            uses=uses.get(row.id, {}),
+            told=told.get(row.id, {}),
+        )
+
+
+def _heard_since(now: datetime) -> datetime:
+    """Return since when the portal's door has stood open without a break: before that, nobody could use anything. When
+    nobody has looked lately, nobody knows."""
+    row = Hearing.objects.values_list("since", "noted_at").first()
+    return row[0] if row and now - row[1] <= 3 * settings.REPAIR_INTERVAL else now
+
+
+def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
+    """Return the sessions with a kernel on a node that does not answer, and since when nodes that had been lost are
+    back, by session. While a node is away nobody can use what is on it."""
+    kernels = Kernel.objects.filter(session__in=among([row.id for row in rows]), agent__isnull=False)
+    silent = ~Q(agent__status__in=_ANSWERING)
+    found = kernels.filter(silent | Q(agent__returned_at__isnull=False)).order_by()
+    away: set[UUID] = set()
+    back: dict[UUID, datetime] = {}
+    for session_id, status, returned_at in found.values_list("session_id", "agent__status", "agent__returned_at"):
+        if status not in _ANSWERING:
+            away.add(session_id)
+        if returned_at is not None:
+            back[session_id] = max(returned_at, back.get(session_id, returned_at))
+    return away, back
+
+
+def _uses(rows: Iterable[Row], rules: Mapping[UUID, tuple[Rule, ...]], now: datetime) -> dict[UUID, dict[int, Use]]:
+    """Return what was measured of sessions whose rules ask for it, by session and rule."""
+    windows: dict[timedelta, list[tuple[UUID, int]]] = defaultdict(list)
+    for row in rows:
+        for rule in rules[row.id]:
+            if rule.thresholds:
+                windows[rule.limit].append((row.id, rule.id))
+    found: dict[UUID, dict[int, Use]] = defaultdict(dict)
+    for window, pairs in windows.items():
+        measured = averages({pk for pk, _ in pairs}, now - window, now)
+        for pk, rule_id in pairs:
+            if use := measured.get(pk):
+                found[pk][rule_id] = Use(use.slots, timedelta(seconds=use.covered_seconds))
+    return found
+
+
+def averages(session_ids: Collection[UUID], since: datetime, until: datetime) -> Mapping[UUID, Any]:
+    """Return nothing: use is not measured yet, and what is not measured is never idle."""
+    return {}

@@ -1,0 +1,111 @@
+"""What a look at idle sessions leads to: warnings, ends, and what is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from backendai.compute.services.idle import IdleCase, collect_idle, put_off, take_back, warn_idle
+from backendai.compute.services.traffic import note_traffic
+from backendai.core.durations import describe_duration
+from backendai.planning.idle import Picture, TellingRow
+from backendai.scheduler.find_idle import LIFETIME, UTILIZATION, Finding, Verdict
+
+_Told = Mapping[tuple[UUID, int | None], TellingRow]
+
+
+def act_on_idle(picture: Picture) -> int:
+    """Do what the picture asks for; returns how many sessions were warned, spared or ended. Sessions of which nothing
+    was ever heard begin to be counted now."""
+    now = picture.now
+    told = {(one.session_id, one.checker_id): one for one in picture.tellings}
+    found = {(one.session, one.rule.id): one for one in picture.findings}
+    note_traffic(dict.fromkeys(picture.unheard, now))
+    gone = [one.id for key, one in told.items() if one.warned_at and not _is_idle(found.get((key[0], key[1] or 0)))]
+    changed = take_back(gone, now=now)
+    put_off(dict(_later_ends(picture.findings, told)))
+    idle = [one for one in picture.findings if one.verdict != Verdict.KEEP]
+    changed += warn_idle([_case(one, now) for one in idle if not _is_told(one, told)], now=now)
+    due = [_case(one, now) for one in idle if one.verdict == Verdict.COLLECT]
+    return changed + len(collect_idle(due, now=now))
+
+
+def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
+    """Return how an idle session's owner is told before its end, and what is said at the end."""
+    rule = finding.rule
+    name, limit = rule.name, describe_duration(rule.limit)
+    since = describe_duration(now - finding.since) if finding.since else ""
+    if rule.kind == LIFETIME:
+        return (
+            f"It has run for {since}; idle checker {name} ends sessions after {limit}.",
+            f"It ran for {since}; idle checker {name} allows {limit}.",
+        )
+    if rule.kind == UTILIZATION:
+        used, least = _percentages(finding.shares), _percentages(rule.thresholds)
+        return (
+            f"It used {used} on average over {limit}; idle checker {name} ends sessions below {least}.",
+            f"It used {used} on average over {limit}; idle checker {name} asks for {least}.",
+        )
+    return (
+        f"Nobody has used it for {since}; idle checker {name} ends sessions after {limit} without traffic.",
+        f"Nobody used it for {since}; idle checker {name} allows {limit} without traffic.",
+    )
+
+
+def numbers_of(finding: Finding, now: datetime) -> dict[str, Any]:
+    """Return the numbers behind it, for scripts."""
+    rule = finding.rule
+    numbers: dict[str, Any] = {"limit_seconds": round(rule.limit.total_seconds())}
+    if finding.since and rule.kind != UTILIZATION:
+        numbers["measured_seconds"] = round((now - finding.since).total_seconds())
+    if rule.thresholds:
+        numbers["measured_percent"] = percent_of(finding.shares)
+        numbers["threshold_percent"] = percent_of(rule.thresholds)
+    return numbers
+
+
+def percent_of(shares: Mapping[str, float | None]) -> dict[str, float]:
+    """Return shares as percentages; what was not measured is left out."""
+    return {slot: round(share * 100, 2) for slot, share in sorted(shares.items()) if share is not None}
+
+
+def _is_idle(finding: Finding | None) -> bool:
+    return finding is not None and finding.verdict != Verdict.KEEP
+
+
+def _is_told(finding: Finding, told: _Told) -> bool:
+    one = told.get((finding.session, finding.rule.id))
+    return one is not None and one.warned_at is not None and one.sign == finding.rule.sign
+
+
+def _later_ends(findings: Iterable[Finding], told: _Told) -> Iterable[tuple[UUID, datetime]]:
+    for finding in findings:
+        one = told.get((finding.session, finding.rule.id))
+        stands = one and one.warned_at and one.sign == finding.rule.sign and finding.verdict == Verdict.WARN
+        if one and stands and one.due_at and finding.due_at and finding.due_at > one.due_at:
+            yield one.id, finding.due_at
+
+
+def _case(finding: Finding, now: datetime) -> IdleCase:
+    rule = finding.rule
+    message, last_words = words_of(finding, now)
+    return IdleCase(
+        session_id=finding.session,
+        checker_id=rule.id,
+        checker_name=rule.name,
+        kind=rule.kind,
+        sign=rule.sign,
+        lead=rule.lead,
+        due_at=finding.due_at or now + rule.lead,
+        idle_since=finding.since,
+        message=message,
+        last_words=last_words,
+        measured=percent_of(finding.shares),
+        numbers=numbers_of(finding, now),
+    )
+
+
+def _percentages(shares: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{slot} {percent:g} %" for slot, percent in percent_of(shares).items())
