@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -177,6 +178,32 @@ def test_columns_are_chosen_by_each_person_without_a_script(cast: Cast, browse: 
     assert 'data-label="Priority"' not in browse(cast.dana).get(HOME).content.decode()
     client.post(reverse("web:session_columns"), {})
     assert not Preference.objects.exists()
+
+
+def test_columns_stand_in_the_order_that_each_person_gives_them(cast: Cast, browse: Browse) -> None:
+    make_session(cast.alice, name="waits")
+    client, choose = browse(cast.alice), reverse("web:session_columns")
+
+    def order() -> list[str]:
+        answer = client.get(HOME)
+        offered = [column.name for column in answer.context["columns_offered"]]
+        assert sorted(offered) == sorted(set(offered)), "each is offered once"
+        assert re.findall('data-label="([A-Z a-z]+)"', answer.content.decode()) == [
+            str(column.label) for column in answer.context["columns"]
+        ]
+        assert offered[:3] == [column.name for column in answer.context["columns"]]
+        return offered[:3]
+
+    client.post(choose, {"column": ["priority", "type", "key"]})
+    assert order() == ["priority", "type", "key"]
+    client.post(choose, {"column": order(), "earlier": "key"})
+    assert order() == ["priority", "key", "type"]
+    client.post(choose, {"column": order(), "earlier": "priority", "later": "nonsense"})
+    assert order() == ["priority", "key", "type"], "there is nothing before the first"
+    client.post(choose, {"column": order(), "later": "priority"})
+    assert order() == ["key", "priority", "type"]
+    client.post(choose, {"column": order(), "later": "type"})
+    assert order() == ["key", "priority", "type"], "there is nothing after the last"
 
 
 def test_what_has_ended_is_sorted_among_the_newest(cast: Cast, browse: Browse, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,17 +86,26 @@ def columns_for(user: User) -> list[Column]:
     return [column for column in COLUMNS if column.rule(user)]
 
 
+def offered_columns(user: User, chosen: Sequence[Column]) -> list[Column]:
+    """Return what this person may choose from: what is chosen in its order, then the rest."""
+    return [*chosen, *(column for column in columns_for(user) if column not in chosen)]
+
+
 def chosen_columns(user: User) -> list[Column]:
-    """Return what this person has chosen; one query. A choice that is not theirs any more is passed over."""
+    """Return what this person has chosen, in their order; one query. A choice that is not theirs any more is passed
+    over."""
     stored = preference(user, PREFERENCE)
-    names = stored if isinstance(stored, list) else []
-    return [column for column in columns_for(user) if column.name in names]
+    return _known(user, stored if isinstance(stored, list) else [])
 
 
-def choose_columns(user: User, names: Iterable[str]) -> None:
-    """Keep the choice; what does not exist, or is not for this person, is left out."""
-    wanted = set(names)
-    chosen = [column.name for column in columns_for(user) if column.name in wanted]
+def choose_columns(user: User, names: Iterable[str], *, earlier: str = "", later: str = "") -> None:
+    """Keep the choice and its order; what does not exist, or is not for this person, is left out. ``earlier`` and
+    ``later`` name a column that changes places with the one before or after it."""
+    chosen = [column.name for column in _known(user, names)]
+    for name, step in ((earlier, -1), (later, 1)):
+        if name in chosen:
+            at = chosen.index(name)
+            chosen.insert(max(at + step, 0), chosen.pop(at))
     choose(user, PREFERENCE, chosen or None)
 
 
@@ -132,6 +141,11 @@ def headings(address: Address, columns: Sequence[Column]) -> dict[str, Heading]:
     for column in columns:
         found[column.name] = _heading(address, column.name, column.label) if column.sort else Heading(column.label)
     return found
+
+
+def _known(user: User, names: Iterable[str]) -> list[Column]:
+    mine = {column.name: column for column in columns_for(user)}
+    return [mine[name] for name in dict.fromkeys(names) if name in mine]
 
 
 def _heading(address: Address, name: str, label: str | Promise, *, down_first: bool = False) -> Heading:

@@ -21,8 +21,8 @@ from backendai.web.session_list.address import SIZES, Address
 from backendai.web.session_list.columns import (
     choose_columns,
     chosen_columns,
-    columns_for,
     headings,
+    offered_columns,
     order_of,
 )
 from backendai.web.session_list.export import sessions_file
@@ -74,8 +74,9 @@ def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
 @never_cache
 @login_required
 def columns(request: PageRequest) -> HttpResponse:
-    """Keep which columns the user wants to see, and go back to the list."""
-    choose_columns(request.user, request.POST.getlist("column"))
+    """Keep which columns the user wants to see and in which order, and go back to the list."""
+    moved = {name: request.POST.get(name, "") for name in ("earlier", "later")}
+    choose_columns(request.user, request.POST.getlist("column"), **moved)
     back = Address.of(QueryDict(request.POST.get("back", "")[:2000].removeprefix("?")))
     return redirect(reverse("web:sessions") + back.here.rstrip("?"))
 
@@ -145,7 +146,7 @@ def _choices(user: User, context: dict[str, Any]) -> dict[str, Any]:
     """Return what only the whole page has: what can be chosen besides the list itself."""
     address: Address = context["address"]
     return {
-        "columns_offered": columns_for(user),
+        "columns_offered": offered_columns(user, context["columns"]),
         "sizes": [(size, address.to(size=str(size)), size == address.size) for size in SIZES],
         "kept": [one for one in address.params if one[0] in ("view", "type", "whose", "sort", "size")],
     }

@@ -1,0 +1,51 @@
+// The order of the columns: their arrows and Alt with the arrow keys move them before they are saved, and so does dragging.
+// Without scripts an arrow saves at once.
+(() => {
+  const list = document.getElementById("column-order");
+  if (!list) return;
+  const announce = document.getElementById("announce");
+  const say = (line) => {
+    const lines = [...list.children];
+    const words = { name: line.querySelector("[data-name]").textContent, place: lines.indexOf(line) + 1, number: lines.length };
+    announce.textContent = list.dataset.moved.replace(/{(\w+)}/g, (all, key) => words[key]);
+  };
+  const move = (line, isEarlier, focused) => {
+    if (isEarlier) line.previousElementSibling?.before(line);
+    else line.nextElementSibling?.after(line);
+    focused.focus();
+    say(line);
+  };
+
+  list.addEventListener("click", (event) => {
+    const button = event.target.closest("button[name]");
+    if (!button) return;
+    event.preventDefault();
+    move(button.closest("li"), button.name === "earlier", button);
+  });
+  list.addEventListener("keydown", (event) => {
+    if (!event.altKey || !["ArrowUp", "ArrowDown"].includes(event.key)) return;
+    event.preventDefault();
+    move(event.target.closest("li"), event.key === "ArrowUp", event.target);
+  });
+
+  let dragged = null;
+  for (const line of list.children) line.draggable = true;
+  list.addEventListener("dragstart", (event) => {
+    dragged = event.target.closest("li");
+    dragged.classList.add("is-dragged");
+    event.dataTransfer.effectAllowed = "move";
+  });
+  list.addEventListener("dragover", (event) => {
+    const over = dragged && event.target.closest("li");
+    if (!over) return;
+    event.preventDefault();
+    const { top, height } = over.getBoundingClientRect();
+    if (over !== dragged) event.clientY < top + height / 2 ? over.before(dragged) : over.after(dragged);
+  });
+  list.addEventListener("drop", (event) => event.preventDefault());
+  list.addEventListener("dragend", () => {
+    dragged?.classList.remove("is-dragged");
+    if (dragged) say(dragged);
+    dragged = null;
+  });
+})();
