@@ -80,6 +80,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/panel/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/info/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/log/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/rename/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "GET POST"),

@@ -43,6 +43,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/panel/", session.session_panel, name="session_panel"),
     path("sessions/<uuid:session_id>/history/", session.history, name="history"),
     path("sessions/<uuid:session_id>/info/", session_boxes.info, name="session_info"),
+    path("sessions/<uuid:session_id>/log/", session_boxes.log, name="session_log"),
     path("sessions/<uuid:session_id>/rename/", session_boxes.rename, name="session_rename"),
     path("sessions/<uuid:session_id>/apps/", session_boxes.app_launcher, name="app_launcher"),
     path("sessions/<uuid:session_id>/outlook/", session.outlook, name="outlook"),

@@ -1,6 +1,6 @@
 // The output of a kernel: followed while it runs, kept after its end. Only the lines in sight are in the page, so that a
 // long log stays light; the download always has everything. Texts come from the box's data attributes.
-(() => {
+portal.beginLog = () => {
   const box = document.getElementById("log-box");
   if (!box) return;
   const part = (name) => document.getElementById(`log-${name}`);
@@ -220,12 +220,13 @@
   for (const kind of ["wheel", "touchmove", "keyup", "pointerup"]) {
     view.addEventListener(kind, () => requestAnimationFrame(() => followOrNot(atEnd())), { passive: true });
   }
-  new ResizeObserver(() => {
+  const sizes = new ResizeObserver(() => {
     if (!view.clientHeight) return;
     drawn = "";
     if (follow.checked) toEnd();
     draw();
-  }).observe(view);
+  });
+  sizes.observe(view);
 
   finder.onChange = () => {
     const { number, total, isCapped } = finder;
@@ -262,4 +263,12 @@
   const wanted = new URLSearchParams(location.search).get("kernel");
   if (wanted && [...kernel.options].some((option) => option.value === wanted)) kernel.value = wanted;
   nameDownload();
-})();
+
+  // The box is gone, with everything in it.
+  portal.endLog = () => {
+    sizes.disconnect();
+    socket?.close();
+    socket = null;
+  };
+};
+portal.beginLog();

@@ -20,10 +20,13 @@ window.portal = window.portal || {};
       return;
     }
     opener = link.id;
-    dialog.className = `box session-box is-${link.dataset.box}`;
+    portal.fillBox(text, link.dataset.box);
+    body.querySelector("[autofocus], input[name=name]")?.select?.();
+  };
+  portal.fillBox = (text, kind) => {
+    dialog.className = `box session-box is-${kind}`;
     htmx.swap(body, text, { swapStyle: "innerHTML" });
     if (!dialog.open) dialog.showModal();
-    body.querySelector("[autofocus], input[name=name]")?.select?.();
   };
   const isPlain = (event) => event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
   portal.isPlain = isPlain;

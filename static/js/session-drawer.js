@@ -74,5 +74,6 @@
     else if (drawer.open) drawer.close();
   }, true);
 
-  if (asked()) fill(asked());
+  // What lies over the panel waits for it.
+  portal.drawn = asked() ? fill(asked()) : Promise.resolve();
 })();

@@ -134,3 +134,13 @@ def test_it_is_not_renamed_while_a_node_makes_it_nor_after_its_end(cast: Cast, b
     assert "has ended" in client.post(rename, {"name": "too-late"}, **HTMX).content.decode()
     session.refresh_from_db()
     assert session.name == "on-its-way"
+
+
+def test_the_log_is_a_box_for_scripts_and_else_a_part_of_the_page(cast: Cast, browse: Browse) -> None:
+    session = make_running_session(cast.alice, cluster_size=2, name="talks")
+    client, address = browse(cast.alice), reverse("web:session_log", args=[session.pk])
+    box = client.get(address, **HTMX).content.decode()
+    assert "<!doctype" not in box
+    assert 'data-status="RUNNING"' in box
+    assert [name in box for name in ("main1", "sub1", "talks")] == [True, True, True]
+    assert client.get(address, {"kernel": "a b"})["Location"] == f"/sessions/{session.pk}/?kernel=a+b#log"

@@ -10,7 +10,9 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
@@ -51,6 +53,18 @@ def info(request: PageRequest, session_id: UUID) -> HttpResponse:
 def app_launcher(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the apps of a session."""
     return _box(request, find_session(request, session_id), "web/_session_apps.html", {})
+
+
+@require_safe
+@never_cache
+@login_required
+def log(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Show the viewer of a session's log, to lie over a list; without a script it is a part of the session's page."""
+    found = find_session(request, session_id)
+    if not asks_for_part(request):
+        kernel = urlencode({"kernel": request.GET["kernel"]}) if "kernel" in request.GET else ""
+        return redirect(f"{reverse('web:session', args=[session_id])}?{kernel}#log")
+    return _box(request, found, "web/_session_log.html", {"kernels": list(found.kernels.all())})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -1,0 +1,104 @@
+"""The list of sessions as a user works in it: order of columns, logs over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Campus, Visit
+from tests.browser.people import ALICE
+from tests.browser.visitor import Visitor
+
+pytestmark = [pytest.mark.browser, pytest.mark.system]
+MEASURED = {"cpu": 1, "mem": "256m"}
+
+
+@pytest.fixture(scope="module")
+def session(campus: Campus) -> Iterator[dict[str, str]]:
+    """A running session of Alice's with two kernels."""
+    made = campus.alice.launch("talks", image="torch-2.4", resources=MEASURED, cluster_size=2)
+    yield campus.alice.wait_until_running(made["id"])
+    campus.alice.end(made["id"])
+
+
+def test_columns_are_put_in_order_with_the_keyboard_and_stay_so(walk: Visit, session: dict[str, str]) -> None:
+    visitor = _at_the_list(walk)
+    page = visitor.page
+    page.get_by_text("Columns", exact=True).click()
+    for name in ("Type", "Priority", "Access key"):
+        page.get_by_role("checkbox", name=name).check()
+    names, earlier = page.locator("#column-order label"), page.get_by_role("button", name="Access key earlier")
+    for _ in range(names.count()):
+        earlier.press("Enter")
+    expect(names.first).to_have_text("Access key")
+    expect(earlier).to_be_focused()
+    priority = page.get_by_role("checkbox", name="Priority")
+    priority.press("Alt+ArrowDown")
+    expect(priority).to_be_focused()
+    expect(page.locator("#announce")).to_have_text(re.compile(r"^Priority: place \d of \d+$"))
+    order = names.all_inner_texts()
+    assert visitor.faults_in_every_light() == []
+    page.get_by_role("button", name="Save").click()
+    shown = [name for name in (each.strip() for each in order) if name in ("Type", "Priority", "Access key")]
+    assert shown[0] == "Access key"
+    heads = page.get_by_role("columnheader")
+    expect(heads.filter(has_text=re.compile("^(Type|Priority|Access key)$"))).to_have_text(shown)
+    page.reload()
+    expect(heads.filter(has_text=re.compile("^(Type|Priority|Access key)$"))).to_have_text(shown)
+    page.get_by_text("Columns", exact=True).click()
+    for name in shown:
+        page.get_by_role("checkbox", name=name).uncheck()
+    page.get_by_role("button", name="Save").click()
+    expect(heads.filter(has_text="Access key")).to_have_count(0)
+
+
+def test_a_log_opens_over_the_list_under_an_address_of_its_own(walk: Visit, session: dict[str, str]) -> None:
+    visitor = _at_the_list(walk)
+    page = visitor.page
+    page.evaluate("window.stayed = true")
+    opener = page.locator("#session-list").get_by_role("link", name="Log of talks")
+    box = page.get_by_role("dialog", name=re.compile("^Log talks"))
+    opener.press("Enter")
+    expect(box.get_by_role("log")).to_be_focused()
+    expect(box.locator("#log-rows .log-line").first).to_be_visible()
+    expect(page).to_have_url(re.compile(f"log={session['id']}"))
+    assert visitor.accessibility_faults() == []
+    page.keyboard.press("Escape")
+    expect(box).not_to_be_visible()
+    expect(page).not_to_have_url(re.compile("log="))
+    expect(opener).to_be_focused()
+    page.go_forward()
+    expect(box.locator("#log-rows .log-line").first).to_be_visible()
+    page.go_back()
+    expect(box).not_to_be_visible()
+    assert page.evaluate("window.stayed")
+
+
+def test_the_log_of_a_kernel_opens_over_the_panel_and_comes_back_with_its_address(
+    walk: Visit, session: dict[str, str]
+) -> None:
+    visitor = _at_the_list(walk)
+    page = visitor.page
+    page.locator("#session-list").get_by_role("link", name="talks", exact=True).click()
+    drawer = page.get_by_role("dialog", name="talks", exact=True)
+    drawer.get_by_role("link", name="Log of sub1").click()
+    box = page.get_by_role("dialog", name=re.compile("^Log talks"))
+    expect(box.get_by_label("Kernel")).to_have_value(re.compile("."))
+    assert box.get_by_label("Kernel").evaluate("(each) => each.selectedOptions[0].textContent") == "sub1"
+    page.reload()
+    expect(box.locator("#log-rows .log-line").first).to_be_visible()
+    assert box.get_by_label("Kernel").evaluate("(each) => each.selectedOptions[0].textContent") == "sub1"
+    assert visitor.overflow_on_a_phone() <= 0
+    box.get_by_role("button", name="Close").click()
+    expect(box).not_to_be_visible()
+    expect(drawer).to_be_visible()
+    expect(page).to_have_url(re.compile(rf"\?session={session['id']}$"))
+
+
+def _at_the_list(walk: Visit) -> Visitor:
+    visitor = walk(ALICE)
+    expect(visitor.page.locator("#live-mark")).to_have_text("Live")  # its scripts have begun
+    return visitor
