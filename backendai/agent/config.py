@@ -19,6 +19,7 @@ _LEAST_RESERVE = 512 * 2**20
 _RESERVE_PERCENT = 5
 _DISK_RESERVE_PERCENT = 5.0
 _WARM_NETWORKS, _MOST_WARM_NETWORKS = 4, 64
+_USAGE_SECONDS = 10.0
 _MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's own daemon makes it
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
@@ -40,6 +41,7 @@ class NodeSettings:
     gateway_port: int
     gateway_url: str
     sync_interval: float | None  # seconds; None: as the portal says
+    usage_interval: float  # seconds between two measurements of what kernels use; 0: it is not measured
     broker_url: str
     docker_url: str | None
     warm_networks: int  # kept ready for the next lone kernels by the Docker backend
@@ -89,6 +91,9 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         gateway_port=_parse_port(text("gateway_port", "BACKENDAI_GATEWAY_PORT", "0")),
         gateway_url=environ.get("BACKENDAI_GATEWAY_URL", "").rstrip("/"),
         sync_interval=_parse_number(environ, "BACKENDAI_SYNC_INTERVAL", default=0.0, least=0.0, most=60.0) or None,
+        usage_interval=_parse_number(
+            environ, "BACKENDAI_AGENT_USAGE_INTERVAL", default=_USAGE_SECONDS, least=0.0, most=600.0
+        ),
         broker_url=environ.get("REDIS_URL", ""),
         docker_url=environ.get("DOCKER_HOST") or None,
         warm_networks=_parse_count(environ.get("BACKENDAI_AGENT_WARM_NETWORKS", "")),

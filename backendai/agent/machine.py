@@ -16,6 +16,7 @@ from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.config import VERSION
 from backendai.agent.load import Load
 from backendai.agent.storage import Disk, note_of, tightest
+from backendai.agent.usage import UsageSampler
 from backendai.core.slots import Slots
 from backendai.wire.live import LiveSample
 from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
@@ -37,6 +38,7 @@ class Machine:
         offered: Callable[[Slots], Slots],
         gateway_url: str,
         disk_reserve: float = 0.0,
+        sampler: UsageSampler | None = None,
     ) -> None:
         self._accelerators = accelerators or Accelerators()
         self._backend, self._offered, self._gateway_url = backend, offered, gateway_url
@@ -46,7 +48,7 @@ class Machine:
         self._images, self._digest = list[ImageSighting](), ""
         self._read_at = -_REFRESH_SECONDS
         self._told_digest: str | None = None
-        self._load = Load()
+        self._load, self._sampler = Load(), sampler or UsageSampler(backend, self._accelerators, interval=0.0)
 
     def images_changed(self) -> None:
         """Read everything anew before the next sync."""
@@ -56,6 +58,7 @@ class Machine:
         """Return the message to the portal; images are in it when they differ from those it was told last."""
         if not engine_fault:
             engine_fault = self._refresh()
+        self._sampler.saw(kernels)
         offer = self._accelerators.offer(kernels)
         notes, disk = [*self._notes, *offer.notes], tightest(self._folders)
         is_low = disk is not None and disk.is_below(self._disk_reserve)
@@ -77,6 +80,7 @@ class Machine:
             kernels=kernels,
             notes=notes,
             live=self._sample(offer, disk),
+            usage=self._sampler.report(),
             engine=self._engine,
             os_kernel=platform.release(),
             low_disk=is_low,
@@ -86,6 +90,7 @@ class Machine:
 
     def told(self, up: SyncUp, *, want_images: bool) -> None:
         """Take note that the portal has the message, and whether it asks for the images again."""
+        self._sampler.told(up.usage)
         if up.images is not None:
             self._told_digest = up.images_digest
         if want_images and up.images is None:

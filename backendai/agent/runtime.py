@@ -23,6 +23,7 @@ from backendai.agent.portal import Portal
 from backendai.agent.pulls import Pulls
 from backendai.agent.roster import Roster
 from backendai.agent.sync import SyncLoop
+from backendai.agent.usage import UsageSampler
 from backendai.agent.watcher import Watcher
 from backendai.wire.messages import SyncDown
 
@@ -51,12 +52,12 @@ class AgentRuntime:
     ) -> None:
         self.connected = threading.Event()
         self._settings, self._credentials, self._backend = settings, credentials, backend
-        self._synced_at, self._draining = 0.0, False
+        self._synced_at, self._draining, self._accelerators = 0.0, False, accelerators or Accelerators()
         starts = _STARTS_PER_CORE * (os.cpu_count() or 1)
         self._lanes = Lanes(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
         roster = Roster()
-        self._accelerators = accelerators or Accelerators()
-        machine = _machine(settings, backend, self._accelerators, gateway_url)
+        self._sampler = _sampler(settings, backend, self._accelerators, portal)
+        machine = _machine(settings, backend, self._accelerators, self._sampler, gateway_url)
         self.kernels = Kernels(
             backend, portal, agent=credentials.name, lanes=self._lanes, roster=roster, on_pulled=machine.images_changed
         )
@@ -82,6 +83,7 @@ class AgentRuntime:
         self._gateway.start()
         self._accelerators.start()
         self.sync.start()
+        self._sampler.start()
         self._watcher.start()
 
     def stop(self, timeout: float = DRAIN_SECONDS) -> None:
@@ -99,6 +101,7 @@ class AgentRuntime:
             logger.warning("%d kernels were still worked on; the next start takes them up", len(self._lanes.held()))
         self._gateway.stop()
         self._watcher.stop()
+        self._sampler.stop()
         try:
             self._backend.close()
             self.kernels.look_at_all()
@@ -135,7 +138,18 @@ class AgentRuntime:
             save_credentials(self._settings.data, self._credentials)
 
 
-def _machine(settings: NodeSettings, backend: Backend, accelerators: Accelerators, gateway_url: str) -> Machine:
+def _sampler(settings: NodeSettings, backend: Backend, accelerators: Accelerators, portal: Portal) -> UsageSampler:
+    return UsageSampler(backend, accelerators, interval=settings.usage_interval, portal_now=portal.now)
+
+
+def _machine(
+    settings: NodeSettings, backend: Backend, accelerators: Accelerators, sampler: UsageSampler, gateway_url: str
+) -> Machine:
     return Machine(
-        backend, accelerators, offered=settings.offered, gateway_url=gateway_url, disk_reserve=settings.disk_reserve
+        backend,
+        accelerators,
+        offered=settings.offered,
+        gateway_url=gateway_url,
+        disk_reserve=settings.disk_reserve,
+        sampler=sampler,
     )

@@ -27,6 +27,7 @@ from backendai.compute.services.logs import pack_logs, save_logs
 from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.reports import Verdict, Word, kernels_reported
 from backendai.controller import loops
+from backendai.controller.usage import take_usage
 from backendai.core.errors import UserError
 from backendai.wire.messages import FleetAnswer, FleetDown, FleetNode, FleetUp, SyncUp
 
@@ -124,6 +125,7 @@ def _take_syncs(some: Sequence[_Heard], now: datetime) -> _Refused:
     for told in alike.values():
         refused |= _take_images(told)
         news |= {one.agent.pk for one, _ in told if one.place not in refused}
+    take_usage([(one.agent, up) for one, up in syncs if one.place not in refused], now)
     for group_id in sorted({one.agent.resource_group_id for one, _ in syncs if one.agent.pk in news}):
         loops.schedule_group(group_id, now)
     return refused

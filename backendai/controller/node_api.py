@@ -28,6 +28,7 @@ from backendai.compute.services.logs import LARGEST, save_log
 from backendai.compute.services.node_view import has_work, registry_access_for, spec_for, work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.controller import loops
+from backendai.controller.usage import take_usage
 from backendai.core.errors import NotFound, UserError
 from backendai.wire.messages import BrokerUp, JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
 from backendai.wire.pulls import PullReport
@@ -167,6 +168,7 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
     if news or message.images is not None:
         loops.schedule_group(agent.resource_group_id, timezone.now())
     answer = work_for(agent, message.kernels, want_images=want_images)
+    take_usage([(agent, message)], timezone.now())
     if was_away and answer.unwanted:
         hold_back([agent.pk])
     return 200, answer, message.wait, agent.pk

@@ -1,4 +1,4 @@
-"""The pass that counts what sessions hold, for fair shares and for reports."""
+"""The pass that counts what sessions hold, for fair shares and for reports, and thins what was measured of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from django.utils import timezone
 
 from backendai.cluster.services import release_lease, take_lease
 from backendai.usage.services import observe
+from backendai.usage.thinning import thin
 
 OBSERVE_LEASE = "observe"
 _LEASE = timedelta(seconds=60)
 
 
 def run_observe(now: datetime) -> int:
-    """Count what kernels held since the last time; returns how many were counted, 0 when it is done elsewhere."""
+    """Count what kernels held since the last time, and thin old samples of their use; returns how many kernels were
+    counted, 0 when it is done elsewhere."""
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
     if not take_lease(OBSERVE_LEASE, owner, now=now, duration=_LEASE):
         return 0
     try:
-        return observe(now)
+        counted = observe(now)
+        thin(now)
+        return counted
     finally:
         release_lease(OBSERVE_LEASE, owner, now=timezone.now())

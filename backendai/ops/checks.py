@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -100,6 +101,18 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
         hint = "BACKENDAI_SCRATCH_BYTES is in bytes; 64 MiB is the least that works."
         return [Error("The home folder of kernels is too small.", hint, id="portal.E007")]
     return []
+
+
+@register()
+def check_usage(**kwargs: Any) -> list[CheckMessage]:
+    """Samples of use are kept for as long as pages and idle checks look back, fine ones not longer than all."""
+    found: list[CheckMessage] = []
+    if not timedelta(hours=2) <= settings.USAGE_FINE_FOR <= settings.USAGE_KEPT_FOR:
+        hint = "BACKENDAI_USAGE_FINE_HOURS is 2 or more, and not more than BACKENDAI_USAGE_DAYS."
+        found.append(Error("Samples of what sessions use would be thinned too early or never.", hint, id="portal.E051"))
+    if timedelta(days=366) < settings.USAGE_KEPT_FOR:
+        found.append(Error("BACKENDAI_USAGE_DAYS is too long.", "Use 366 days or less.", id="portal.E052"))
+    return found
 
 
 @register()

@@ -163,6 +163,8 @@ REPAIR_INTERVAL = timedelta(seconds=30)
 OBSERVE_INTERVAL = timedelta(minutes=5)
 IDLE_INTERVAL = timedelta(seconds=15)
 SYNC_INTERVAL = timedelta(seconds=env.float("BACKENDAI_SYNC_INTERVAL", default=5.0))
+USAGE_FINE_FOR = timedelta(hours=env.float("BACKENDAI_USAGE_FINE_HOURS", default=24.0))
+USAGE_KEPT_FOR = timedelta(days=env.float("BACKENDAI_USAGE_DAYS", default=7.0))
 AGENT_LOST_AFTER = timedelta(seconds=env.float("BACKENDAI_AGENT_LOST_AFTER", default=60.0))
 
 # -- kernels ---------------------------------------------------------------------------------------------------------

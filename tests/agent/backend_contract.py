@@ -183,3 +183,12 @@ class BackendContract(StreamContract):
 
         until(end_one_more_and_look)
         assert set(told) <= ended
+
+    def test_it_reads_what_a_running_kernel_has_used(self, backend: Backend, new_spec: NewSpec) -> None:
+        spec = new_spec()
+        backend.start(spec)
+        reading = until(lambda: backend.readings(backend.kernels()).get(spec.kernel_id))
+        assert reading.cpu_seconds is not None and reading.cpu_seconds >= 0
+        assert reading.mem_bytes is not None and reading.run
+        backend.remove(spec.kernel_id)
+        assert backend.readings(backend.kernels()) == {}

@@ -419,3 +419,15 @@ def test_it_starts_kernels_in_a_folder_with_a_long_name(isolation: Isolation, da
         asyncio.run(ask())
     finally:
         backend.remove(spec.kernel_id)
+
+
+def test_it_measures_what_a_kernel_and_the_children_that_it_has_lost_use(
+    backend: ProcessBackend, new_spec: NewSpec
+) -> None:
+    command = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo burnt; sleep 1000"
+    spec = new_spec(session_type="batch", command=command)
+    backend.start(spec)
+    until(lambda: b"burnt" in backend.read_log(spec.kernel_id, limit=100)[0])
+    reading = backend.readings(backend.kernels())[spec.kernel_id]
+    assert reading.cpu_seconds is not None and reading.cpu_seconds > 0.05
+    assert reading.mem_bytes is not None and reading.mem_bytes > 0

@@ -15,9 +15,11 @@ from backendai.agent.accelerators.environ import NOTHING, described
 from backendai.agent.accelerators.mock import Mock
 from backendai.agent.accelerators.offer import Offer, offer_of
 from backendai.agent.accelerators.processes import kernels_of
+from backendai.agent.accelerators.tally import Tally
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.core.slots import Slots, parse_amount
 from backendai.wire.messages import KernelSighting, KernelSpec, Note
+from backendai.wire.usage import DeviceUsage
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ class Accelerators:
         self._known: dict[str, tuple[str, Device]] = {}  # id → kind, and what it was when it was last seen
         self._withheld: dict[str, tuple[float, str]] = {}  # kind → until when, why
         self._containers: dict[str, UUID] = {}
+        self._tally = Tally()
         self._seen, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="accelerators", daemon=True)
 
@@ -98,7 +101,12 @@ class Accelerators:
         owners = kernels_of(pids, dict(self._containers))
         notes = tuple(note for seen in found.values() for note in seen.notes)
         self._picture = _Picture(self._clock(), devices, kinds, uses, owners, notes)
+        self._tally.add(uses, owners)
         self._seen.set()
+
+    def drain(self) -> dict[str, DeviceUsage]:
+        """Return how busy the devices were since the last call, the mean of all looks."""
+        return self._tally.drain()
 
     def offer(self, kernels: Iterable[KernelSighting]) -> Offer:
         """Return what the node offers of accelerators and says of them; ``kernels`` are those that are here."""

@@ -8,11 +8,12 @@ portal: it gets a ``KernelSpec`` and answers with plain values.
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from backendai.agent.readings import Reading
 from backendai.agent.service_host import ServiceHost
 from backendai.core.errors import PlatformError
 from backendai.core.slots import Slots
@@ -194,6 +195,11 @@ class Backend(abc.ABC):
     def overfull(self) -> list[Overfull]:
         """Return the kernels whose home folder is larger than its limit, where the file system itself sets none."""
         return []
+
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+        """Return what these running kernels have used so far; those of which nothing can be read are left out. Called
+        by one thread. Raises BackendError."""
+        return {}
 
     @abc.abstractmethod
     def sweep(self, live: set[UUID]) -> None:

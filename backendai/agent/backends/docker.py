@@ -48,7 +48,9 @@ from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.docker_services import DockerServices
 from backendai.agent.backends.docker_start import Starter
 from backendai.agent.backends.docker_terminal import Terminals
+from backendai.agent.backends.docker_usage import ContainerUsage
 from backendai.agent.backends.docker_warm import WarmNetworks
+from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots, format_size
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
@@ -90,7 +92,7 @@ class DockerBackend(Backend):
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
         self._images = Images(self._engine)
         self._logs = Logs(self._engine)
-        self._terminals = Terminals(self._engine)
+        self._terminals, self._usage = Terminals(self._engine), ContainerUsage(self._engine)
         self.services = DockerServices(self._engine, self._holders)
         self._streams: set[Any] = set()
         self._setting_up = threading.Lock()
@@ -208,6 +210,9 @@ class DockerBackend(Backend):
         with self._engine.asking():
             listed = self._engine.listed()
         return [_sighting(container) for container in listed]
+
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+        return self._usage.readings(kernels)
 
     def sweep(self, live: set[UUID]) -> None:
         self.setup()

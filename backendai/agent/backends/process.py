@@ -12,7 +12,7 @@ import platform
 import select
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,8 @@ from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_notes import describe
 from backendai.agent.backends.process_start import Starter
 from backendai.agent.backends.process_terminal import PtyTerminal, request_terminal
+from backendai.agent.backends.process_usage import readings_of
+from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
@@ -131,6 +133,9 @@ class ProcessBackend(Backend):
 
     def kernels(self) -> list[KernelSighting]:
         return [seen for folder in self._folders() if (seen := folder.sighting())]
+
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+        return readings_of(KernelFolder(self._root / str(kernel.kernel_id)) for kernel in kernels)
 
     def sweep(self, live: set[UUID]) -> None:
         """Kernels that ended keep their folder until ``remove``; what goes here are starts that came to nothing."""

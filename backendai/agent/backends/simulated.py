@@ -35,6 +35,8 @@ from backendai.agent.backends.base import (
 )
 from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of
 from backendai.agent.backends.simulated_terminal import EchoTerminal
+from backendai.agent.backends.simulated_usage import reading_of
+from backendai.agent.readings import Reading
 from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
@@ -164,6 +166,12 @@ class SimulatedBackend(Backend):
             now = self._clock()
             return [kernel.sighting(now) for kernel in self._kernels.values() if kernel.began(now)]
 
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+        with self._changed:
+            now = self._clock()
+            here = (self._kernels.get(kernel.kernel_id) for kernel in kernels)
+            return {UUID(one.kernel_id): reading_of(one, now) for one in here if one and one.running(now)}
+
     def sweep(self, live: set[UUID]) -> None:
         """Nothing lies around in a simulation."""
 
@@ -224,6 +232,8 @@ class SimulatedBackend(Backend):
                 lasts=None if lasts is None else lasts * scale,
                 line_every=self._pace.line_seconds * scale,
                 exit_code=exit_code_of(spec),
+                slots=spec.slots,
+                devices=spec.devices,
             )
         )
 

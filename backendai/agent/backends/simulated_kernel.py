@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -32,6 +32,8 @@ class SimulatedKernel:
     line_every: float
     exit_code: int
     stopped_at: float | None = None
+    slots: dict[str, str] = field(default_factory=dict)
+    devices: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def ends_at(self) -> float:
         """Return when it ends or ended; infinity when nothing ends it."""

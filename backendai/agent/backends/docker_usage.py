@@ -1,0 +1,112 @@
+"""What containers use: read from the files of their control groups; asked of the engine where those cannot be seen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from docker import APIClient
+from docker.errors import NotFound
+
+from backendai.agent.backends.cgroup_counters import folders_of, network_bytes, read
+from backendai.agent.backends.docker_engine import Engine
+from backendai.agent.readings import Reading
+from backendai.wire.messages import KernelSighting
+
+_ASKING_SECONDS = 5.0  # for all containers of one round together, where files cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A container's main process, and its groups by controller; without any only the engine knows its counters."""
+
+    pid: int
+    folders: dict[str, Path]
+
+
+class ContainerUsage:
+    """Asks the engine once for each container where it is, and reads files from then on. One thread uses it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._places: dict[str, _Place] = {}
+
+    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
+        """Return the counters of these containers; those that have gone, or for which there was no time, are left out.
+        Raises BackendError."""
+        here = {kernel.container_id for kernel in kernels}
+        self._places = {key: place for key, place in self._places.items() if key in here}
+        deadline, found = time.monotonic() + _ASKING_SECONDS, {}
+        with self._engine.asking(seconds=_ASKING_SECONDS) as client:
+            for kernel in kernels:
+                if time.monotonic() < deadline and (reading := self._reading(client, kernel.container_id)):
+                    found[kernel.kernel_id] = reading
+        return found
+
+    def _reading(self, client: APIClient, container_id: str) -> Reading | None:
+        try:
+            place = self._places.get(container_id) or self._find(client, container_id)
+            if place is None:
+                return None
+            self._places[container_id] = place
+            return _from_files(container_id, place) if place.folders else _from_engine(client, container_id)
+        except NotFound:
+            return None
+
+    def _find(self, client: APIClient, container_id: str) -> _Place | None:
+        """Return where the container's counters are; None while it does not run."""
+        pid = int(client.inspect_container(container_id)["State"]["Pid"])
+        if not pid:
+            return None
+        if self._engine.socket_path is None:  # the numbers are of another machine
+            return _Place(pid, {})
+        try:
+            folders = folders_of(pid)
+        except OSError:  # not to be seen from here: the agent runs in a container itself
+            return _Place(pid, {})
+        # A process with this number that is not the container's is of another machine too, or comes after it.
+        ours = {name: folder for name, folder in folders.items() if container_id in str(folder) and folder.is_dir()}
+        return _Place(pid, ours)
+
+
+def _from_files(container_id: str, place: _Place) -> Reading | None:
+    counters = read(place.folders)
+    if counters is None:
+        return None
+    received, sent = network_bytes(place.pid) or (None, None)
+    return Reading(
+        run=container_id,
+        cpu_seconds=counters.cpu_seconds,
+        mem_bytes=counters.mem_bytes,
+        net_rx=received,
+        net_tx=sent,
+        io_read=counters.io_read,
+        io_write=counters.io_write,
+    )
+
+
+def _from_engine(client: APIClient, container_id: str) -> Reading:
+    said: dict[str, Any] = client.stats(container_id, stream=False, one_shot=True)
+    used = (said.get("cpu_stats") or {}).get("cpu_usage", {}).get("total_usage")
+    memory = said.get("memory_stats") or {}
+    details = memory.get("stats") or {}
+    idle = details.get("total_inactive_file", details.get("inactive_file", 0))
+    networks = (said.get("networks") or {}).values()
+    blocks = (said.get("blkio_stats") or {}).get("io_service_bytes_recursive")
+    return Reading(
+        run=container_id,
+        cpu_seconds=None if used is None else used / 1e9,
+        mem_bytes=max(memory["usage"] - idle, 0) if "usage" in memory else None,
+        net_rx=sum(one["rx_bytes"] for one in networks) if networks else None,
+        net_tx=sum(one["tx_bytes"] for one in networks) if networks else None,
+        io_read=_blocks(blocks, "read"),
+        io_write=_blocks(blocks, "write"),
+    )
+
+
+def _blocks(entries: list[dict[str, Any]] | None, kind: str) -> int | None:
+    return None if entries is None else sum(one["value"] for one in entries if one["op"].lower() == kind)

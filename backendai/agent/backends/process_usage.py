@@ -1,0 +1,57 @@
+"""What native kernels use: their process trees added up, in one look at the machine's processes for all of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+import psutil
+
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.readings import Reading
+
+
+def readings_of(folders: Iterable[KernelFolder]) -> dict[UUID, Reading]:
+    """Return the counters of the kernels that live; their network is the machine's own, and is not told."""
+    children: dict[int, list[psutil.Process]] = defaultdict(list)
+    for process in psutil.process_iter(["ppid"]):
+        children[process.info["ppid"]].append(process)
+    found = {}
+    for folder in folders:
+        runner = folder.runner()
+        if runner is not None:
+            found[folder.kernel_id] = _sum(folder.container_id(), _tree(runner, children))
+    return found
+
+
+def _tree(root: int, children: Mapping[int, list[psutil.Process]]) -> list[psutil.Process]:
+    """Return the processes below the supervisor: it is no part of the kernel."""
+    found, todo = list[psutil.Process](), [root]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += [process.pid for process in below]
+    return found
+
+
+def _sum(run: str, processes: Iterable[psutil.Process]) -> Reading:
+    spent, memory, read, written = 0.0, 0, 0, 0
+    told = False
+    for process in processes:
+        try:
+            with process.oneshot():
+                times, rss = process.cpu_times(), process.memory_info().rss
+            spent += times.user + times.system + times.children_user + times.children_system
+            memory += rss
+            disk = process.io_counters()
+            read, written, told = read + disk.read_bytes, written + disk.write_bytes, True
+        except psutil.Error:  # it has ended meanwhile, or does not let itself be looked at
+            continue
+    return Reading(
+        run=run,
+        cpu_seconds=spent,
+        mem_bytes=memory,
+        io_read=read if told else None,
+        io_write=written if told else None,
+    )

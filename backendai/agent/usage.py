@@ -1,0 +1,143 @@
+"""Measuring what kernels use: a thread of its own reads counters, the sync carries the differences to the portal.
+
+Nothing waits for it. A round that the portal has not taken by the time of the next one is dropped: use is kept to look
+at, no decision hangs on a single sample.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from backendai.agent.accelerators.inventory import Accelerators
+from backendai.agent.backends.base import Backend, BackendError
+from backendai.agent.readings import Reading
+from backendai.wire.messages import KernelSighting
+from backendai.wire.usage import LONGEST_SECONDS, MOST_KERNELS, DeviceUsage, KernelUsage, UsageReport
+
+logger = logging.getLogger(__name__)
+
+_SHORTEST_SECONDS = 0.5
+_COUNTERS = ("net_rx", "net_tx", "io_read", "io_write")
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The reading before, and when it was taken (monotonic)."""
+
+    taken_at: float
+    reading: Reading
+
+
+class UsageSampler:
+    """``portal_now``: the portal's time in epoch seconds. ``start`` measures every ``interval`` seconds (0: never)."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        accelerators: Accelerators,
+        *,
+        interval: float,
+        portal_now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._backend, self._accelerators, self._interval = backend, accelerators, interval
+        self._portal_now, self._clock = portal_now, clock
+        self._kernels: list[KernelSighting] = []
+        self._before: dict[UUID, _Before] = {}
+        self._untold: deque[UsageReport] = deque()
+        self._lock, self._stopped = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+
+    def start(self) -> None:
+        """Measure from now on, unless it is switched off."""
+        if self._interval:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Measure no more. An engine that hangs is left behind."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def saw(self, kernels: Iterable[KernelSighting]) -> None:
+        """Take note of which kernels are here."""
+        self._kernels = [kernel for kernel in kernels if kernel.running]
+
+    def report(self) -> UsageReport | None:
+        """Return what the portal should be told next; the same until it was ``told``."""
+        with self._lock:
+            return self._untold[0] if self._untold else None
+
+    def told(self, report: UsageReport | None) -> None:
+        """Take note that the portal has it."""
+        with self._lock:
+            if self._untold and self._untold[0] is report:
+                self._untold.popleft()
+
+    def measure(self) -> None:
+        """Read all kernels once and get ready to tell what they used since the time before. Raises BackendError."""
+        kernels = list(self._kernels)
+        readings = self._backend.readings(kernels)
+        now, at = self._clock(), self._portal_now()
+        usages = []
+        for kernel in kernels:
+            reading, before = readings.get(kernel.kernel_id), self._before.get(kernel.kernel_id)
+            if reading and before and before.reading.run == reading.run:
+                seconds = now - before.taken_at
+                if _SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
+                    usages.append(_usage(kernel, before.reading, reading, seconds))
+        self._before = {pk: _Before(now, reading) for pk, reading in readings.items()}
+        devices = _with_own(self._accelerators.drain(), readings)
+        reports = [
+            UsageReport(at=at, kernels=usages[begin : begin + MOST_KERNELS], devices=devices)
+            for begin in range(0, len(usages), MOST_KERNELS)
+        ]
+        with self._lock:
+            self._untold = deque(reports)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self.measure()
+            except BackendError as error:
+                logger.info("the use of kernels cannot be measured now: %s", error.message)
+            except Exception:
+                logger.exception("the use of kernels could not be measured")
+            self._stopped.wait(self._interval)
+
+
+def _usage(kernel: KernelSighting, before: Reading, after: Reading, seconds: float) -> KernelUsage:
+    spent = _grown(before.cpu_seconds, after.cpu_seconds)
+    return KernelUsage(
+        kernel_id=kernel.kernel_id,
+        generation=kernel.generation,
+        seconds=round(seconds, 3),
+        cpu=None if spent is None else spent / seconds,
+        mem_bytes=after.mem_bytes,
+        **{name: _whole(_grown(getattr(before, name), getattr(after, name))) for name in _COUNTERS},
+    )
+
+
+def _grown(before: float | None, after: float | None) -> float | None:
+    """Return by how much a counter has grown; of processes that have ended some may be lost, and it never shrinks."""
+    return None if before is None or after is None else max(after - before, 0)
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+def _with_own(devices: Mapping[str, DeviceUsage], readings: Mapping[UUID, Reading]) -> dict[str, DeviceUsage]:
+    """Return the devices with what the backend itself knows of them."""
+    merged = dict(devices)
+    for kernel_id, reading in readings.items():
+        for device_id, use in reading.devices.items():
+            device = merged.get(device_id, DeviceUsage())
+            merged[device_id] = device.model_copy(update={"kernels": {**device.kernels, kernel_id: use}})
+    return merged

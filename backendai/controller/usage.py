@@ -1,0 +1,25 @@
+"""What nodes say about the use of their kernels: never a reason to refuse a sync or to hold up its answer for long."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+
+from backendai.cluster.models import Agent
+from backendai.usage.keeping import keep
+from backendai.wire.messages import SyncUp
+
+logger = logging.getLogger(__name__)
+
+
+def take_usage(syncs: Iterable[tuple[Agent, SyncUp]], now: datetime) -> int:
+    """Keep what these syncs say was used; returns how many samples were new. What fails is logged and lost."""
+    reports = [(agent, up.usage) for agent, up in syncs if up.usage is not None and up.usage.kernels]
+    if not reports:
+        return 0
+    try:
+        return keep(reports, now)
+    except Exception:
+        logger.exception("what %d nodes said about the use of their kernels was not kept", len(reports))
+        return 0
