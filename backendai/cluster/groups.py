@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from backendai.accounts.models import KeyPair, Project, User
 from backendai.activity.services import audit
 from backendai.cluster.models import IdleBinding, JoinToken, ResourceGroup
+from backendai.cluster.per_request import once
 from backendai.core.errors import Conflict, UserError
 
 _NO_OBSTACLE = (JoinToken, IdleBinding)  # they go with the group
@@ -30,7 +31,10 @@ def choose_group(groups: list[ResourceGroup]) -> ResourceGroup | None:
 def group_for_launch(name: str, project: Project, key_pair: KeyPair | None) -> ResourceGroup:
     """Return the group that sessions of this project run in when ``name`` (or nothing) is asked for. Raises a UserError
     that names the groups to choose from."""
-    groups = list(ResourceGroup.objects.usable_for(project, key_pair).order_by("created_at", "pk"))
+    groups = once(
+        ("groups-for-launch", project.pk, key_pair and key_pair.pk),
+        lambda: list(ResourceGroup.objects.usable_for(project, key_pair).order_by("created_at", "pk")),
+    )
     found = next((group for group in groups if group.name == name), None) if name else choose_group(groups)
     if found is not None:
         return found

@@ -5,7 +5,7 @@ A cache that outlives the request would show what administrators have changed me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 T = TypeVar("T")
-_kept: ContextVar[dict[str, Any] | None] = ContextVar("kept_for_request", default=None)
+_kept: ContextVar[dict[Hashable, Any] | None] = ContextVar("kept_for_request", default=None)
 
 
 def keep_for_request(
@@ -31,7 +31,7 @@ def keep_for_request(
     return middleware
 
 
-def once(name: str, read: Callable[[], T]) -> T:
+def once(name: Hashable, read: Callable[[], T]) -> T:
     """Return what ``read`` returns; within a request it is called once for each name."""
     kept = _kept.get()
     if kept is None:

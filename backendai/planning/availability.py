@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backendai.accounts.models import KeyPair, Project, User
-from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of, limits_of_launch
+from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of
 from backendai.catalog.models import ResourcePreset
 from backendai.cluster.models import ResourceGroup
+from backendai.cluster.per_request import once
 from backendai.compute.services.limits import limit_views
+from backendai.compute.services.openings import key_pair_of, limits_on
 from backendai.core.slots import Slots
 from backendai.planning.agents import read_agent_rows, read_agents
 from backendai.planning.allowances import HolderLimits, holder_limits, in_order, least
@@ -61,8 +63,8 @@ class Availability:
 def availability(user: User, project: Project, group: ResourceGroup, key_pair: KeyPair | None = None) -> Availability:
     """Return what this user may still use in this project and group, in at most nine queries. ``project`` brings its
     domain along; without a ``key_pair`` the one counts for which a launch counts that names none."""
-    key_pair = key_pair or user.key_pairs.main_first().first()
-    limited = limits_of_launch(user, project, key_pair)
+    key_pair = key_pair or key_pair_of(user)
+    limited = limits_on(user, project, key_pair)
     views = limit_views(limited)
     agents = read_agents(group, read_agent_rows(group), {}, ())
     presets = presets_of(user, group)
@@ -99,9 +101,17 @@ def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
     )
 
 
+def presets_open(user: User) -> Sequence[ResourcePreset]:
+    """Return the presets that the user may pick in some group, in their order; read once for a request."""
+    return once(
+        ("presets-open", user.pk),
+        lambda: list(ResourcePreset.objects.visible_to(user).select_related("resource_group")),
+    )
+
+
 def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:
     """Return the presets that count in this group: its own before those of the same name for all groups."""
-    visible = ResourcePreset.objects.visible_to(user).in_group(group)
+    visible = [preset for preset in presets_open(user) if preset.resource_group_id in (None, group.pk)]
     own = {preset.name for preset in visible if preset.resource_group_id}
     return [preset for preset in visible if preset.resource_group_id or preset.name not in own]
 

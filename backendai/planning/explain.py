@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -79,13 +80,15 @@ def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanatio
     if view is None:  # beyond what one pass looks at, or nothing can be made of it
         message = session.reason_text or "No pass has looked at it yet."
         return Explanation(now, group.name, Verdict.WAITS, message, _stored(session))
-    return foresee(snapshot, view, user, least=session.image.minimum_slots, others=other_groups(session.project, group))
+    others = partial(other_groups, session.project, group)
+    return foresee(snapshot, view, user, least=session.image.minimum_slots, others=others)
 
 
 def foresee(
-    snapshot: Snapshot, session: SessionView, user: User, *, least: Slots, others: Sequence[ResourceGroup]
+    snapshot: Snapshot, session: SessionView, user: User, *, least: Slots, others: Callable[[], Sequence[ResourceGroup]]
 ) -> Explanation:
-    """Return what a pass over this snapshot does with one of its sessions, as far as the user may know."""
+    """Return what a pass over this snapshot does with one of its sessions, as far as the user may know. ``others``: the
+    groups in which it could start instead, asked for only when it waits."""
     try:
         decision = decide_apart(snapshot)
     except WrongRules as wrong:
@@ -98,7 +101,7 @@ def foresee(
         return _starts(snapshot, placement)
     wait = next(each for each in plan.waits if each.session_id == session.id)
     ahead = [each.session_id for each in plan.waits if each.position < wait.position]
-    elsewhere = [read_snapshot(group, snapshot.now, even_if_idle=True) for group in others]
+    elsewhere = [read_snapshot(group, snapshot.now, even_if_idle=True) for group in others()]
     return Explanation(
         now=snapshot.now,
         group=snapshot.group,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from datetime import datetime
+from functools import partial
 
 from backendai.accounts.acting import owner_named
 from backendai.accounts.models import User
@@ -37,7 +38,7 @@ def preview(user: User, spec: SessionSpec, *, now: datetime) -> Explanation:
     newcomer = _newcomer(owner, checked, now)
     snapshot = read_snapshot(checked.group, now, newcomer=newcomer)
     view = next(each for each in snapshot.pending if each.id == newcomer.row.id)
-    others = other_groups(checked.project, checked.group)
+    others = partial(other_groups, checked.project, checked.group)
     return foresee(snapshot, view, user, least=checked.image.minimum_slots, others=others)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from backendai.activity.jobs import newest_jobs
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.services import BUILD_JOB
+from backendai.cluster.per_request import once
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,14 @@ class Build:
         return None if self.progress is None else int(100 * min(1.0, max(0.0, self.progress)))
 
 
+def images_open(user: User) -> Sequence[Image]:
+    """Return the images that the user may start in some project, by name; read once for a request."""
+    return once(("images-open", user.pk), lambda: list(Image.objects.usable_by(user)))
+
+
 def builds_for(user: User) -> list[Build]:
     """Return the builds, under way or failed, of images that the user may start and no agent has."""
-    return builds_of(Image.objects.usable_by(user).filter(is_built_here=True))
+    return builds_of(images_open(user))
 
 
 def builds_of(images: Iterable[Image]) -> list[Build]:

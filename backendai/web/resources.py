@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from backendai.accounts.models import User
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.slot_types import in_order, look_of, shown_amount
+from backendai.compute.services.openings import groups_open
 from backendai.core.slots import Slots
 from backendai.planning.room import use_of
 from backendai.texts.sentences import in_words
@@ -73,8 +74,8 @@ def bars_of(used: Slots, total: Slots) -> list[Bar]:
 
 def rooms_for(user: User) -> list[RoomBars]:
     """Return the room in every group that is open to the user, counting agents that answer and take sessions."""
-    groups = list(ResourceGroup.objects.visible_to(user).filter(is_active=True))
-    return [RoomBars(use.group, use.waiting, use.agents, bars_of(use.occupied, use.capacity)) for use in use_of(groups)]
+    found = use_of(groups_open(user))
+    return [RoomBars(use.group, use.waiting, use.agents, bars_of(use.occupied, use.capacity)) for use in found]
 
 
 def name_of_slot(slot: str) -> str:

@@ -242,12 +242,16 @@ def test_an_administrator_sees_the_owners_limits(lab: Cast, browse: Browse) -> N
 
 
 def test_it_asks_the_database_the_same_however_much_there_is(
-    lab: Cast, browse: Browse, django_assert_max_num_queries: Callable[..., Any]
+    lab: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any]
 ) -> None:
     client = browse(lab.alice)
     for lap in range(2):
         for number in range(3):
             make_running_session(lab.bob, make_agent(devices={"cuda.device": ["a"]}))
             ResourcePreset.objects.create(name=f"p-{lap}-{number}", slots={"cpu": 1})
-        with django_assert_max_num_queries(29):
+        with django_assert_num_queries(17):
             amounts(client, lab)
+        with django_assert_num_queries(23):
+            client.get(reverse("web:launch"))
+        with django_assert_num_queries(25):
+            client.post(reverse("web:launch_preview"), typed(lab))

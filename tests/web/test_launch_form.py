@@ -75,7 +75,7 @@ def test_an_administrator_launches_for_somebody_with_their_projects_and_groups(s
     make_group("others", is_public=False).projects.add(site.elsewhere)
     client, launch = browse(site.dana), reverse("web:launch")
     form = client.get(launch, {"owner": "charlie@example.com"}).context["form"]
-    assert [project.name for project in form.fields["project"].queryset] == ["other"]
+    assert [project.name for project in form.fields["project"].rows] == ["other"]
     values = typed(site, owner="charlie@example.com", project=str(site.elsewhere.pk))
     outlook = client.post(reverse("web:launch_preview"), values).content.decode()
     assert "Starts" in outlook
@@ -213,8 +213,8 @@ def test_it_shows_a_refusal_at_its_field_and_keeps_what_was_typed(
 def test_it_offers_only_projects_and_groups_that_are_open_to_one(site: Cast, browse: Browse) -> None:
     make_group("secret", is_public=False)
     form = browse(site.charlie).get(reverse("web:launch")).context["form"]
-    assert [each.name for each in form.fields["project"].queryset] == ["other"]
-    assert "secret" not in [each.name for each in form.fields["resource_group"].queryset]
+    assert [each.name for each in form.fields["project"].rows] == ["other"]
+    assert "secret" not in [each.name for each in form.fields["resource_group"].rows]
     answer = browse(site.charlie).post(reverse("web:launch"), typed(site))
     assert "project" in answer.context["form"].errors
 
@@ -360,8 +360,8 @@ def test_looking_an_owner_up_empties_what_was_chosen_and_offers_what_is_theirs(s
     assert (answer.status_code, answer.context["step"], answer.context["owner"]) == (200, 1, site.charlie)
     assert not form.errors
     assert [key for key, _text in form.fields["access_key"].choices] == [main.access_key, "AKSECOND"]
-    assert [project.name for project in form.fields["project"].queryset] == ["other"]
-    assert "others" in [group.name for group in form.fields["resource_group"].queryset]
+    assert [project.name for project in form.fields["project"].rows] == ["other"]
+    assert "others" in [group.name for group in form.fields["resource_group"].rows]
     assert (form["cpu"].value(), form["name"].value()) == ("3", "try-one")
     assert 'value="EPOCHS"' in page
     assert "It will belong to" in page

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.utils import timezone
 
-from backendai.accounts.acting import projects_to_act_in
 from backendai.accounts.models import KeyPair, Project, User
-from backendai.accounts.policies import Limited, limits_of_launch
+from backendai.accounts.policies import Limited
 from backendai.catalog.models import Image
 from backendai.cluster.groups import group_for_launch
 from backendai.cluster.models import ResourceGroup
@@ -24,6 +24,7 @@ from backendai.compute.services.check_wishes import (
     dependencies_of,
     priority_of,
 )
+from backendai.compute.services.openings import key_pair_of, limits_on, projects_open
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode, SessionType
 from backendai.core.errors import UserError
@@ -88,7 +89,7 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     check_reach(slots, group, 1 if spec.cluster_mode == ClusterMode.MULTI_NODE else spec.cluster_size, agents)
     depends_on = dependencies_of(user, spec, actor=actor)
     access_key = key_pair.access_key if key_pair else ""
-    limited = limits_of_launch(user, project, key_pair)
+    limited = limits_on(user, project, key_pair)
     check_kernels(spec, limited)
     priority = priority_of(spec, limited, usual.priority)
     return Checked(spec, project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
@@ -144,19 +145,25 @@ def _check_environ(spec: SessionSpec) -> None:
 
 
 def _project(user: User, spec: SessionSpec, actor: User) -> Project:
-    projects = projects_to_act_in(actor, user).select_related("domain")
+    projects = projects_open(user, actor)
     if spec.project:
-        try:
-            found: Project | None = projects.filter(pk=UUID(str(spec.project))).first()
-        except ValueError:
-            found = projects.filter(name=str(spec.project)).first()
+        found = _named(projects, str(spec.project))
     else:
-        found = projects.order_by("created_at").first()
+        found = min(projects, key=lambda project: project.created_at, default=None)
     if found is None:
         who = "You are" if actor.pk == user.pk else f"{user.email} is"
         text = f"{who} not a member of project {spec.project}." if spec.project else f"{who} in no active project."
         raise UserError(text, field="project", code="no-project")
     return found
+
+
+def _named(projects: Iterable[Project], name: str) -> Project | None:
+    """Return the project of this id; of this name, when it is no id."""
+    try:
+        identity = UUID(name)
+    except ValueError:
+        return next((project for project in projects if project.name == name), None)
+    return next((project for project in projects if project.pk == identity), None)
 
 
 def _with_defaults(spec: SessionSpec, usual: SessionDefaults) -> SessionSpec:
@@ -170,9 +177,10 @@ def _with_defaults(spec: SessionSpec, usual: SessionDefaults) -> SessionSpec:
 
 
 def _key_pair(user: User, spec: SessionSpec) -> KeyPair | None:
-    pairs = KeyPair.objects.visible_to(user).main_first()
-    found: KeyPair | None = (pairs.filter(pk=spec.access_key) if spec.access_key else pairs).first()
-    if spec.access_key and found is None:
+    if not spec.access_key:
+        return key_pair_of(user)
+    found: KeyPair | None = KeyPair.objects.visible_to(user).main_first().filter(pk=spec.access_key).first()
+    if found is None:
         raise UserError("There is no such active key pair of yours.", field="access_key", code="no-key-pair")
     return found
 

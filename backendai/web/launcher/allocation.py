@@ -155,8 +155,7 @@ def _with_words(row: Row, form: AllocationFields, words: Mapping[str, Words]) ->
 def _image(form: AllocationFields) -> Image:
     """Return the environment that is chosen; one that needs nothing while none is."""
     typed = form["manual_image"].value() if "manual_image" in form.fields else ""
-    field, value = cast(Any, form.fields["image"]), typed or form["image"].value()
-    found: Image | None = field.queryset.named(str(value)[:255]).first() if value else None
+    found: Image | None = cast(Any, form.fields["image"]).find(str(typed or form["image"].value() or ""))
     return found or Image()
 
 

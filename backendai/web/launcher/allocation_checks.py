@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from django.utils.translation import gettext as _
 
-from backendai.accounts.models import KeyPair, Project, User
-from backendai.accounts.policies import limits_of_launch
+from backendai.accounts.models import Project, User
 from backendai.compute.services.limits import unused_views
+from backendai.compute.services.openings import key_pair_of, limits_on
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots, is_accelerator
 from backendai.planning.availability import holder_of
@@ -59,8 +59,8 @@ def _amounts(form: Amounts) -> Slots | None:
 def _beyond_limits(owner: User, data: dict[str, Any], asked: Slots) -> Iterator[tuple[str, str]]:
     """Yield what no policy would ever let start, even if nothing else were held."""
     project: Project = data["project"]
-    key_pair: KeyPair | None = owner.key_pairs.main_first().first()
-    limits = Limits(unused_views(limits_of_launch(owner, project, key_pair)))
+    key_pair = key_pair_of(owner)
+    limits = Limits(unused_views(limits_on(owner, project, key_pair)))
     reason = limits.slots_reason(holder_of(owner, project, key_pair), tuple(asked.items()))
     if reason is not None:
         yield _field(data, str(reason.details["slot"])), reason.message

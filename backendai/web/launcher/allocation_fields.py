@@ -8,7 +8,6 @@ from typing import Any, cast
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from backendai.accounts.acting import projects_to_act_in
 from backendai.accounts.models import Project, User
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.site import site_settings
@@ -16,10 +15,11 @@ from backendai.cluster.slot_types import in_order, look_of
 from backendai.compute.services.check import LARGEST_CLUSTER
 from backendai.compute.services.check_amounts import minimum_of
 from backendai.compute.services.create import MOST_AT_ONCE
+from backendai.compute.services.openings import groups_open, projects_open
 from backendai.compute.status import ClusterMode
 from backendai.texts.sentences import in_words_lazy
 from backendai.web.launcher.allocation_checks import wrong_amounts
-from backendai.web.launcher.choices import offer_agents, offer_groups
+from backendai.web.launcher.choices import RowsField, offer_agents, offer_groups
 from backendai.web.launcher.presets import is_number, preset_choices, split_size, typed_amounts
 from backendai.web.resources import name_of_slot
 
@@ -33,8 +33,8 @@ _PLAIN_SLOTS = {"cpu", "mem", "shm"}
 class AllocationFields(forms.Form):
     """A preset stands for its numbers; custom takes those typed."""
 
-    project = forms.ModelChoiceField(Project.objects.none(), empty_label=None, label=_("Project"))
-    resource_group = forms.ModelChoiceField(
+    project = RowsField(Project.objects.none(), empty_label=None, label=_("Project"))
+    resource_group = RowsField(
         ResourceGroup.objects.none(), to_field_name="name", empty_label=None, label=_("Resource group")
     )
     preset = forms.ChoiceField(required=False, label=_("Size"))
@@ -73,9 +73,8 @@ class AllocationFields(forms.Form):
     def offer_places(self, user: User, actor: User, slots: Collection[str]) -> None:
         """Let people choose what is open to this user, and of these slots the accelerators that the site offers."""
         self.owner_of_amounts = user
-        cast(Any, self.fields["project"]).queryset = projects_to_act_in(actor, user)
-        groups = ResourceGroup.objects.visible_to(user).filter(is_active=True)
-        cast(Any, self.fields["resource_group"]).queryset = groups
+        cast(Any, self.fields["project"]).offer(projects_open(user, actor))
+        cast(Any, self.fields["resource_group"]).offer(groups_open(user))
         self.presets = preset_choices(user)
         names = [CUSTOM, MINIMUM, *(one.name for one in self.presets)]
         cast(Any, self.fields["preset"]).choices = [(name, name) for name in names]
@@ -131,13 +130,9 @@ class AllocationFields(forms.Form):
 
     def place(self) -> tuple[str, str]:
         """Return the project (its id) and the group (its name) in which the form stands now."""
-
-        def shown(name: str, first: str) -> str:
-            rows = cast(Any, self.fields[name]).queryset
-            return str(self[name].value() or rows.values_list(first, flat=True).first() or "")
-
+        first = next((project.pk for project in cast(Any, self.fields["project"]).rows), "")
         group = self["resource_group"].value() or (self.usual_group.name if self.usual_group else "")
-        return shown("project", "pk"), str(group)
+        return str(self["project"].value() or first), str(group)
 
     def _choose_first_preset(self) -> None:
         if self.is_bound or "preset" in self.initial:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _noop
 
 from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER
 from backendai.cluster.slot_types import look_of, shown_amount
@@ -14,6 +16,16 @@ from backendai.planning.amounts import AGENT, IMAGE, SITE, Amount, Bound
 
 _MIB = 2**20 * MILLI
 _MOST_PLACES = 256  # of a slider: on a phone there is about one pixel for each
+_LARGEST = _noop("the largest agent of %(name)s")
+_WHOSE = {
+    IMAGE: _noop("the environment %(name)s"),
+    SITE: _noop("this site"),
+    AGENT: _noop("agent %(name)s"),
+    KEY_PAIR: _noop("key pair %(name)s"),
+    USER: _noop("user %(name)s"),
+    PROJECT: _noop("project %(name)s"),
+    DOMAIN: _noop("domain %(name)s"),
+}
 _USUAL_END = {"cpu": 16 * MILLI, "mem": 64 * 1024 * _MIB}
 
 
@@ -85,8 +97,7 @@ class Words:
     def notes(self) -> list[Note]:
         """Everything that may have to be said; what has to be said of ``value`` knows it."""
         said = self.objection(self.value) if self.value is not None else ""
-        texts = {"below": self._below(), "above": self._above(), "step": self._step(), "queue": self._queue()}
-        return [Note(when, text, when == said) for when, text in texts.items() if text]
+        return [Note(when, text, when == said) for when, tell in self._tellers.items() if (text := tell())]
 
     @property
     def numbers(self) -> dict[str, str]:
@@ -122,7 +133,8 @@ class Words:
     def said_of(self, value: int) -> Note | None:
         """Return what is to be said about this amount, None when nothing is."""
         said = self.objection(value)
-        return next((note for note in self.notes if note.when == said), None)
+        text = self._tellers[said]() if said else ""
+        return Note(said, text, is_said=True) if text else None
 
     def value_of(self, text: str) -> int | None:
         """Return what was typed in thousandths, nothing as zero; None when it cannot be read."""
@@ -134,6 +146,10 @@ class Words:
     def text(self, amount: int) -> str:
         """Return an amount of this slot for people."""
         return shown_amount(self.amount.slot, amount)
+
+    @property
+    def _tellers(self) -> dict[str, Callable[[], str]]:
+        return {"below": self._below, "above": self._above, "step": self._step, "queue": self._queue}
 
     def _below(self) -> str:
         if not self.amount.is_required:
@@ -175,16 +191,8 @@ class Words:
 
 def whose(bound: Bound, group: str) -> str:
     """Return who sets a limit."""
-    texts = {
-        IMAGE: _("the environment %(name)s"),
-        SITE: _("this site"),
-        AGENT: _("the largest agent of %(name)s") if bound.name == group else _("agent %(name)s"),
-        KEY_PAIR: _("key pair %(name)s"),
-        USER: _("user %(name)s"),
-        PROJECT: _("project %(name)s"),
-        DOMAIN: _("domain %(name)s"),
-    }
-    return texts[bound.kind] % {"name": bound.name}
+    text = _LARGEST if bound.kind == AGENT and bound.name == group else _WHOSE[bound.kind]
+    return _(text) % {"name": bound.name}
 
 
 def slide_of(amount: Amount, end: int) -> int:

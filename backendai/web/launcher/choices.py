@@ -2,12 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from django import forms
+from django.core.exceptions import ValidationError
+from django.db.models import Model
+from django.forms.models import ModelChoiceIterator
 
+from backendai.catalog.models import Image
 from backendai.cluster.groups import choose_group
 from backendai.cluster.models import Agent, ResourceGroup
+
+
+class _RowsOfField(ModelChoiceIterator):
+    """The rows that the field has, where Django would ask the database again each time that a page shows them."""
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.field.empty_label is not None:
+            yield ("", self.field.empty_label)
+        for row in cast(Any, self.field).rows:
+            yield self.choice(row)
+
+    def __len__(self) -> int:
+        return len(cast(Any, self.field).rows) + (self.field.empty_label is not None)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+
+class RowsField(forms.ModelChoiceField):
+    """One of some rows that were read already."""
+
+    iterator = _RowsOfField
+    rows: Sequence[Model] = ()
+
+    def offer(self, rows: Sequence[Model]) -> None:
+        """Let people choose among these."""
+        self.rows = rows
+        cast(Any, self.widget).choices = self.choices
+
+    def to_python(self, value: Any) -> Any:
+        """Return the row; a ValidationError when it is not among those that were offered."""
+        if value in self.empty_values:
+            return None
+        model = cast(Any, self.queryset).model
+        column = model._meta.get_field(self.to_field_name) if self.to_field_name else model._meta.pk
+        try:
+            wanted = column.to_python(value)
+        except ValidationError:
+            wanted = None
+        found = next((row for row in self.rows if getattr(row, column.attname) == wanted), None)
+        if found is None:
+            raise ValidationError(self.error_messages["invalid_choice"], code="invalid_choice", params={"value": value})
+        return found
+
+
+class SessionsIterator(ModelChoiceIterator):
+    """Sessions to choose from, read once for whether there are any and for showing them."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for session in cast(Any, self.field).queryset:
+            yield self.choice(session)
+
+
+class SessionsField(forms.ModelMultipleChoiceField):
+    """Some sessions."""
+
+    iterator = SessionsIterator
 
 
 class ImageField(forms.ModelChoiceField):
@@ -15,40 +77,47 @@ class ImageField(forms.ModelChoiceField):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._names: dict[str, str | None] = {}
+        self._found: dict[str, Image | None] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ImageField:
         """Return a field for another form, which knows no names yet."""
         copied: ImageField = super().__deepcopy__(memo)
-        copied._names = {}
+        copied._found = {}
         return copied
+
+    def know(self, images: Iterable[Image]) -> None:
+        """Ask for these no more: they were read already."""
+        self._found |= {image.name: image for image in images}
+
+    def find(self, text: str) -> Image | None:
+        """Return the image of this name or other name; asked for several times while a page is made."""
+        name = text[:255]
+        if name not in self._found:
+            askable = name and "\0" not in name
+            self._found[name] = cast(Any, self.queryset).named(name).first() if askable else None
+        return self._found[name]
 
     def to_python(self, value: Any) -> Any:
         """Return the image; a ValidationError when there is none."""
-        try:
-            return super().to_python(value)
-        except forms.ValidationError:
-            found = cast(Any, self.queryset).named(str(value)[:255]).first()
-            if found is None:
-                raise
-            return found
+        if value in self.empty_values:
+            return None
+        return self.find(str(value)) or super().to_python(value)
 
     def prepare_value(self, value: Any) -> Any:
         """Return what the choice that stands for it has as its value."""
         if isinstance(value, str) and value and self.queryset is not None:
-            if value not in self._names:  # asked for several times while a page is made
-                self._names[value] = cast(Any, self.queryset).named(value[:255]).values_list("name", flat=True).first()
-            return self._names[value] or value
+            found = self.find(value)
+            return found.name if found else value
         return super().prepare_value(value)
 
 
 def offer_groups(form: forms.Form) -> ResourceGroup | None:
     """Begin with the group of launches that name none, and return it; where there is none, ask."""
     field = cast(Any, form.fields["resource_group"])
-    usual = choose_group(list(field.queryset))
+    usual = choose_group(list(field.rows))
     if usual is not None:
         form.initial.setdefault("resource_group", usual.name)
-    elif len(field.queryset) > 1:
+    elif len(field.rows) > 1:
         field.empty_label = "Choose one"
         field.help_text = "Several are open to you, and none of them is the default."
     return usual
@@ -59,7 +128,7 @@ def offer_agents(form: forms.Form, *, wanted: bool) -> None:
     if not wanted:
         del form.fields["agents"]
         return
-    groups = cast(Any, form.fields["resource_group"]).queryset
+    groups = cast(Any, form.fields["resource_group"]).rows
     rows = Agent.objects.registered().filter(resource_group__in=groups).order_by("name")
     names = rows.values_list("name", "resource_group__name")
     choices = [(name, f"{name} ({group})") for name, group in names]

@@ -86,8 +86,12 @@ class EnvironmentFields(forms.Form):
     @cached_property
     def offer(self) -> Offer:
         """What can be chosen in the project and the group in which the form stands."""
-        project, group = cast(Any, self).place()
-        return offer_for(self._user, project=project, group=group)
+        form = cast(Any, self)
+        project, group = form.place()
+        rows = form.fields["project"].rows
+        offer = offer_for(self._user, project=next((row for row in rows if str(row.pk) == project), None), group=group)
+        form.fields["image"].know(offer.images)
+        return offer
 
     @property
     def environment_key(self) -> str:

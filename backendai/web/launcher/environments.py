@@ -7,22 +7,20 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 from django.utils.translation import gettext as _
 
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
-from backendai.catalog.querysets import ImageQuerySet
 from backendai.cluster.models import Agent
 from backendai.core.errors import UserError
 from backendai.core.image_names import parse_image_name
+from backendai.web.images import images_open
 
 FEW = 6
 _BASE, _ROLE, _FEATURES = "ai.backend.base-distro", "ai.backend.role", "ai.backend.features"
 _CUSTOMIZED = "ai.backend.customized-image.name"
 _SHORT_DIGEST = 12
-_SHOWN = ("name", "title", "description", "reference", "architecture", "labels", "is_customized")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +95,23 @@ class Offer:
         open_ones = [each.first.image for each in self.environments if not each.obstacle]
         return open_ones[0] if open_ones else None
 
+    @property
+    def images(self) -> list[Image]:
+        """Every image of them."""
+        return [version.image for each in self.environments for version in each.versions]
+
     def find(self, name: str) -> Version | None:
         """Return the version with the image of this name."""
         found = (version for each in self.environments for version in each.versions if version.image.name == name)
         return next(found, None)
 
 
-def offer_for(owner: User, *, project: str, group: str) -> Offer:
-    """Return what the owner may start in this project (by id) and resource group (by name), in three queries. What the
+def offer_for(owner: User, *, project: Project | None, group: str) -> Offer:
+    """Return what the owner may start in this project and resource group (by name), in three queries. What the
     place rules out is there with the reason; images for the system's own sessions and private ones are not."""
-    images = Image.objects.usable_by(owner)
-    obstacle = _obstacles(images, project, group)
+    obstacle = _obstacles(owner, project, group)
     found: dict[str, list[Version]] = {}
-    for image in images.only(*_SHOWN):
+    for image in images_open(owner):
         if _is_for_people(image):
             name, tags = _version(image)
             found.setdefault(_key(image), []).append(Version(image, name, _badges(image, tags), obstacle(image)))
@@ -117,30 +119,22 @@ def offer_for(owner: User, *, project: str, group: str) -> Offer:
     return Offer(tuple(sorted(environments, key=lambda each: (bool(each.obstacle), each.title.lower(), each.key))))
 
 
-def _obstacles(images: ImageQuerySet, project: str, group: str) -> Callable[[Image], str]:
+def _obstacles(owner: User, project: Project | None, group: str) -> Callable[[Image], str]:
     """Return what tells why an image cannot start there."""
-    place = Project.objects.filter(pk=project).only("name", "domain_id").first() if _is_id(project) else None
-    open_there = set(images.usable_in(place.domain_id).order_by().values_list("pk", flat=True)) if place else None
+    there = Image.objects.usable_by(owner).usable_in(project.domain_id).order_by() if project else None
+    open_there = None if there is None else set(there.values_list("pk", flat=True))
     agents = Agent.objects.registered().filter(resource_group__name=group).order_by()
     offered = sorted({name for name in agents.values_list("architecture", flat=True).distinct() if name})
 
     def obstacle(image: Image) -> str:
-        if open_there is not None and place and image.pk not in open_there:
-            return _("Not open to project %(project)s.") % {"project": place.name}
+        if open_there is not None and project and image.pk not in open_there:
+            return _("Not open to project %(project)s.") % {"project": project.name}
         if image.architecture and offered and image.architecture not in offered:
             facts = {"wanted": image.architecture, "group": group, "offered": ", ".join(offered)}
             return _("It needs %(wanted)s; resource group %(group)s has %(offered)s.") % facts
         return ""
 
     return obstacle
-
-
-def _is_id(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_for_people(image: Image) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from backendai.accounts.models import User
-from backendai.catalog.models import ResourcePreset
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots, decimal_text, format_amount
+from backendai.planning.availability import presets_open
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PresetChoice:
 def preset_choices(user: User) -> list[PresetChoice]:
     """Return the presets that the user may pick, in their order."""
     choices: dict[str, PresetChoice] = {}
-    for preset in ResourcePreset.objects.visible_to(user).select_related("resource_group"):
+    for preset in presets_open(user):
         group = preset.resource_group.name if preset.resource_group else ""
         choices.setdefault(preset.name, PresetChoice(preset.name)).variants.append(
             Variant(group, preset.amounts, preset.pk, preset.shm_bytes or 0)

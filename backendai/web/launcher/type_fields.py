@@ -18,6 +18,7 @@ from backendai.compute.services.check_wishes import USUAL_PRIORITY
 from backendai.compute.status import SessionType
 from backendai.core.names import check_session_name
 from backendai.web.launcher.checks import checked, forget
+from backendai.web.launcher.choices import SessionsField
 
 _ORDER = ("priority", "retry_on_agent_loss", "depends_on")
 
@@ -71,7 +72,7 @@ class TypeFields(forms.Form):
         label=_("Run it again if its node is lost"),
         help_text=_("It waits for another node then, and runs from the start."),
     )
-    depends_on = forms.ModelMultipleChoiceField(
+    depends_on = SessionsField(
         ComputeSession.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label=_("Start after")
     )
 

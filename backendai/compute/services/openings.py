@@ -1,0 +1,37 @@
+"""What a launch of somebody may use: projects, key pair, resource groups, policies. Read once for a request, whoever
+asks for it: the form, its amounts, the check of the request, the preview.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backendai.accounts.acting import projects_to_act_in
+from backendai.accounts.models import KeyPair, Project, User
+from backendai.accounts.policies import Limited, limits_of_launch
+from backendai.cluster.models import ResourceGroup
+from backendai.cluster.per_request import once
+
+
+def projects_open(owner: User, actor: User) -> Sequence[Project]:
+    """Return the owner's projects in which the actor may start sessions for them, each with its domain, by name."""
+    return once(
+        ("projects-open", owner.pk, actor.pk),
+        lambda: list(projects_to_act_in(actor, owner).select_related("domain")),
+    )
+
+
+def groups_open(owner: User) -> Sequence[ResourceGroup]:
+    """Return the active groups that are open to the owner in some project or by a key pair, by name."""
+    return once(("groups-open", owner.pk), lambda: list(ResourceGroup.objects.visible_to(owner).filter(is_active=True)))
+
+
+def key_pair_of(owner: User) -> KeyPair | None:
+    """Return the key pair for which a launch of the owner's counts that names none."""
+    return once(("key-pair", owner.pk), lambda: KeyPair.objects.visible_to(owner).main_first().first())
+
+
+def limits_on(owner: User, project: Project, key_pair: KeyPair | None) -> list[Limited]:
+    """Return those of a launch's holders that have a policy, the narrowest scope first."""
+    holders = (owner.pk, project.pk, key_pair and key_pair.pk)
+    return once(("limits-on", *holders), lambda: limits_of_launch(owner, project, key_pair))
