@@ -11,6 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from backendai.compute.services.notice_mails import has_mails, send_mails
+from backendai.controller.mail_texts import mail_of
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ def mail_news(now: datetime) -> int:
 
 def _run() -> None:
     try:
-        send_mails(timezone.now)
+        send_mails(timezone.now, mail_of)
     except (OSError, smtplib.SMTPException) as error:
         logger.warning("news of sessions could not be mailed: %s", error)
     except Exception:

@@ -17,6 +17,7 @@ from backendai.compute.services.ending import end_sessions
 from backendai.compute.services.moves import Why
 from backendai.compute.services.notice_mails import has_mails, send_mails
 from backendai.compute.status import Phase
+from backendai.controller.mail_texts import mail_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session
 
@@ -40,7 +41,7 @@ def test_it_is_sent_once_to_those_who_asked_for_this_kind(cast: Cast) -> None:
     fail(cast.bob, "of-bob")
     now = timezone.now()
     assert has_mails(now)
-    assert [send_mails(lambda: now), send_mails(lambda: now)] == [1, 0]
+    assert [send_mails(lambda: now, mail_of), send_mails(lambda: now, mail_of)] == [1, 0]
     assert not has_mails(now)
     [sent] = mail.outbox
     assert (sent.to, sent.subject) == (["alice@example.com"], "of-alice has failed")
@@ -60,10 +61,10 @@ def test_what_the_mail_server_refuses_is_tried_again_for_an_hour(cast: Cast, mon
     with monkeypatch.context() as away:
         away.setattr(EmailMessage, "send", refuse)
         with pytest.raises(smtplib.SMTPServerDisconnected):
-            send_mails(lambda: now)
+            send_mails(lambda: now, mail_of)
     assert has_mails(now)
     assert not has_mails(now + timedelta(minutes=61))
-    assert send_mails(lambda: now) == 1
+    assert send_mails(lambda: now, mail_of) == 1
 
 
 def test_nothing_is_looked_for_where_the_site_sends_no_mail(
@@ -81,4 +82,19 @@ def test_who_may_not_sign_in_any_more_gets_none(cast: Cast) -> None:
     fail(cast.alice, "late")
     cast.alice.is_active = False
     cast.alice.save()
-    assert send_mails(timezone.now) == 0
+    assert send_mails(timezone.now, mail_of) == 0
+
+
+def test_it_is_in_the_language_of_whoever_reads_it(cast: Cast) -> None:
+    for person, language in ((cast.alice, "ko"), (cast.bob, "")):
+        choose(person, {"failed": {"email": True}})
+        person.language = language
+        person.save()
+        fail(person, f"of-{person.email[:3]}")
+    assert send_mails(timezone.now, mail_of) == 2
+    korean, english = sorted(mail.outbox, key=lambda sent: sent.to)
+    assert korean.subject == "of-ali 세션이 실패했습니다"
+    assert "Your session" not in korean.body
+    assert "https://lab.example.org/account/notifications/" in korean.body
+    assert english.subject == "of-bob has failed"
+    assert english.body.startswith("Your session of-bob has failed.\n\nIts node has not answered.\n\nhttps://lab")

@@ -7,9 +7,7 @@ import smtplib
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
-from django.core.mail.backends.base import BaseEmailBackend
 from django.db.models import Q
 
 from backendai.activity.notices import NoticeKind, mail_wanted, sends_mail
@@ -19,20 +17,8 @@ logger = logging.getLogger(__name__)
 
 TRIED_FOR = timedelta(hours=1)  # older news is under the bell
 _MOST_AT_ONCE = 50
-_WORDS = {
-    NoticeKind.STARTED: "has started",
-    NoticeKind.FAILED: "has failed",
-    NoticeKind.ENDED: "was ended by the platform",
-    NoticeKind.ENDING: "will end soon",
-    NoticeKind.IDLE: "is idle and will end soon",
-}
-_TEXT = """\
-Your session {name} {what}.
-{why}
-{portal}/sessions/{session}/
-
-You asked for this mail; choose what you are told at {portal}/account/notifications/
-"""
+_TOLD = (NoticeKind.STARTED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING, NoticeKind.IDLE)
+Writer = Callable[[SessionNotice], tuple[str, str]]  # the subject and the text of a mail
 
 
 def has_mails(now: datetime) -> bool:
@@ -40,9 +26,10 @@ def has_mails(now: datetime) -> bool:
     return _due(now).exists() if sends_mail() else False
 
 
-def send_mails(clock: Callable[[], datetime]) -> int:
-    """Send what is due, each mail once: of several processes that try, one sends it. What the mail server does not take
-    is tried again for an hour. Returns how many were sent. It waits for the server, so no transaction may be open."""
+def send_mails(clock: Callable[[], datetime], write: Writer) -> int:
+    """Send what is due in the words of ``write``, each mail once: of several processes that try, one sends it. What the
+    mail server does not take is tried again for an hour. Returns how many were sent. It waits for the server, so no
+    transaction may be open."""
     sent = 0
     due = list(_due(clock()).select_related("session", "owner").order_by("pk")[:_MOST_AT_ONCE])
     with get_connection() as connection:
@@ -51,7 +38,7 @@ def send_mails(clock: Callable[[], datetime]) -> int:
             if not row.filter(mailed_at=None).update(mailed_at=clock()):
                 continue
             try:
-                _mail(notice, connection).send()
+                EmailMessage(*write(notice), None, [notice.owner.email], connection=connection).send()
             except (OSError, smtplib.SMTPException):
                 row.update(mailed_at=None)
                 raise
@@ -64,25 +51,5 @@ def _due(now: datetime) -> NoticeQuerySet:
     for kind, users in mail_wanted().items():
         asked |= Q(kind=kind, owner__in=users)
     recent = SessionNotice.objects.filter(asked, mailed_at=None, created_at__gt=now - TRIED_FOR)
-    found: NoticeQuerySet = recent.filter(owner__is_active=True, kind__in=list(_WORDS))
+    found: NoticeQuerySet = recent.filter(owner__is_active=True, kind__in=_TOLD)
     return found
-
-
-def _mail(notice: SessionNotice, connection: BaseEmailBackend) -> EmailMessage:
-    session, what = notice.session, _WORDS[NoticeKind(notice.kind)]
-    text = _TEXT.format(
-        name=session.name,
-        what=what,
-        why=_why(notice),
-        portal=settings.PORTAL_URL.rstrip("/"),
-        session=session.pk,
-    )
-    return EmailMessage(f"{session.name} {what}", text, None, [notice.owner.email], connection=connection)
-
-
-def _why(notice: SessionNotice) -> str:
-    if notice.kind in (NoticeKind.ENDING, NoticeKind.IDLE):
-        when = f"At {notice.due_at:%Y-%m-%d %H:%M} UTC. " if notice.due_at else ""
-        return f"\n{when}{notice.message or 'It has run for nearly as long as it may.'}\n"
-    reason = notice.session.reason_text if notice.kind != NoticeKind.STARTED else ""
-    return f"\n{reason}\n" if reason else ""

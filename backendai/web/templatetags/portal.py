@@ -25,12 +25,14 @@ from backendai.texts.sentences import in_words
 from backendai.web.advice import try_text
 from backendai.web.resources import name_of_slot
 from backendai.web.statuses import appearance_of, deed_of
+from backendai.web.step_names import name_of_step
 from backendai.web.time_words import clock, relative, time_words
 
 register = template.Library()
 
 register.simple_tag(time_words)
 register.filter("in_words", in_words)
+register.filter("step_name", name_of_step)
 
 _NBSP = "\N{NO-BREAK SPACE}"
 

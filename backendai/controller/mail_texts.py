@@ -1,0 +1,56 @@
+"""News of sessions as mails, in the language of whoever reads them."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.utils.translation import gettext as _
+from django.utils.translation import override
+
+from backendai.activity.notices import NoticeKind
+from backendai.compute.notice_models import SessionNotice
+from backendai.texts.sentences import in_words
+
+
+def mail_of(notice: SessionNotice) -> tuple[str, str]:
+    """Return the subject and the text of the mail, in the language that the session's owner has chosen for the pages.
+    Who has chosen none gets English: a mail is written without a browser that could be asked."""
+    with override(notice.owner.language or settings.LANGUAGE_CODE):
+        return _subject(notice), _text(notice)
+
+
+def _subject(notice: SessionNotice) -> str:
+    texts = {
+        NoticeKind.STARTED: _("%(name)s has started"),
+        NoticeKind.FAILED: _("%(name)s has failed"),
+        NoticeKind.ENDED: _("%(name)s was ended by the platform"),
+        NoticeKind.ENDING: _("%(name)s will end soon"),
+        NoticeKind.IDLE: _("%(name)s is idle and will end soon"),
+    }
+    return texts[NoticeKind(notice.kind)] % {"name": notice.session.name}
+
+
+def _text(notice: SessionNotice) -> str:
+    texts = {
+        NoticeKind.STARTED: _("Your session %(name)s has started."),
+        NoticeKind.FAILED: _("Your session %(name)s has failed."),
+        NoticeKind.ENDED: _("Your session %(name)s was ended by the platform."),
+        NoticeKind.ENDING: _("Your session %(name)s will end soon."),
+        NoticeKind.IDLE: _("Your session %(name)s is idle and will end soon."),
+    }
+    portal, session = settings.PORTAL_URL.rstrip("/"), notice.session
+    why = _("You asked for this mail; choose what you are told at %(address)s")
+    parts = [
+        texts[NoticeKind(notice.kind)] % {"name": session.name},
+        _why(notice),
+        f"{portal}/sessions/{session.pk}/",
+        why % {"address": f"{portal}/account/notifications/"},
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _why(notice: SessionNotice) -> str:
+    if notice.kind in (NoticeKind.ENDING, NoticeKind.IDLE):
+        when = _("At %(when)s UTC.") % {"when": f"{notice.due_at:%Y-%m-%d %H:%M}"} if notice.due_at else ""
+        why = in_words(notice.message) or _("It has run for nearly as long as it may.")
+        return f"{when} {why}".strip()
+    return "" if notice.kind == NoticeKind.STARTED else in_words(notice.session.reason_text)

@@ -1,0 +1,51 @@
+"""What the steps of the scheduler are called on pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import override
+
+from backendai.accounts.models import User
+from backendai.compute.services.start_times import STAGES
+from backendai.compute.services.waits import Waiting, note_waits
+from backendai.scheduler.feasible import FILTERS
+from backendai.scheduler.trace import QUEUE_PASSED
+from backendai.web.step_names import name_of_step
+from tests.cast import Cast
+from tests.factories import make_session
+
+STEPS = {"sequencing", "amounts", "run", *STAGES} | {one.step for one in (*QUEUE_PASSED, *FILTERS)}
+
+
+@pytest.mark.parametrize("step", sorted(STEPS))
+def test_every_step_has_a_name_of_its_own_in_every_language(step: str) -> None:
+    assert name_of_step(step) == step
+    with override("ko"):
+        assert not name_of_step(step).isascii()
+        assert [other for other in STEPS if name_of_step(other) == name_of_step(step)] == [step]
+        assert name_of_step("gone-since") == "gone-since"
+
+
+@pytest.mark.django_db
+def test_the_history_and_the_info_box_say_them_in_the_language_of_the_page(
+    cast: Cast, browse: Callable[[User], Client]
+) -> None:
+    session = make_session(cast.alice)
+    steps = [
+        {"step": "limits", "result": "SUCCESS", "message": "The limits leave room for what it asks for."},
+        {"step": "slots", "result": "FAILURE", "message": "removed 3 of 3 agents", "error_code": "no-room"},
+    ]
+    note_waits([Waiting(session.pk, "no-room", "No agent has room.", {}, steps=steps)], now=timezone.now())
+    client = browse(cast.alice)
+    cast.alice.language = "ko"
+    cast.alice.save()
+    for page in ("web:history", "web:session_info"):
+        text = client.get(reverse(page, args=[session.pk])).content.decode()
+        assert "<strong>슬롯</strong>" in text
+        assert "에이전트 3개 중 3개 제외" in text
+        assert "removed 3 of 3" not in text
