@@ -28,7 +28,7 @@ from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.activity.refusals import PREFIX
 from backendai.catalog.models import Registry, ResourcePreset
-from backendai.cluster.models import Agent, Announcement, JoinToken, SlotType
+from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
 from backendai.cluster.services import create_join_token
 from backendai.compute.models import ComputeSession, Kernel, LaunchRecord
 from backendai.realtime.routing import websocket_urlpatterns
@@ -136,6 +136,10 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/registries/<int:pk>/": (P.SUPERADMIN, "GET POST"),
     "manage/registries/<int:pk>/scan/": (P.SUPERADMIN, "POST"),
     "manage/registries/<int:pk>/delete/": (P.SUPERADMIN, "GET POST"),
+    "manage/idle-checkers/": (P.SUPERADMIN, "GET"),
+    "manage/idle-checkers/new/": (P.SUPERADMIN, "GET POST"),
+    "manage/idle-checkers/<int:pk>/": (P.SUPERADMIN, "GET POST"),
+    "manage/idle-checkers/<int:pk>/delete/": (P.SUPERADMIN, "GET POST"),
     "manage/jobs/": (P.SUPERADMIN, "GET"),
     "manage/jobs/<uuid:pk>/cancel/": (P.SUPERADMIN, "GET POST"),
     "manage/audit/": (P.SUPERADMIN, "GET"),
@@ -214,6 +218,10 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/explain/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/apps/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "POST"),
+    "api/v1/sessions/<uuid:session_id>/idle/": (P.VISIBLE, "GET"),
+    "api/v1/sessions/<uuid:session_id>/idle/extend/": (P.VISIBLE, "POST"),
+    "api/v1/idle-checkers/": (P.SUPERADMIN, "GET POST"),
+    "api/v1/idle-checkers/<int:pk>/": (P.SUPERADMIN, "GET PATCH DELETE"),
     "api/v1/session-preview/": (P.SIGNED_IN, "POST"),
     "api/v1/owners/": (P.SUPERADMIN, "GET"),
     "api/v1/policies/": (P.SUPERADMIN, "GET POST"),
@@ -305,6 +313,10 @@ def a_registry() -> Registry:
     return Registry.objects.get_or_create(name="lab", defaults={"url": "https://cr.example.org"})[0]
 
 
+def a_checker() -> IdleChecker:
+    return IdleChecker.objects.get_or_create(name="quiet")[0]
+
+
 PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/domains/": lambda world: world.cast.alice.domain,
     "api/v1/policies/": lambda _: ResourcePolicy.objects.get_or_create(name="spare")[0],
@@ -322,6 +334,8 @@ PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/images/": lambda world: world.session.image,
     "manage/registries/": lambda _: a_registry(),
     "api/v1/registries/": lambda _: a_registry(),
+    "manage/idle-checkers/": lambda _: a_checker(),
+    "api/v1/idle-checkers/": lambda _: a_checker(),
     "manage/jobs/": lambda world: world.job,
     "manage/join-tokens/": lambda world: JoinToken.objects.get(),
 }

@@ -84,6 +84,11 @@ def places_of(checker: IdleChecker) -> Places:
     )
 
 
+def checkers_of(group: ResourceGroup) -> list[IdleChecker]:
+    """Return the checkers that the group has chosen for itself."""
+    return list(IdleChecker.objects.filter(bindings__resource_group=group, bindings__applies=True))
+
+
 def write_checker(
     actor_id: UUID | None, checker: IdleChecker, values: Mapping[str, Any], places: Places | None = None
 ) -> IdleChecker:

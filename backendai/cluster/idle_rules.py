@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from backendai.cluster.rules import SESSION_TYPES
 from backendai.core.errors import UserError
 from backendai.core.names import check_catalogue_name
 from backendai.core.slots import parse_amount
@@ -14,7 +15,6 @@ from backendai.scheduler.find_idle import NETWORK, UTILIZATION
 if TYPE_CHECKING:
     from backendai.cluster.idle_models import IdleChecker
 
-SESSION_TYPES = ("interactive", "batch")
 SHORTEST_LIMIT, LONGEST = timedelta(minutes=1), timedelta(days=3650)
 SHORTEST_WARNING = timedelta(seconds=30)
 LONGEST_WINDOW = timedelta(hours=24)

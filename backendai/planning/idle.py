@@ -6,18 +6,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models import Q, QuerySet
 
-from backendai.cluster.idle import Holding, read_holding
+from backendai.cluster.idle import read_holding
 from backendai.cluster.models import Agent, Hearing
 from backendai.compute.models import ComputeSession, IdleWarning, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.status import Status
 from backendai.scheduler.find_idle import NETWORK, Finding, Rule, Told, Use, Watched, find_idle
+from backendai.usage.samples import averages
 
 _ANSWERING = (Agent.Status.ALIVE, Agent.Status.DRAINING)
 
@@ -65,16 +66,13 @@ def look_at_idle(now: datetime, *, only: Collection[UUID] | None = None) -> Pict
         return Picture(now, [], tellings, [])
     rows = [row for row in _rows(only) if row.started_at is not None]
     rules = {row.id: holding.rules_for(row.session_type, row.group_id, row.project_id) for row in rows}
-    watched = list(_watched([row for row in rows if rules[row.id]], rules, tellings, now))
+    rows = [row for row in rows if rules[row.id]]
+    uses = _uses(rows, rules, now, everything=only is not None)
+    watched = list(_watched(rows, rules, tellings, uses, now))
     unheard = [
         one.id for one in watched if one.last_traffic is None and any(rule.kind == NETWORK for rule in one.rules)
     ]
     return Picture(now, list(find_idle(watched, now)), tellings, unheard)
-
-
-def rules_there(holding: Holding, session_type: str, group_id: int, project_id: UUID) -> tuple[Rule, ...]:
-    """Return the rules that would hold for a session that is launched there."""
-    return holding.rules_for(session_type, group_id, project_id)
 
 
 def _running(only: Collection[UUID] | None) -> QuerySet[ComputeSession]:
@@ -95,7 +93,11 @@ def _tellings(only: Collection[UUID] | None) -> list[TellingRow]:
 
 
 def _watched(
-    rows: Collection[Row], rules: Mapping[UUID, tuple[Rule, ...]], tellings: Iterable[TellingRow], now: datetime
+    rows: Collection[Row],
+    rules: Mapping[UUID, tuple[Rule, ...]],
+    tellings: Iterable[TellingRow],
+    uses: Mapping[UUID, Mapping[int, Use]],
+    now: datetime,
 ) -> Iterable[Watched]:
     told: dict[UUID, dict[int, Told]] = defaultdict(dict)
     for one in tellings:
@@ -103,7 +105,6 @@ def _watched(
             told[one.session_id][one.checker_id] = Told(one.sign, one.warned_at, one.due_at, one.extended_until)
     away, back = _silences(rows)
     heard = _heard_since(now)
-    uses = _uses(rows, rules, now)
     for row in rows:
         if row.started_at is None:
             continue
@@ -142,12 +143,15 @@ def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
     return away, back
 
 
-def _uses(rows: Iterable[Row], rules: Mapping[UUID, tuple[Rule, ...]], now: datetime) -> dict[UUID, dict[int, Use]]:
-    """Return what was measured of sessions whose rules ask for it, by session and rule."""
+def _uses(
+    rows: Iterable[Row], rules: Mapping[UUID, tuple[Rule, ...]], now: datetime, *, everything: bool
+) -> dict[UUID, dict[int, Use]]:
+    """Return what was measured of sessions whose rules ask for it now (``everything``: at any time), by session and
+    rule."""
     windows: dict[timedelta, list[tuple[UUID, int]]] = defaultdict(list)
     for row in rows:
         for rule in rules[row.id]:
-            if rule.thresholds:
+            if rule.thresholds and (everything or _matters(row, rule, now)):
                 windows[rule.limit].append((row.id, rule.id))
     found: dict[UUID, dict[int, Use]] = defaultdict(dict)
     for window, pairs in windows.items():
@@ -158,6 +162,8 @@ def _uses(rows: Iterable[Row], rules: Mapping[UUID, tuple[Rule, ...]], now: date
     return found
 
 
-def averages(session_ids: Collection[UUID], since: datetime, until: datetime) -> Mapping[UUID, Any]:
-    """Return nothing: use is not measured yet, and what is not measured is never idle."""
-    return {}
+def _matters(row: Row, rule: Rule, now: datetime) -> bool:
+    """Return whether what was used could end the session now: adding it up takes longer than all the rest."""
+    if rule.kind == NETWORK:
+        return row.last_traffic is not None and now >= row.last_traffic + rule.limit - rule.lead
+    return row.started_at is not None and now >= row.started_at + max(rule.grace, rule.limit)

@@ -254,6 +254,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {
         "UserRole": "backendai.accounts.models.User.Role",
         "MemberRole": "backendai.accounts.models.Membership.Role",
+        "IdleCheckerKind": "backendai.cluster.models.IdleChecker.Kind",
     },
 }
 

@@ -22,7 +22,9 @@ from backendai.compute.services.traffic import note_traffic
 from backendai.compute.status import Status
 from backendai.controller import idle, tasks
 from backendai.core.errors import Conflict, NotFound
+from backendai.usage.samples import keep
 from backendai.wire.messages import KernelState
+from backendai.wire.usage import KernelUsage, UsageReport
 from tests.cast import Cast
 from tests.controller.clocks import only_kernel, passes_went_on_until, rows
 from tests.factories import make_agent, make_running_session, report_of
@@ -264,3 +266,55 @@ def test_the_number_of_queries_does_not_grow_with_the_sessions(
         with django_assert_max_num_queries(most):
             idle.run_idle(session.started_at + minutes * MINUTE)
     assert {ComputeSession.objects.get(pk=one.pk).status for one in [session, *others]} == {Status.TERMINATING}
+
+
+def use(session: ComputeSession, minutes: float, cpu: float) -> None:
+    """Let the node say what the session has used over the minute that ends then."""
+    moment = session.started_at + minutes * MINUTE
+    kernel = only_kernel(session)
+    told = KernelUsage(kernel_id=kernel.pk, generation=kernel.generation, seconds=60, cpu=cpu)
+    assert keep([(kernel.agent, UsageReport(at=moment.timestamp(), kernels=[told]))], moment) == 1
+
+
+def test_low_utilization_is_warned_of_with_the_numbers_and_ended(cast: Cast) -> None:
+    checker("lazy", kind="utilization", limit=30 * MINUTE, grace=40 * MINUTE, thresholds={"cpu": 5})
+    busy, lazy = make_running_session(cast.alice), make_running_session(cast.alice)
+    unknown = make_running_session(cast.alice)
+    for minutes in range(1, 52):
+        use(busy, minutes, 0.5)
+        use(lazy, minutes, 0.01)
+    look(lazy, 39)
+    assert notices(lazy) == []
+    look(lazy, 40.1)
+    text = "It used cpu 1 % on average over 30 min; idle checker lazy ends sessions below cpu 5 %."
+    assert notices(lazy) == [text]
+    look(lazy, 50.2)
+    assert (lazy.status, lazy.status_reason) == (Status.TERMINATING, "idle-utilization")
+    assert lazy.status_data["measured_percent"] == {"cpu": 1.0}
+    assert lazy.status_data["threshold_percent"] == {"cpu": 5.0}
+    assert {one.pk for one in ComputeSession.objects.running()} == {busy.pk, unknown.pk}
+
+
+def test_work_takes_a_warning_of_low_utilization_back(cast: Cast) -> None:
+    checker("lazy", kind="utilization", limit=10 * MINUTE, thresholds={"cpu": 5})
+    session = make_running_session(cast.alice)
+    for minutes in range(1, 14):
+        use(session, minutes, 0.01 if minutes < 12 else 1.0)
+    look(session, 11)
+    assert len(notices(session)) == 1
+    look(session, 13)
+    assert notices(session) == []
+
+
+def test_a_session_that_computes_is_not_without_use_where_the_checker_says_so(cast: Cast) -> None:
+    checker(thresholds={"cpu": 10})
+    session = make_running_session(cast.alice)
+    look(session, 0)
+    for minutes in range(1, 56):
+        use(session, minutes, 0.9)
+    look(session, 55)
+    assert notices(session) == []
+    for minutes in range(56, 111):
+        use(session, minutes, 0.01)
+    look(session, 110)
+    assert len(notices(session)) == 1

@@ -14,7 +14,8 @@ from django.utils.translation import gettext_lazy as _l
 from backendai.accounts.duration_field import TimeSpanField, short_duration
 from backendai.cluster.group_form import GroupForm
 from backendai.cluster.groups import change_group, create_group, delete_group
-from backendai.cluster.models import Agent, ResourceGroup
+from backendai.cluster.idle import checkers_of, choose_checkers
+from backendai.cluster.models import Agent, IdleChecker, ResourceGroup
 from backendai.cluster.rules import SEQUENCE, strategies
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
@@ -112,6 +113,7 @@ class PanelGroupForm(GroupForm, EditForm):
             _l("Phases of a start and an end"),
             ("pull_timeout", "create_timeout", "terminate_timeout", "max_retries", "agent_lost_grace"),
         ),
+        (_l("Idle sessions"), ("idle_checkers",)),
         (_l("Apps of sessions"), ("app_domain",)),
         (_l("Options of strategies"), ("strategy_options",)),
     )
@@ -137,6 +139,13 @@ class PanelGroupForm(GroupForm, EditForm):
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
     )
 
+    idle_checkers = forms.ModelMultipleChoiceField(
+        IdleChecker.objects.none(),
+        required=False,
+        label=_l("Idle checkers of this group"),
+        help_text=_l("Of one kind they hold instead of those of the whole site. Empty: what holds everywhere."),
+    )
+
     class Meta(GroupForm.Meta):
         exclude: ClassVar[list[str]] = ["session_defaults", "created_at"]
         fields = None  # type: ignore[assignment]  # all but those left out
@@ -152,6 +161,9 @@ class PanelGroupForm(GroupForm, EditForm):
             "default_environ": "\n".join(f"{name}={value}" for name, value in usual.get("environ", {}).items()),
         }
         self.initial.update(values)
+        self.fields["idle_checkers"].queryset = IdleChecker.objects.all()  # type: ignore[attr-defined]
+        if self.instance.pk:
+            self.initial["idle_checkers"] = checkers_of(self.instance)
 
     def clean_default_environ(self) -> dict[str, str]:
         """Return the variables by name."""
@@ -198,8 +210,11 @@ class GroupPage(FormPage):
         values = {name: value for name, value in form.cleaned_data.items() if name in _COLUMNS}
         values["session_defaults"] = form.instance.session_defaults
         if self.object is None:
-            return create_group(self.viewer, values)
-        return change_group(self.viewer, ResourceGroup.objects.get(pk=self.object.pk), values)
+            group = create_group(self.viewer, values)
+        else:
+            group = change_group(self.viewer, ResourceGroup.objects.get(pk=self.object.pk), values)
+        choose_checkers(self.viewer.pk, group, form.cleaned_data["idle_checkers"])
+        return group
 
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""

@@ -53,6 +53,7 @@ MENU: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             Entry("queue", _l("Pending sessions"), "clock", _administrator),
             Entry("agents", _l("Agents"), "server"),
             Entry("groups", _l("Resource groups"), "stack-2"),
+            Entry("idle-checkers", _l("Idle checkers"), "clock"),
             Entry("presets", _l("Presets"), "adjustments"),
             Entry("images", _l("Images"), "package"),
             Entry("registries", _l("Registries"), "download"),

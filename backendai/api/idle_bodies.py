@@ -1,0 +1,160 @@
+"""What idle checkers, and what they say of a session, look like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from backendai.accounts.models import Project
+from backendai.api.answers import Answer
+from backendai.api.parsing import StrictSerializer
+from backendai.cluster.idle import Places, places_of
+from backendai.cluster.models import IdleChecker, ResourceGroup
+
+_Names = {"type": "array", "items": {"type": "string"}}
+_LISTS = ("groups", "projects", "except_groups", "except_projects")
+
+
+def _groups(text: str) -> Any:
+    return serializers.SlugRelatedField(
+        many=True, slug_field="name", queryset=ResourceGroup.objects.all(), required=False, help_text=text
+    )
+
+
+def _projects(text: str) -> Any:
+    return serializers.PrimaryKeyRelatedField(many=True, queryset=Project.objects.all(), required=False, help_text=text)
+
+
+class CheckerChange(StrictSerializer):
+    """What shall change of an idle checker; times as hh:mm:ss or in seconds. What is left out stays."""
+
+    name = serializers.CharField(max_length=64, required=False)
+    description = serializers.CharField(max_length=255, required=False, allow_blank=True)
+    kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices, required=False)
+    is_active = serializers.BooleanField(required=False)
+    limit = serializers.DurationField(required=False)
+    grace = serializers.DurationField(required=False)
+    warning = serializers.DurationField(required=False)
+    thresholds = serializers.DictField(
+        child=serializers.FloatField(), required=False, help_text="Slot → per cent; below it the slot counts as unused."
+    )
+    match = serializers.ChoiceField(choices=IdleChecker.Match.choices, required=False)
+    session_types = serializers.ListField(child=serializers.CharField(max_length=16), required=False)
+    extension = serializers.DurationField(required=False)
+    max_extensions = serializers.IntegerField(required=False, min_value=0, max_value=100)
+    is_site_wide = serializers.BooleanField(required=False)
+    groups = _groups("Resource groups in which it holds, by name.")
+    projects = _projects("Projects in which it holds, by id.")
+    except_groups = _groups("Resource groups in which it does not, though it would by a wider place.")
+    except_projects = _projects("The same for projects.")
+
+
+class CheckerRequest(CheckerChange):
+    """A new idle checker; it holds nowhere unless this says so."""
+
+    name = serializers.CharField(max_length=64)
+    kind = serializers.ChoiceField(choices=IdleChecker.Kind.choices)
+    limit = serializers.DurationField()
+
+
+class CheckerBody(Answer[IdleChecker]):
+    """An idle checker, and where it holds."""
+
+    thresholds = serializers.SerializerMethodField()
+    session_types = serializers.SerializerMethodField()
+    is_site_wide = serializers.SerializerMethodField()
+    groups = serializers.SerializerMethodField()
+    projects = serializers.SerializerMethodField()
+    except_groups = serializers.SerializerMethodField()
+    except_projects = serializers.SerializerMethodField()
+
+    class Meta:
+        model = IdleChecker
+        fields = [
+            "id", "name", "description", "kind", "is_active", "limit", "grace", "warning", "thresholds", "match",
+            "session_types", "extension", "max_extensions", "is_site_wide", *_LISTS, "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field({"type": "object", "additionalProperties": {"type": "number"}})
+    def get_thresholds(self, checker: IdleChecker) -> dict[str, float]:
+        """Return slot → per cent."""
+        return dict(checker.thresholds)
+
+    @extend_schema_field(_Names)
+    def get_session_types(self, checker: IdleChecker) -> list[str]:
+        """Return the types of sessions that it looks at."""
+        return list(checker.session_types)
+
+    def get_is_site_wide(self, checker: IdleChecker) -> bool:
+        """Return whether it holds on the whole site."""
+        return any(row.applies and not (row.resource_group or row.project) for row in checker.bindings.all())
+
+    @extend_schema_field(_Names)
+    def get_groups(self, checker: IdleChecker) -> list[str]:
+        """Return the resource groups in which it holds, by name."""
+        return [row.resource_group.name for row in checker.bindings.all() if row.applies and row.resource_group]
+
+    @extend_schema_field(_Names)
+    def get_projects(self, checker: IdleChecker) -> list[str]:
+        """Return the projects in which it holds, by id."""
+        return [str(row.project_id) for row in checker.bindings.all() if row.applies and row.project]
+
+    @extend_schema_field(_Names)
+    def get_except_groups(self, checker: IdleChecker) -> list[str]:
+        """Return the resource groups in which it does not hold, by name."""
+        return [row.resource_group.name for row in checker.bindings.all() if not row.applies and row.resource_group]
+
+    @extend_schema_field(_Names)
+    def get_except_projects(self, checker: IdleChecker) -> list[str]:
+        """Return the projects in which it does not hold, by id."""
+        return [str(row.project_id) for row in checker.bindings.all() if not row.applies and row.project]
+
+
+class IdleCheckBody(serializers.Serializer[Any]):
+    """What one idle checker says of a session now."""
+
+    checker = serializers.IntegerField(help_text="Its id, for ``extend``.")
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    verdict = serializers.ChoiceField(choices=["keep", "warn", "collect"])
+    code = serializers.CharField(help_text="Why, in a word, such as in-use, grace, not-measured, near-end.")
+    ends_at = serializers.DateTimeField(allow_null=True, help_text="When it ends if nothing changes; null: not known.")
+    remaining_seconds = serializers.IntegerField(allow_null=True)
+    warned_at = serializers.DateTimeField(allow_null=True)
+    extended_until = serializers.DateTimeField(allow_null=True)
+    limit_seconds = serializers.IntegerField()
+    grace_seconds = serializers.IntegerField()
+    warning_seconds = serializers.IntegerField()
+    idle_seconds = serializers.IntegerField(allow_null=True, help_text="Since it was used last, or since its start.")
+    measured_percent = serializers.DictField(child=serializers.FloatField(), help_text="Of what it has, on average.")
+    threshold_percent = serializers.DictField(child=serializers.FloatField())
+    match = serializers.CharField()
+    extensions_left = serializers.IntegerField()
+    extension_seconds = serializers.IntegerField()
+
+
+class IdleChecksBody(serializers.Serializer[Any]):
+    """What the idle checkers say of a session; empty when none holds for it, or it does not run."""
+
+    ends_at = serializers.DateTimeField(allow_null=True, help_text="The first end that a warning announces.")
+    results = IdleCheckBody(many=True)
+
+
+class ExtendRequest(StrictSerializer):
+    """Whose warning is to be put off."""
+
+    checker = serializers.IntegerField(min_value=1, max_value=2**63 - 1)
+
+
+def merged_places(checker: IdleChecker | None, data: dict[str, Any]) -> Places | None:
+    """Take what the request says about places out of ``data``; return them whole, with what it leaves out as it is.
+    None: it says nothing about them."""
+    said = {name: data.pop(name) for name in ("is_site_wide", *_LISTS) if name in data}
+    if not said:
+        return None
+    now = places_of(checker) if checker is not None else Places()
+    names = ("is_site_wide", *_LISTS)
+    return Places(*(said.get(name, getattr(now, name)) for name in names))

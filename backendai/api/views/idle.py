@@ -1,0 +1,143 @@
+"""Idle checkers for superadmins, and what they say of one session for whoever may see it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.http import Http404
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.idle_bodies import (
+    CheckerBody,
+    CheckerChange,
+    CheckerRequest,
+    ExtendRequest,
+    IdleChecksBody,
+    merged_places,
+)
+from backendai.api.paging import ByName
+from backendai.api.parsing import StrictJSONParser
+from backendai.cluster.idle import delete_checker, write_checker
+from backendai.cluster.models import IdleChecker
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.idle import extend_idle
+from backendai.planning.idle_checks import checks_of
+
+
+class IdleCheckerList(ListAPIView[IdleChecker]):
+    """All idle checkers, and making another."""
+
+    queryset = IdleChecker.objects.none()
+    serializer_class = CheckerBody
+    pagination_class = ByName
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+
+    def get_queryset(self) -> QuerySet[IdleChecker]:
+        """Return the visible checkers with where they hold."""
+        return _visible(self.request)
+
+    @extend_schema(request=CheckerRequest, responses={201: CheckerBody})
+    def post(self, request: Request) -> Response:
+        """Make an idle checker; it looks at sessions within 15 seconds."""
+        if not asker(request).is_superadmin:
+            raise Http404
+        body = CheckerRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        values = dict(body.validated_data)
+        places = merged_places(None, values)
+        made = write_checker(asker(request).pk, IdleChecker(), values, places)
+        return Response(_body(request, made.pk), status=status.HTTP_201_CREATED)
+
+
+class IdleCheckerDetail(GenericAPIView[IdleChecker]):
+    """One idle checker."""
+
+    queryset = IdleChecker.objects.none()
+    serializer_class = CheckerBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN,)
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=CheckerBody)
+    def get(self, request: Request, pk: int) -> Response:
+        """Return it."""
+        return Response(_body(request, pk))
+
+    @extend_schema(request=CheckerChange, responses=CheckerBody)
+    def patch(self, request: Request, pk: int) -> Response:
+        """Change what is given; warnings by the former rule begin anew."""
+        checker = get_object_or_404(_visible(request), pk=pk)
+        body = CheckerChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        values = dict(body.validated_data)
+        places = merged_places(checker, values)
+        write_checker(asker(request).pk, checker, values, places)
+        return Response(_body(request, pk))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, pk: int) -> Response:
+        """Delete it; its warnings are taken back."""
+        delete_checker(asker(request).pk, get_object_or_404(_visible(request), pk=pk))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class SessionIdleChecks(GenericAPIView[Any]):
+    """What idle checkers say of a session."""
+
+    serializer_class = IdleChecksBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=IdleChecksBody)
+    def get(self, request: Request, session_id: UUID) -> Response:
+        """Return each checker with what it measures, its limit and the time that is left."""
+        return Response(_checks(_session(request, session_id)))
+
+
+class SessionIdleExtension(GenericAPIView[Any]):
+    """More time for a warned session."""
+
+    serializer_class = IdleChecksBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+    filter_backends: list[Any] = []
+
+    @extend_schema(request=ExtendRequest, responses=IdleChecksBody)
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """Put the announced end off, as long and as often as the checker allows; 409 ``no-more-extensions`` beyond."""
+        session = _session(request, session_id)
+        body = ExtendRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        extend_idle(session, asker(request), body.validated_data["checker"], now=timezone.now())
+        return Response(_checks(session))
+
+
+def _visible(request: Request) -> QuerySet[IdleChecker]:
+    rows = IdleChecker.objects.visible_to(asker(request))
+    return rows.prefetch_related("bindings__resource_group", "bindings__project")
+
+
+def _body(request: Request, pk: int) -> Any:
+    return CheckerBody(get_object_or_404(_visible(request), pk=pk)).data
+
+
+def _session(request: Request, session_id: UUID) -> ComputeSession:
+    visible = ComputeSession.objects.visible_to(asker(request)).select_related("owner")
+    session: ComputeSession = get_object_or_404(visible, pk=session_id)
+    return session
+
+
+def _checks(session: ComputeSession) -> Any:
+    checks = checks_of(session, now=timezone.now())
+    ends = [check.ends_at for check in checks if check.warned_at and check.ends_at]
+    return IdleChecksBody({"ends_at": min(ends, default=None), "results": checks}).data

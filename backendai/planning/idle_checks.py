@@ -1,0 +1,126 @@
+"""What the idle checkers say of one session, in numbers: for its page and for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from backendai.cluster.models import IdleChecker
+from backendai.compute.models import ComputeSession, IdleWarning
+from backendai.compute.status import Status
+from backendai.planning.idle import look_at_idle
+from backendai.planning.idle_deeds import percent_of
+from backendai.scheduler.find_idle import LIFETIME, NETWORK, UTILIZATION, Finding
+
+
+@dataclass(frozen=True, slots=True)
+class IdleCheck:
+    """One checker and one session. ``ends_at``: when it ends if nothing changes, None where nobody can say;
+    ``idle_seconds``: since it was used last, or since its start where the longest run counts."""
+
+    checker: int
+    name: str
+    description: str
+    kind: str
+    verdict: str
+    code: str
+    ends_at: datetime | None
+    remaining_seconds: int | None
+    warned_at: datetime | None
+    extended_until: datetime | None
+    limit_seconds: int
+    grace_seconds: int
+    grace_until: datetime
+    warning_seconds: int
+    idle_seconds: int | None
+    measured_percent: Mapping[str, float]
+    threshold_percent: Mapping[str, float]
+    match: str
+    extensions_left: int
+    extension_seconds: int
+
+    @property
+    def may_extend(self) -> bool:
+        """Whether there is something to put off, and that is still allowed."""
+        return self.warned_at is not None and self.extensions_left > 0
+
+    @property
+    def is_near(self) -> bool:
+        """Whether its owner has been warned."""
+        return self.warned_at is not None
+
+    @property
+    def is_lifetime(self) -> bool:
+        """Whether the longest run counts."""
+        return self.kind == LIFETIME
+
+    @property
+    def is_network(self) -> bool:
+        """Whether traffic counts."""
+        return self.kind == NETWORK
+
+    @property
+    def is_utilization(self) -> bool:
+        """Whether use counts."""
+        return self.kind == UTILIZATION
+
+
+def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
+    """Return what each checker that holds for the session says, the nearest end first; none unless it runs. Nothing is
+    written."""
+    if session.status != Status.RUNNING:
+        return []
+    findings = [one for one in look_at_idle(now, only=[session.pk]).findings if one.session == session.pk]
+    if not findings:
+        return []
+    checkers = IdleChecker.objects.in_bulk([one.rule.id for one in findings])
+    rows = IdleWarning.objects.filter(session=session, collected_at=None)
+    told = {row.checker_id: row for row in rows}
+    checks = [
+        _check(one, session, checkers[one.rule.id], told.get(one.rule.id), now)
+        for one in findings
+        if one.rule.id in checkers
+    ]
+    return sorted(checks, key=lambda check: (check.ends_at is None, check.ends_at or now, check.checker))
+
+
+def announced_ends(session_ids: list[UUID]) -> dict[UUID, datetime]:
+    """Return by session the first end that a standing warning announces; one query."""
+    rows = IdleWarning.objects.filter(session__in=session_ids, warned_at__isnull=False, collected_at=None)
+    ends: dict[UUID, datetime] = {}
+    for pk, due_at in rows.filter(due_at__isnull=False).order_by("-due_at").values_list("session_id", "due_at"):
+        if due_at is not None:
+            ends[pk] = due_at
+    return ends
+
+
+def _check(
+    finding: Finding, session: ComputeSession, checker: IdleChecker, told: IdleWarning | None, now: datetime
+) -> IdleCheck:
+    rule = finding.rule
+    stands = told is not None and told.warned_at is not None and told.sign == rule.sign and finding.verdict != "keep"
+    since = finding.since if rule.kind != UTILIZATION else None
+    return IdleCheck(
+        checker=rule.id,
+        name=rule.name,
+        description=checker.description,
+        kind=rule.kind,
+        verdict=str(finding.verdict),
+        code=finding.code,
+        ends_at=finding.due_at,
+        remaining_seconds=max(0, round((finding.due_at - now).total_seconds())) if finding.due_at else None,
+        warned_at=told.warned_at if told and stands else None,
+        extended_until=told.extended_until if told else None,
+        limit_seconds=round(rule.limit.total_seconds()),
+        grace_seconds=round(rule.grace.total_seconds()),
+        grace_until=(session.started_at or now) + max(rule.grace, rule.limit),
+        warning_seconds=round(rule.lead.total_seconds()),
+        idle_seconds=max(0, round((now - since).total_seconds())) if since else None,
+        measured_percent=percent_of(finding.shares),
+        threshold_percent=percent_of(rule.thresholds),
+        match=rule.match,
+        extensions_left=max(0, checker.max_extensions - (told.extensions if told else 0)),
+        extension_seconds=round(checker.extension.total_seconds()),
+    )

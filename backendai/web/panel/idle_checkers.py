@@ -1,0 +1,124 @@
+"""Idle checkers: when sessions count as idle, how long their owners are warned, and where that holds."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django.db.models import Count, Q, QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
+
+from backendai.accounts.duration_field import short_duration
+from backendai.cluster.idle import delete_checker, write_checker
+from backendai.cluster.models import IdleChecker
+from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.idle_form import CheckerForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+
+
+class CheckerTable(PanelTable):
+    """One row per checker."""
+
+    name = tables.LinkColumn("manage:idle-checker", args=[tables.A("pk")])
+    kind = tables.Column(_l("Kind"))
+    limit = tables.Column(_l("After"), attrs={"td": {"class": "number"}})
+    warning = tables.Column(_l("Warned for"), attrs={"td": {"class": "number"}})
+    places = tables.Column(_l("Holds in"), accessor="pk", orderable=False)
+    warned = tables.Column(_l("Warned now"), attrs={"td": {"class": "number"}})
+    is_active = tables.BooleanColumn(verbose_name=_l("In force"), yesno=(_l("yes"), _l("no")))
+
+    class Meta(PanelTable.Meta):
+        model = IdleChecker
+        fields = ("name", "kind", "limit", "warning", "places", "warned", "is_active")
+        order_by = ("kind", "name")
+
+    def render_limit(self, value: Any) -> str:
+        """Return the time for people."""
+        return short_duration(value)
+
+    def render_warning(self, value: Any) -> str:
+        """Return the time for people."""
+        return short_duration(value)
+
+    def render_places(self, record: IdleChecker) -> str:
+        """Return where it holds."""
+        rows = [row for row in record.bindings.all() if row.applies]
+        names = sorted(str(row.resource_group or row.project) for row in rows if row.resource_group or row.project)
+        site = [_("the whole site")] if len(names) < len(rows) else []
+        return ", ".join([*site, *names]) or _("nowhere yet")
+
+
+class CheckerFilter(PanelFilter):
+    """By name and kind."""
+
+    search_fields = ("name", "description")
+    search_hint = _l("Name or description")
+
+    class Meta:
+        model = IdleChecker
+        fields: ClassVar[list[str]] = ["kind", "is_active"]
+
+
+class CheckerList(ListPage):
+    """Every idle checker, for superadmins."""
+
+    section = "idle-checkers"
+    title = _l("Idle checkers")
+    lead = _l("sessions that nobody uses are warned, then ended")
+    empty_title = _l("No session is ever ended for being idle")
+    empty_text = _l("An idle checker says after how long one is, and how long its owner is warned before.")
+    table_class = CheckerTable
+    filterset_class = CheckerFilter
+    create_address = "manage:idle-checker-new"
+    create_label = _l("New idle checker")
+
+    def get_queryset(self) -> QuerySet[IdleChecker]:
+        """Return the checkers with their places and how many sessions each warns now."""
+        stands = Q(warnings__warned_at__isnull=False, warnings__collected_at=None, warnings__session__status="RUNNING")
+        rows = IdleChecker.objects.annotate(warned=Count("warnings", filter=stands))
+        return rows.prefetch_related("bindings__resource_group", "bindings__project")
+
+
+class CheckerPage(FormPage):
+    """One checker, or a new one."""
+
+    section = "idle-checkers"
+    title = _l("New idle checker")
+    lead = _l("A change holds within 15 seconds. What was warned by the former rule is warned anew.")
+    model = IdleChecker
+    form_class = CheckerForm
+    audit_name = "idle-checker"
+    list_address = "manage:idle-checkers"
+    delete_address = "manage:idle-checker-delete"
+
+    def save(self, form: EditForm) -> Any:
+        """Write it through its verb, with where it holds."""
+        assert isinstance(form, CheckerForm)
+        values = {name: form.cleaned_data[name] for name in CheckerForm.Meta.fields}
+        return write_checker(self.viewer.pk, self.find() or IdleChecker(), values, form.places())
+
+    def success_text(self, saved: Any) -> str:
+        """Return what is said after saving."""
+        return _("Idle checker %(saved)s is saved.") % {"saved": saved}
+
+
+class CheckerDelete(DeletePage):
+    """Asks before a checker goes."""
+
+    section = "idle-checkers"
+    title = _l("Delete idle checker")
+    model = IdleChecker
+    audit_name = "idle-checker"
+    list_address = "manage:idle-checkers"
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return [_("Its warnings are taken back; what it has ended stays ended, with the reason.")]
+
+    def act(self) -> str:
+        """Do it through its verb."""
+        name = str(self.object)
+        delete_checker(self.viewer.pk, self.object)
+        return _("%(name)s is deleted.") % {"name": name}

@@ -1,0 +1,141 @@
+"""The form of an idle checker: its rule, its warning, and where it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
+
+from backendai.accounts.duration_field import TimeSpanField
+from backendai.accounts.models import Project
+from backendai.cluster.idle import Places, places_of
+from backendai.cluster.models import IdleChecker, ResourceGroup
+from backendai.cluster.rules import SESSION_TYPES
+from backendai.web.panel.forms import EditForm
+
+_TYPES = {"interactive": _l("interactive"), "batch": _l("batch")}
+
+
+class PercentagesField(forms.CharField):
+    """Slots with percentages in one line: ``cuda.device=5, cpu=1``. Its value is a map of numbers."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return what the input shows."""
+        if not isinstance(value, Mapping):
+            return value
+        return ", ".join(f"{slot}={percent:g}" for slot, percent in sorted(value.items()))
+
+    def to_python(self, value: Any) -> dict[str, float]:  # type: ignore[override]
+        """Return the percentages; raises a ValidationError that quotes the part that is wrong."""
+        found: dict[str, float] = {}
+        for part in filter(None, (part.strip() for part in str(value or "").replace("\n", ",").split(","))):
+            slot, _sign, percent = (piece.strip() for piece in part.partition("="))
+            try:
+                found[slot] = float(percent.removesuffix("%"))
+            except ValueError:
+                text = _("%(part)s: write a slot and a percentage, such as cuda.device=5.") % {"part": part[:60]}
+                raise ValidationError(text) from None
+        return found
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Return whether other percentages are typed, however they are written."""
+        try:
+            return self.to_python(data) != (initial or {})
+        except ValidationError:
+            return True
+
+
+class CheckerForm(EditForm):
+    """An idle checker, and where it holds."""
+
+    limit = TimeSpanField(label=_l("After"), help_text=_l("Such as 1h or 30m: how long it may go on before it counts."))
+    grace = TimeSpanField(
+        label=_l("Grace"), help_text=_l("No session is ended by this checker sooner after its start. 0: none.")
+    )
+    thresholds = PercentagesField(
+        required=False,
+        label=_l("Unused below"),
+        widget=forms.TextInput(attrs={"size": 40, "placeholder": "cuda.device=5, cpu=1"}),
+        help_text=_l(
+            "Slots with per cent of what a session has, averaged over the time above. For low utilization at least "
+            "one; for no traffic empty, or what a session must also stay below, so that one that computes goes on."
+        ),
+    )
+    warning = TimeSpanField(
+        label=_l("Warn before the end for"),
+        help_text=_l("The owner is told so long before; at most half of the time above, but for low utilization."),
+    )
+    extension = TimeSpanField(label=_l("One click gives"), help_text=_l("How much longer a warned session may run."))
+    session_types = forms.MultipleChoiceField(
+        label=_l("Looks at sessions of type"),
+        choices=[(name, _TYPES[name]) for name in SESSION_TYPES],
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_l("A batch program works while nobody looks: think before you tick batch for no traffic."),
+    )
+    is_site_wide = forms.BooleanField(
+        required=False,
+        label=_l("The whole site"),
+        help_text=_l("Everywhere but where a narrower one of its kind holds."),
+    )
+    in_groups = forms.ModelMultipleChoiceField(
+        ResourceGroup.objects.none(), required=False, label=_l("In resource groups")
+    )
+    in_projects = forms.ModelMultipleChoiceField(Project.objects.none(), required=False, label=_l("In projects"))
+    except_groups = forms.ModelMultipleChoiceField(
+        ResourceGroup.objects.none(), required=False, label=_l("Not in resource groups")
+    )
+    except_projects = forms.ModelMultipleChoiceField(
+        Project.objects.none(), required=False, label=_l("Not in projects")
+    )
+
+    groups = (
+        (_l("When a session counts as idle"), ("kind", "limit", "thresholds", "match", "grace", "session_types")),
+        (_l("Warning, and more time"), ("warning", "extension", "max_extensions")),
+        (_l("Where it holds"), ("is_site_wide", "in_groups", "in_projects", "except_groups", "except_projects")),
+    )
+
+    class Meta:
+        model = IdleChecker
+        fields: ClassVar[list[str]] = [
+            "name", "description", "is_active", "kind", "limit", "thresholds", "match", "grace", "session_types",
+            "warning", "extension", "max_extensions",
+        ]  # fmt: skip
+        labels: ClassVar[dict[str, Any]] = {
+            "is_active": _l("In force"),
+            "kind": _l("Kind"),
+            "match": _l("Unused when"),
+            "max_extensions": _l("How many clicks"),
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("in_groups", "except_groups"):
+            self.fields[name].queryset = ResourceGroup.objects.all()  # type: ignore[attr-defined]
+        for name in ("in_projects", "except_projects"):
+            self.fields[name].queryset = Project.objects.order_by("name", "pk")  # type: ignore[attr-defined]
+        if self.instance.pk:
+            places = places_of(self.instance)
+            self.initial.update(
+                {
+                    "is_site_wide": places.is_site_wide,
+                    "in_groups": places.groups,
+                    "in_projects": places.projects,
+                    "except_groups": places.except_groups,
+                    "except_projects": places.except_projects,
+                }
+            )
+
+    def places(self) -> Places:
+        """Return where a valid form says that it holds."""
+        said = self.cleaned_data
+        return Places(
+            said["is_site_wide"],
+            said["in_groups"],
+            said["in_projects"],
+            said["except_groups"],
+            said["except_projects"],
+        )
