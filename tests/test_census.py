@@ -82,6 +82,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/info/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/log/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/rename/": (P.VISIBLE, "GET POST"),
+    "sessions/<uuid:session_id>/commit/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "GET"),
@@ -184,6 +185,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "account/keys/": (P.SIGNED_IN, "GET POST"),
     "account/keys/<str:access_key>/": (P.OWN, "POST"),
     "account/keys/<str:access_key>/rotate/": (P.OWN, "POST"),
+    "account/images/": (P.SIGNED_IN, "GET"),
+    "account/images/<uuid:own_image_id>/rename/": (P.OWN, "GET POST"),
+    "account/images/<uuid:own_image_id>/delete/": (P.OWN, "POST"),
     "account/ssh-keys/": (P.SIGNED_IN, "GET POST"),
     "account/ssh-keys/<uuid:ssh_key_id>/delete/": (P.OWN, "POST"),
     "account/notifications/": (P.SIGNED_IN, "GET POST"),
@@ -212,6 +216,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/priority/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/rename/": (P.VISIBLE, "POST"),
+    "api/v1/sessions/<uuid:session_id>/commit/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/logs/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/kernels/": (P.VISIBLE, "GET"),
@@ -275,6 +280,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/tokens/": (P.SIGNED_IN, "GET POST"),
     "api/v1/tokens/<uuid:token_id>/": (P.OWN, "DELETE"),
     "api/v1/me/ssh-keys/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/me/images/": (P.SIGNED_IN, "GET"),
+    "api/v1/me/images/<uuid:own_image_id>/": (P.OWN, "PATCH DELETE"),
     "api/v1/me/ssh-keys/<uuid:ssh_key_id>/": (P.OWN, "DELETE"),
     "api/v1/me/dotfiles/": (P.SIGNED_IN, "GET PUT"),
     "api/v1/me/dotfiles/<uuid:dotfile_id>/": (P.OWN, "DELETE"),
@@ -297,6 +304,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "node/v1/kernels/<uuid:kernel_id>/report": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>/log": (P.NODE, "PUT"),
     "node/v1/kernels/<uuid:kernel_id>/registry": (P.NODE, "GET"),
+    "node/v1/commits/<uuid:commit_id>": (P.NODE, "GET"),
+    "node/v1/commits/<uuid:commit_id>/report": (P.NODE, "POST"),
     "node/v1/pulls/<uuid:pull_id>": (P.NODE, "GET"),
     "node/v1/pulls/<uuid:pull_id>/report": (P.NODE, "POST"),
 }
@@ -385,7 +394,12 @@ class World:
             if route.startswith(start):
                 route = re.sub("<(int|uuid|str):pk>", str(find(self).pk), route)
         samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
-        samples |= {"<str:text>": "nothing", "<str:slot>": "cpu", "<uuid:pull_id>": str(self.job.pk)}
+        samples |= {
+            "<str:text>": "nothing",
+            "<str:slot>": "cpu",
+            "<uuid:pull_id>": str(self.job.pk),
+            "<uuid:commit_id>": str(self.job.pk),
+        }
         samples["<str:pair>"] = self.more["<str:access_key>"]
         for part, value in (samples | self.more).items():
             route = route.replace(part, value)
@@ -453,6 +467,8 @@ def environments(cast: Cast, project: Project, domain: Domain) -> dict[str, str]
     parts = files | {"<uuid:ssh_key_id>": key.pk}
     record = LaunchRecord.objects.create(owner=cast.alice, name=PRIVATE_NAME, parameters={"image": "python"})
     parts["<uuid:recent_launch_id>"] = record.pk
+    own = make_image("customized_1", title=PRIVATE_NAME, is_customized=True, owner=cast.alice)
+    parts["<uuid:own_image_id>"] = own.pk
     parts["<str:access_key>"] = cast.alice.key_pairs.get().pk
     return {name: str(value) for name, value in parts.items()}
 

@@ -11,10 +11,11 @@ from itertools import islice
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError, Ended
-from backendai.agent.backends.simulated import SimulatedBackend
+from backendai.agent.backends.simulated import MADE_BYTES, SimulatedBackend
 from backendai.agent.backends.simulated_kernel import SimulatedKernel
 from backendai.agent.reconcile import Reconciler
 from backendai.agent.roster import Roster
+from backendai.wire.commits import CommitReport, CommitState
 from backendai.wire.messages import (
     FLEET_WORDS,
     FleetAnswer,
@@ -50,6 +51,7 @@ class SimulatedNode:
         self._words: dict[_Word, KernelReport] = {}
         self._logs: dict[UUID, KernelLogTail] = {}
         self._pulls: dict[UUID, float] = {}
+        self._commits: list[UUID] = []
         self._reconciler = Reconciler()
 
     @property
@@ -72,6 +74,7 @@ class SimulatedNode:
             logs=[self._logs[kernel_id] for kernel_id in ended if kernel_id in self._logs],
             reports=reports,
             known=list(self._starting.items()),
+            commits=[] if up is None else [_made(commit_id) for commit_id in self._commits[:FLEET_WORDS]],
             pulls=[] if up is None else [self._pulled(*pull, now) for pull in islice(self._pulls.items(), FLEET_WORDS)],
         )
 
@@ -95,6 +98,7 @@ class SimulatedNode:
         if said.up is not None and answer.down is not None:
             self._reconcile(said.up, answer, now)
             self._note_pulls(answer.down.pulls, now)
+            self._commits = [order.commit_id for order in answer.down.commits]
 
     def look(self, kernel_id: UUID, now: float) -> None:
         """Take note of what has become true of a kernel: it lives, it has ended."""
@@ -197,3 +201,8 @@ class SimulatedNode:
         self._logs.pop(kernel_id, None)
         self._backend.remove(kernel_id)
         self._roster.forget(kernel_id)
+
+
+def _made(commit_id: UUID) -> CommitReport:
+    """Return the word that an image is made: every image exists here."""
+    return CommitReport(commit_id=commit_id, state=CommitState.DONE, size_bytes=MADE_BYTES)

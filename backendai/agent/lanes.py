@@ -17,17 +17,18 @@ from uuid import UUID
 
 logger = logging.getLogger(__name__)
 
+_COMMITS = 2
 _FETCHES = 2  # at once, ahead of time: whoever waits for an image has lanes of their own
-LaneName = Literal["start", "pull", "fetch", "end"]
-Deed = Literal["start", "stop", "look", "discard", "verdict", "fetch"]
+LaneName = Literal["start", "pull", "fetch", "commit", "end"]
+Deed = Literal["start", "stop", "look", "discard", "verdict", "fetch", "commit"]
 Move = tuple[LaneName, Callable[["Claim"], "Move | None"]]
 Work = Callable[["Claim"], Move | None]
 
 
 @dataclass(slots=True)
 class Claim:
-    """One deed's hold on one kernel, or on a pull ahead of time. While a step runs that may take ``allowed`` seconds,
-    ``deadline`` (monotonic) is set; ``abandon`` asks a start to give up at its next chance."""
+    """One deed's hold on one kernel, on a pull ahead of time, or on an image that is made. While a step runs that may
+    take ``allowed`` seconds, ``deadline`` (monotonic) is set; ``abandon`` asks a start to give up when it can."""
 
     kernel_id: UUID
     generation: int
@@ -39,10 +40,16 @@ class Claim:
 
 
 class Lanes:
-    """Four pools of threads behind one table of claims."""
+    """Five pools of threads behind one table of claims."""
 
     def __init__(self, *, starts: int, pulls: int, ends: int) -> None:
-        sizes: dict[LaneName, int] = {"start": starts, "pull": pulls, "fetch": _FETCHES, "end": ends}
+        sizes: dict[LaneName, int] = {
+            "start": starts,
+            "pull": pulls,
+            "fetch": _FETCHES,
+            "commit": _COMMITS,
+            "end": ends,
+        }
         self._pools = {name: _Pool(name, size) for name, size in sizes.items()}
         self._claims: dict[UUID, Claim] = {}
         self._next: dict[UUID, tuple[Claim, Work]] = {}
@@ -114,8 +121,8 @@ class Lanes:
 
 
 def _first_lane(claim: Claim) -> LaneName:
-    if claim.deed == "fetch":
-        return "fetch"
+    if claim.deed == "fetch" or claim.deed == "commit":
+        return claim.deed
     return "start" if claim.deed == "start" else "end"
 
 

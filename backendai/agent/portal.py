@@ -12,6 +12,7 @@ import urllib3
 from pydantic import ValidationError
 
 from backendai.core.errors import PlatformError
+from backendai.wire.commits import CommitReport, CommitSpec
 from backendai.wire.messages import (
     BrokerDown,
     BrokerUp,
@@ -24,7 +25,7 @@ from backendai.wire.messages import (
 )
 from backendai.wire.pulls import PullReport, PullSpec, RegistryAccess
 
-S = TypeVar("S", RegistryAccess, PullSpec)
+S = TypeVar("S", RegistryAccess, PullSpec, CommitSpec)
 
 _CONNECT_SECONDS = 3.0
 _READ_SECONDS = 15.0
@@ -75,6 +76,12 @@ class Portal(Protocol):
 
     def report_pull(self, report: PullReport) -> bool:
         """Tell how far a pull is; returns whether it is still wanted."""
+
+    def fetch_commit(self, commit_id: UUID) -> CommitSpec | None:
+        """Return which image to make of a kernel, None when it is not wanted (any more)."""
+
+    def report_commit(self, report: CommitReport) -> bool:
+        """Tell how far an image is; returns whether it is still wanted."""
 
 
 class PortalClient:
@@ -142,21 +149,33 @@ class PortalClient:
 
     def fetch_pull(self, pull_id: UUID) -> PullSpec | None:
         """Return which image to fetch, or None when the portal does not want this pull here."""
-        try:
-            return self._secret(PullSpec, f"/pulls/{pull_id}")
-        except PortalRefused as error:
-            if error.status == 404:
-                return None
-            raise
+        return self._wanted(PullSpec, f"/pulls/{pull_id}")
 
     def report_pull(self, report: PullReport) -> bool:
         """Tell how far a pull is; returns whether it is still wanted."""
         answer = self._send("POST", f"/pulls/{report.pull_id}/report", report.model_dump_json())
         return bool(answer) and json.loads(answer).get("wanted") is True
 
+    def fetch_commit(self, commit_id: UUID) -> CommitSpec | None:
+        """Return which image to make, or None when the portal does not want it of this node."""
+        return self._wanted(CommitSpec, f"/commits/{commit_id}")
+
+    def report_commit(self, report: CommitReport) -> bool:
+        """Tell how far an image is; returns whether it is still wanted."""
+        answer = self._send("POST", f"/commits/{report.commit_id}/report", report.model_dump_json())
+        return bool(answer) and json.loads(answer).get("wanted") is True
+
     def close(self) -> None:
         """Close the idle connections."""
         self._pool.clear()
+
+    def _wanted(self, kind: type[S], path: str) -> S | None:
+        try:
+            return self._secret(kind, path)
+        except PortalRefused as error:
+            if error.status == 404:
+                return None
+            raise
 
     def _secret(self, kind: type[S], path: str) -> S:
         """Return an answer that holds a password: what is wrong with it is not quoted."""

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.base import Backend, BackendError
+from backendai.agent.commits import Commits
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials, save_credentials
 from backendai.agent.gateway import Gateway, GatewayView
@@ -62,6 +63,7 @@ class AgentRuntime:
             backend, portal, agent=credentials.name, lanes=self._lanes, roster=roster, on_pulled=machine.images_changed
         )
         self.pulls = Pulls(backend, portal, self._lanes, on_pulled=machine.images_changed)
+        self.commits = Commits(backend, portal, self._lanes, on_changed=machine.images_changed)
         self.sync = SyncLoop(
             backend,
             portal,
@@ -96,6 +98,7 @@ class AgentRuntime:
         self._draining = True
         self.kernels.drain()
         self.pulls.drain()
+        self.commits.drain()
         self.sync.drain()
         if not self._lanes.wait_idle(timeout):
             logger.warning("%d kernels were still worked on; the next start takes them up", len(self._lanes.held()))
@@ -119,6 +122,10 @@ class AgentRuntime:
         """A hint: this image may be fetched. Which one is asked of the portal, so a wrong hint does nothing."""
         self.pulls.begin_soon(pull_id)
 
+    def commit_kernel(self, commit_id: UUID) -> None:
+        """A hint: an image may be made of a kernel. Which one is asked of the portal: a wrong hint does nothing."""
+        self.commits.begin_soon(commit_id)
+
     def health(self) -> dict[str, object]:
         """Return what ``/healthz`` says."""
         since = round(time.monotonic() - self._synced_at, 1) if self._synced_at else None
@@ -133,6 +140,10 @@ class AgentRuntime:
         self._synced_at = time.monotonic()
         for order in answer.pulls:
             self.pulls.begin_soon(order.pull_id)
+        for commit in answer.commits:
+            self.commits.begin_soon(commit.commit_id)
+        for reference in answer.drops:
+            self.commits.drop_soon(reference)
         if answer.public_key and answer.public_key != self._credentials.public_key:
             self._credentials = replace(self._credentials, public_key=answer.public_key)
             save_credentials(self._settings.data, self._credentials)

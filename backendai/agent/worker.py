@@ -90,6 +90,10 @@ def _add_tasks(app: Celery, runtime: AgentRuntime) -> None:
     def pull_image(pull_id: str) -> None:
         runtime.pull_image(UUID(pull_id))
 
+    @app.task(name="node.commit_kernel")
+    def commit_kernel(commit_id: str) -> None:
+        runtime.commit_kernel(UUID(commit_id))
+
     @app.task(name="node.sync")
     def sync() -> None:
         runtime.sync.poke()

@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 from rest_framework.request import Request
 
 from backendai.activity.models import BackgroundJob
+from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.status import LIVE, Outcome, Phase, SessionType, Status
 
@@ -70,3 +71,18 @@ class JobFilter(filters.FilterSet):
     class Meta:
         model = BackgroundJob
         fields: list[str] = []
+
+
+class ImageFilter(filters.FilterSet):
+    """Images."""
+
+    mine = filters.BooleanFilter(method="filter_mine", help_text="true: those that one made; false: others.")
+
+    class Meta:
+        model = Image
+        fields: list[str] = []
+
+    def filter_mine(self, queryset: QuerySet[Any], name: str, value: bool) -> QuerySet[Any]:
+        """Return one's own images, or all that one did not make."""
+        own = Q(is_customized=True, owner=self.request.user.pk if self.request else None)
+        return queryset.filter(own) if value else queryset.exclude(own)

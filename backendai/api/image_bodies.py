@@ -19,6 +19,7 @@ class ImageBody(Answer[Image]):
     """An image to start sessions from."""
 
     title = serializers.CharField(source="display_name")
+    owner = serializers.SerializerMethodField(help_text="Who made it of a session; null: nobody did.")
     aliases = serializers.SerializerMethodField()
     minimum = serializers.SerializerMethodField()
     maximum = serializers.SerializerMethodField()
@@ -27,7 +28,7 @@ class ImageBody(Answer[Image]):
         model = Image
         fields = [
             "id", "name", "aliases", "title", "description", "reference", "architecture", "digest", "size_bytes",
-            "minimum", "maximum", "is_enabled", "is_customized", "created_at",
+            "minimum", "maximum", "is_enabled", "is_customized", "owner", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -35,6 +36,10 @@ class ImageBody(Answer[Image]):
     def get_aliases(self, image: Image) -> list[str]:
         """Return its other names, which the query brings along."""
         return [alias.name for alias in image.aliases.all()]
+
+    def get_owner(self, image: Image) -> str | None:
+        """Return the address of whoever made it of a session."""
+        return image.owner.email if image.owner else None
 
     @extend_schema_field(_Amounts)
     def get_minimum(self, image: Image) -> dict[str, str]:

@@ -18,6 +18,7 @@ from backendai.catalog.services import adopt_labels
 from backendai.core.errors import Conflict, UserError
 from backendai.core.image_names import parse_image_name
 from backendai.core.names import check_catalogue_name
+from backendai.wire.commits import OWNER_LABEL
 
 _LONGEST_NAME = 128
 _MADE_FOR_US = "ai.backend.kernelspec"
@@ -45,7 +46,8 @@ def adopt_from_agents(actor_id: UUID | None) -> list[Image]:
     rows = ImageOnAgent.objects.exclude(reference__in=known).exclude(labels={}).order_by("reference", "pk")
     found: dict[str, ImageOnAgent] = {}
     for row in rows:
-        if _MADE_FOR_US in row.labels and "@" not in row.reference and row.reference not in found:
+        is_for_all = _MADE_FOR_US in row.labels and OWNER_LABEL not in row.labels
+        if is_for_all and "@" not in row.reference and row.reference not in found:
             found[row.reference] = row
     made = []
     with transaction.atomic():

@@ -25,7 +25,7 @@ from backendai.cluster.models import Agent, ResourceGroup
 from backendai.core.durations import describe_duration
 from backendai.core.errors import NotFound, UserError
 from backendai.wire.broker import hint_on_commit
-from backendai.wire.pulls import PullOrder, PullReport, PullSpec, PullState
+from backendai.wire.pulls import PullReport, PullSpec, PullState
 from backendai.wire.queues import node_queue
 
 PULL_JOB = "image.pull"
@@ -49,6 +49,9 @@ def start_pull(
     if image.is_built_here:
         text = f"{image.name} is built on the machines themselves (manage.py build_images); no registry has it."
         raise UserError(text, field="image", code="image-built-here")
+    if image.is_on_nodes_only:
+        text = f"{image.name} was made of a session and lies on its node alone; no registry has it."
+        raise UserError(text, field="image", code="image-on-node")
     chosen = _chosen(image, agents, groups)
     with transaction.atomic():
         refuse_second(PULL_JOB, image.name)
@@ -79,17 +82,15 @@ def pulls_of(image: Image) -> tuple[BackgroundJob | None, list[ImagePull]]:
     return newest.job, list(ImagePull.objects.filter(job=newest.job).select_related("agent").order_by("agent__name"))
 
 
-def pull_orders(agent_ids: Collection[UUID]) -> dict[UUID, list[PullOrder]]:
-    """Return what these agents should fetch, by agent; one query."""
-    orders = defaultdict[UUID, list[PullOrder]](list)
-    for pk, agent_id in _wanted().filter(agent__in=agent_ids).order_by().values_list("pk", "agent_id"):
-        orders[agent_id].append(PullOrder(pull_id=pk))
-    return orders
+def pulls_wanted() -> QuerySet[ImagePull]:
+    """Return the pulls that agents should do now."""
+    running = Q(job__status=BackgroundJob.Status.RUNNING, job__cancel_requested_at=None)
+    return ImagePull.objects.filter(running, status__in=_NOT_OVER)
 
 
 def pull_spec(agent: Agent, pull_id: UUID) -> PullSpec:
     """Return what this agent should fetch, with the account for it. Raises NotFound when it should not (any more)."""
-    pull = _wanted().filter(pk=pull_id, agent=agent).select_related("image", "agent__resource_group").first()
+    pull = pulls_wanted().filter(pk=pull_id, agent=agent).select_related("image", "agent__resource_group").first()
     if pull is None:
         raise NotFound("This pull is not wanted on this agent.")
     return PullSpec(
@@ -181,11 +182,6 @@ def _obstacle(image: Image, agent: Agent) -> str:
 
 def _live() -> QuerySet[ImagePull]:
     return ImagePull.objects.filter(status__in=_NOT_OVER).select_related("job").order_by()
-
-
-def _wanted() -> QuerySet[ImagePull]:
-    running = Q(job__status=BackgroundJob.Status.RUNNING, job__cancel_requested_at=None)
-    return ImagePull.objects.filter(running, status__in=_NOT_OVER)
 
 
 def _state_after(report: PullReport, job: BackgroundJob) -> str:

@@ -17,14 +17,22 @@ if TYPE_CHECKING:
 class ImageQuerySet(models.QuerySet[Any]):
     """Images."""
 
+    def kept(self) -> ImageQuerySet:
+        """Those that nobody has deleted; of the others only the history of sessions speaks."""
+        return self.filter(deleted_at=None)
+
+    def own_of(self, user: User) -> ImageQuerySet:
+        """Those that this person made of sessions."""
+        return self.kept().filter(is_customized=True, owner=user)
+
     def visible_to(self, user: User) -> ImageQuerySet:
         """Superadmins see all. Others see enabled ones that are open to one of their domains, of those that were made
         of sessions their own; admins those of their domain's people too."""
-        return self if user.role == "superadmin" else self.usable_by(user)
+        return self.kept() if user.role == "superadmin" else self.usable_by(user)
 
     def usable_by(self, user: User) -> ImageQuerySet:
         """Images the user may start a session from, in some project."""
-        enabled = self.filter(is_enabled=True)
+        enabled = self.kept().filter(is_enabled=True)
         if user.role == "superadmin":
             return enabled
         own = Q(is_customized=False) | Q(owner=user)

@@ -21,5 +21,10 @@ def access_for(image: Image) -> RegistryAccess:
     return RegistryAccess(username=there[0].username, password=there[0].password)
 
 
+def account_of(registry: Registry) -> RegistryAccess:
+    """Return this registry's account. Ask for it only when a node is about to use it."""
+    return RegistryAccess(username=registry.username, password=registry.password)
+
+
 def _known_as(host: str) -> str:
     return USUAL_REGISTRY if host.lower() in _HUB else host.lower()

@@ -19,6 +19,7 @@ from backendai.catalog.services import take_over
 from backendai.core.errors import UserError
 from backendai.core.image_names import parse_image_name
 from backendai.core.names import architecture_name
+from backendai.wire.commits import OWNER_LABEL
 
 MOST_REPOSITORIES, MOST_TAGS, MOST_IMAGES = 2000, 200, 5000
 _MOST_FAULTS = 50
@@ -133,6 +134,8 @@ def _repositories(registry: Registry, client: RegistryClient) -> Iterator[str]:
 def _take_in(registry: Registry, found: FoundImage, tally: _Tally) -> None:
     host = registry.host
     reference = f"{host}/{found.repository}:{found.tag}"
+    if OWNER_LABEL in found.labels:  # made of a session: in the catalogue already, or deleted by its owner
+        return
     if len(reference) > 255:
         raise UserError("Its name is longer than 255 characters.", code="invalid-image-name")
     parse_image_name(reference)

@@ -15,6 +15,7 @@ from django.utils import timezone
 from backendai.accounts.models import Project
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.commit_models import ImageCommit as ImageCommit
 from backendai.compute.idle_models import IdleWarning as IdleWarning
 from backendai.compute.idle_models import SessionTraffic as SessionTraffic
 from backendai.compute.launch_records import LaunchRecord as LaunchRecord
@@ -75,10 +76,7 @@ class ComputeSession(models.Model):
     cluster_size = models.PositiveSmallIntegerField(default=1)
     cluster_mode = models.CharField(max_length=16, choices=ClusterMode, default=ClusterMode.SINGLE_NODE)
     cluster_network = models.PositiveIntegerField(
-        null=True,
-        blank=True,
-        editable=False,
-        help_text="Number of its network between agents, once placed.",
+        null=True, blank=True, editable=False, help_text="Number of its network between agents, once placed."
     )
     environ = models.JSONField(default=dict, blank=True)
     preopen_ports = models.JSONField(default=list, blank=True, help_text="Ports that are opened as apps.")

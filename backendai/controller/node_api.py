@@ -24,12 +24,14 @@ from backendai.catalog.services import record_images
 from backendai.cluster.broker_access import give_broker_access
 from backendai.cluster.models import Agent
 from backendai.cluster.services import agent_of_token, hold_back, join_agent, record_sync
+from backendai.compute.services.commit_reports import commit_spec, commits_reported
 from backendai.compute.services.logs import LARGEST, save_log
 from backendai.compute.services.node_view import has_work, registry_access_for, spec_for, work_for
 from backendai.compute.services.reports import kernel_reported
 from backendai.controller import loops
 from backendai.controller.usage import take_usage
 from backendai.core.errors import NotFound, UserError
+from backendai.wire.commits import CommitReport
 from backendai.wire.messages import BrokerUp, JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
 from backendai.wire.pulls import PullReport
 from backendai.wire.tickets import public_key_of
@@ -150,6 +152,23 @@ def pull_report(request: HttpRequest, agent: Agent, pull_id: UUID) -> HttpRespon
     if message.pull_id != pull_id:
         raise UserError("The report is about another pull.", code="invalid-message")
     return JsonResponse({"wanted": pulls_reported([(agent, message)], now=timezone.now())[0]})
+
+
+@require_http_methods(["GET"])
+@node_view
+def commit(request: HttpRequest, agent: Agent, commit_id: UUID) -> HttpResponse:
+    """Return which image this node should make of a kernel, and with what account it is pushed."""
+    return _secret(commit_spec(agent, commit_id).model_dump_json())
+
+
+@require_http_methods(["POST"])
+@node_view
+def commit_report(request: HttpRequest, agent: Agent, commit_id: UUID) -> HttpResponse:
+    """Take a node's word about an image that it makes."""
+    message = CommitReport.model_validate_json(request.body)
+    if message.commit_id != commit_id:
+        raise UserError("The report is about another image.", code="invalid-message")
+    return JsonResponse({"wanted": commits_reported([(agent, message)], now=timezone.now())[0]})
 
 
 def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, UUID | None]:

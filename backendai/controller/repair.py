@@ -8,6 +8,8 @@ from datetime import datetime
 
 from backendai.activity.jobs import forget_jobs, give_up_jobs
 from backendai.catalog.pulls import follow_pulls
+from backendai.compute.services.commit_reports import mark_unwanted
+from backendai.compute.services.commits import follow_commits
 from backendai.compute.services.draining import end_drained
 from backendai.compute.services.notices import forget_notices, warn_of_ends
 from backendai.controller.broker_repair import settle_accounts
@@ -39,6 +41,8 @@ RULES: tuple[Rule, ...] = (
     give_up_scheduling,
     follow_kernels,
     follow_pulls,
+    follow_commits,
+    mark_unwanted,
     give_up_jobs,
     forget_jobs,
     mail_news,

@@ -8,6 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from backendai.catalog.pulls import follow_pulls as follow
+from backendai.compute.services.commits import follow_commits
 from backendai.controller import idle, loops, observe, scans
 
 
@@ -49,5 +50,6 @@ def scan_registry(job_id: str) -> None:
 
 @shared_task(name="controller.follow_pulls", ignore_result=True)
 def follow_pulls() -> None:
-    """End pulls that somebody has cancelled before their agents began."""
+    """End pulls, and images made of sessions, that somebody has cancelled before their agents began."""
     follow(timezone.now())
+    follow_commits(timezone.now())

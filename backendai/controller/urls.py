@@ -14,5 +14,7 @@ urlpatterns = [
     path("kernels/<uuid:kernel_id>/registry", node_api.registry, name="node-registry"),
     path("pulls/<uuid:pull_id>", node_api.pull, name="node-pull"),
     path("pulls/<uuid:pull_id>/report", node_api.pull_report, name="node-pull-report"),
+    path("commits/<uuid:commit_id>", node_api.commit, name="node-commit"),
+    path("commits/<uuid:commit_id>/report", node_api.commit_report, name="node-commit-report"),
     path("kernels/<uuid:kernel_id>/log", node_api.log, name="node-log"),
 ]

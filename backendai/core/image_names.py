@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from backendai.core.errors import UserError
 
 USUAL_REGISTRY = "docker.io"
+CUSTOMIZED_TAG = "customized_"
+LONGEST_REFERENCE = 255
+_LONGEST_TAG = 128
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*\Z")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-f]{32,128}\Z")
@@ -39,6 +42,23 @@ def parse_image_name(text: str, *, field: str = "reference") -> ImageName:
     if not right or ("@" in text and not _DIGEST.match(digest)):
         raise UserError(f"{text[:100]!r} is not the name of an image.", field=field, code="invalid-image-name")
     return ImageName(registry, repository, tag, digest)
+
+
+def customized(reference: str, key: str) -> str:
+    """Return the reference of what is made of a session that was started from this one: the same repository, and a tag
+    that ends with ``key``. Raises UserError when that would be longer than a reference may be."""
+    head = reference.partition("@")[0]
+    repository, colon, tag = head.rpartition(":")
+    if not colon or "/" in tag:
+        repository, tag = head, "latest"
+    suffix = f"-{CUSTOMIZED_TAG}{key}"
+    tag = tag.partition(f"-{CUSTOMIZED_TAG}")[0][: _LONGEST_TAG - len(suffix)]
+    made = f"{repository}:{tag}{suffix}"
+    if len(made) > LONGEST_REFERENCE:
+        text = f"The name of the image would have {len(made)} characters; {LONGEST_REFERENCE} are the most."
+        raise UserError(text, field="name", code="invalid-image-name", limit=LONGEST_REFERENCE)
+    parse_image_name(made)
+    return made
 
 
 def pinned(reference: str, digest: str) -> str:

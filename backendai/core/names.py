@@ -10,6 +10,8 @@ _SHORTEST, _LONGEST = 4, 64
 _ALLOWED = re.compile(r"^[A-Za-z0-9._-]+\Z")
 _STARTS = re.compile(r"^[A-Za-z0-9]")
 _ENDS = re.compile(r"[A-Za-z0-9]\Z")
+_OWN_IMAGE_SHORTEST, _OWN_IMAGE_LONGEST = 4, 32
+_OWN_IMAGE = re.compile(r"^[A-Za-z0-9_-]+\Z")
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 # Names that the platform sets, that choose devices, or that a dynamic linker heeds before any program of the kernel.
 _RESERVED = re.compile(r"^(?:BACKENDAI_|_BACKEND_|LD_|NVIDIA_|DOCKER_|(?:CUDA|ROCR|HIP)_VISIBLE_DEVICES\Z)")
@@ -46,6 +48,23 @@ def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONG
         )
     if not _STARTS.match(name):
         raise UserError("Begin with a letter or a digit.", field=field, code="invalid-name")
+    return name
+
+
+def check_own_image_name(name: str, *, field: str = "name") -> str:
+    """Return the name of an image that is made of a session when it is allowed: 4 to 32 letters, digits, dashes and
+    underscores. Else a UserError that says which part of the rule it breaks."""
+    if len(name) < _OWN_IMAGE_SHORTEST:
+        text = f"Use at least {_OWN_IMAGE_SHORTEST} characters ({len(name)} given)."
+        raise UserError(text, field=field, code="invalid-name", limit=_OWN_IMAGE_SHORTEST)
+    if len(name) > _OWN_IMAGE_LONGEST:
+        text = f"Use at most {_OWN_IMAGE_LONGEST} characters ({len(name)} given)."
+        raise UserError(text, field=field, code="invalid-name", limit=_OWN_IMAGE_LONGEST)
+    if not _OWN_IMAGE.match(name):
+        odd = next(letter for letter in name if not _OWN_IMAGE.match(letter))
+        what = "A space" if odd == " " else repr(odd)
+        text = f"{what} is not allowed: use letters, digits, dash and underscore."
+        raise UserError(text, field=field, code="invalid-name")
     return name
 
 

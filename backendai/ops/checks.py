@@ -116,6 +116,15 @@ def check_usage(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register()
+def check_commits(**kwargs: Any) -> list[CheckMessage]:
+    """An image can be made of a session at all."""
+    if settings.COMMIT_BYTES < 0 or settings.COMMIT_TIMEOUT < 60:
+        hint = "BACKENDAI_COMMIT_BYTES is 0 (no limit) or more, BACKENDAI_COMMIT_TIMEOUT is 60 seconds or more."
+        return [Error("No session could be saved as an image.", hint, id="portal.E033")]
+    return []
+
+
+@register()
 def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
     """Who may ask for an account, and who needs a second factor, is said in words that are known."""
     found: list[CheckMessage] = []

@@ -13,6 +13,7 @@ from django.db.models.functions import Cast
 from backendai.activity.jobs import newest_jobs
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
+from backendai.catalog.pulls import WITHOUT_IMAGES
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import Kernel
@@ -54,20 +55,28 @@ def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
 
 
 def images_there(
-    agents: Sequence[AgentRow], references: Collection[str], fetched: Collection[Image] = ()
+    agents: Sequence[AgentRow], made_here: Mapping[str, Image], fetched: Collection[Image] = ()
 ) -> Mapping[UUID, frozenset[str]]:
-    """Return which of these references, of images that nodes make themselves, each agent has; agents that run no
-    containers need none and have all. Of the ``fetched`` ones everybody has all, but who cannot fetch any more."""
+    """Return which of these, of images that nodes make themselves, each agent has; agents that run no containers need
+    none and have all, but what was made of a session is a container's. Of the ``fetched`` ones everybody has all, but
+    who cannot fetch any more."""
     there: dict[UUID, set[str]] = defaultdict(set)
-    if references:
+    if made_here:
         with_engine = [agent.id for agent in agents if agent.backend == _CONTAINERS]
-        rows = ImageOnAgent.objects.filter(agent__in=among(with_engine), reference__in=references)
+        rows = ImageOnAgent.objects.filter(agent__in=among(with_engine), reference__in=list(made_here))
         for agent_id, reference in rows.values_list("agent_id", "reference"):
             there[agent_id].add(reference)
     if fetched:
         _add_fetched(there, agents, fetched)
-    everything = frozenset(references) | {image.reference for image in fetched}
-    return {agent.id: frozenset(there[agent.id]) if agent.backend == _CONTAINERS else everything for agent in agents}
+    everything = frozenset(made_here) | {image.reference for image in fetched}
+    of_processes = everything - {name for name, image in made_here.items() if image.is_customized}
+    without_engine = {backend: of_processes for backend in WITHOUT_IMAGES}
+    return {
+        agent.id: frozenset(there[agent.id])
+        if agent.backend == _CONTAINERS
+        else without_engine.get(agent.backend, everything)
+        for agent in agents
+    }
 
 
 def _add_fetched(there: dict[UUID, set[str]], agents: Sequence[AgentRow], images: Collection[Image]) -> None:
@@ -120,7 +129,8 @@ def builds_of(
     """Return how far the images are, of those that nodes make themselves, that no agent of the group has yet."""
     if not agents or any(agent.backend != _CONTAINERS for agent in agents):
         return {}
-    missing = images.keys() - frozenset().union(*there.values())
+    # What was made of a session is made once: where it is missing, nobody is making it.
+    missing = {name for name, image in images.items() if image.is_built_here} - frozenset().union(*there.values())
     jobs = newest_jobs(BUILD_JOB, missing) if missing else {}
     return {images[reference].pk: _build(images[reference], jobs.get(reference)) for reference in missing}
 

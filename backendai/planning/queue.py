@@ -85,12 +85,12 @@ class Queue:
     @property
     def built_here(self) -> dict[str, Image]:
         """The images that no registry has, by reference."""
-        return {image.reference: image for image in self.images.values() if image.is_built_here}
+        return {image.reference: image for image in self.images.values() if image.is_on_nodes_only}
 
     @property
     def fetched(self) -> list[Image]:
         """The images that agents fetch from registries."""
-        return [image for image in self.images.values() if not image.is_built_here]
+        return [image for image in self.images.values() if not image.is_on_nodes_only]
 
     def views(
         self, builds: Mapping[UUID, ImageBuild], *, somewhere_short: bool = False
@@ -143,7 +143,7 @@ class Queue:
             multi_node=row.cluster_mode == ClusterMode.MULTI_NODE,
             longest_run=self._longest.get(row.id),
             overtaken_since=row.overtaken_since,
-            node_image=image.reference if image.is_built_here or somewhere_short else "",
+            node_image=image.reference if image.is_on_nodes_only or somewhere_short else "",
         )
 
 

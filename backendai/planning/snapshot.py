@@ -54,7 +54,7 @@ def read_picture(
     rows = read_agent_rows(group)
     made_here = queue.built_here if queue else {}
     short = queue is not None and any(not row.fetches for row in rows)
-    there = images_there(rows, made_here.keys(), queue.fetched if queue and short else ())
+    there = images_there(rows, made_here, queue.fetched if queue and short else ())
     builds = builds_of(made_here, rows, there)
     sessions, broken = queue.views(builds, somewhere_short=short) if queue else ((), ())
     agents = read_agents(group, rows, there, queue.launches if queue else ())

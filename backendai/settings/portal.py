@@ -171,6 +171,8 @@ AGENT_LOST_AFTER = timedelta(seconds=env.float("BACKENDAI_AGENT_LOST_AFTER", def
 DEFAULT_SEQUENCE = env.str("BACKENDAI_DEFAULT_SEQUENCE", default="fifo")
 CLUSTER_POOL = env.str("BACKENDAI_CLUSTER_POOL", default="10.88.0.0/16")
 SCRATCH_BYTES = env.int("BACKENDAI_SCRATCH_BYTES", default=10 * 2**30)
+COMMIT_BYTES = env.int("BACKENDAI_COMMIT_BYTES", default=10 * 2**30)
+COMMIT_TIMEOUT = env.int("BACKENDAI_COMMIT_TIMEOUT", default=1800)
 
 # The end of a kernel's log comes in one piece (compute.services.logs.LARGEST).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20

@@ -30,6 +30,7 @@ MENU = (
     Entry("web:key_pairs", _l("Key pairs"), "key"),
     Entry("web:ssh_keys", _l("SSH keys"), "lock"),
     Entry("web:environment", _l("Dotfiles and script"), "file-text"),
+    Entry("web:own_images", _l("My images"), "device-floppy"),
     Entry("web:notice_choices", _l("News of sessions"), "bell"),
 )
 

@@ -9,6 +9,7 @@ from backendai.activity.models import BackgroundJob
 from backendai.texts.sentences import in_words
 
 _KINDS = {
+    "image.commit": _noop("Saving as image"),
     "image.build": _noop("Building image"),
     "image.pull": _noop("Putting image on agents"),
     "registry.scan": _noop("Looking through registry"),

@@ -2,8 +2,6 @@
 
 The node speaks first (``SyncUp``), the portal answers with what it wants (``SyncDown``); between two syncs a node
 fetches one ``KernelSpec`` and sends ``KernelReport``s. Amounts of slots are decimal strings as in ``core.slots``.
-
-Nodes have little trust: what they say is cut to what the database and the pages can hold, here and for all.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from pydantic import Field, field_validator
 from backendai.core.home_paths import path_problem
 from backendai.core.image_names import pinned
 from backendai.wire.cluster_network import ClusterNetwork
+from backendai.wire.commits import CommitOrder, CommitReport
 from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Order, Sentence, Share, Size, Word
 from backendai.wire.live import Devices, LiveSample
 from backendai.wire.pulls import PullOrder, PullReport
@@ -59,13 +58,10 @@ class HomeFile(Order):
 
 
 class KernelSpec(Order):
-    """Everything a node needs to start one kernel.
-
-    ``generation`` is the fencing token: it grows with every placement; a container of an older one is stale.
-    ``digest``: of the image exactly the one with this digest; empty: whatever its name stands for on the node.
-    ``files`` are what people keep for every home, and ``bootstrap`` a script that runs there first: both may hold
-    secrets, so they go into the home folder and nowhere else.
-    """
+    """Everything a node needs to start one kernel. ``generation`` is the fencing token: it grows with every placement;
+    a container of an older one is stale. ``digest``: of the image exactly the one with this digest; empty: whatever its
+    name stands for on the node. ``files`` are what people keep for every home, and ``bootstrap`` a script that runs
+    there first: both may hold secrets, so they go into the home folder and nowhere else."""
 
     deployment: str
     kernel_id: UUID
@@ -195,7 +191,8 @@ class SyncDown(Order):
 
     ``desired`` holds every live kernel of the node, ``stop`` what must end, ``unwanted`` kernels from the node's list
     that no live row asks for: the node removes one when it has been named in two answers in a row. ``pulls``: images
-    that it should fetch, until it has said what came of them.
+    that it should fetch, and ``commits``: that it should make, until it has said what came of them. ``drops``: images
+    made of sessions that nobody wants any more.
     """
 
     deployment: str
@@ -206,6 +203,8 @@ class SyncDown(Order):
     stop: list[StopOrder] = Field(default_factory=list)
     unwanted: list[KernelSighting] = Field(default_factory=list)
     pulls: list[PullOrder] = Field(default_factory=list)
+    commits: list[CommitOrder] = Field(default_factory=list)
+    drops: list[str] = Field(default_factory=list)
 
 
 class JoinUp(Message):
@@ -261,6 +260,7 @@ class FleetNode(Message):
     reports: list[KernelReport] = Field(default_factory=list, max_length=FLEET_WORDS)
     known: list[tuple[UUID, int]] = Field(default_factory=list, max_length=10_000)
     pulls: list[PullReport] = Field(default_factory=list, max_length=FLEET_WORDS)
+    commits: list[CommitReport] = Field(default_factory=list, max_length=FLEET_WORDS)
 
 
 class FleetUp(Message):

@@ -18,12 +18,14 @@ from backendai.agent.backends.base import (
     ImageNotFound,
     KernelEvent,
     KernelGone,
+    Made,
     Progress,
     StaleGeneration,
     Started,
     Terminal,
 )
 from backendai.core.slots import Slots
+from backendai.wire.commits import CommitSpec
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
@@ -109,6 +111,27 @@ class MemoryBackend(Backend):
         if reference not in self.registry:
             raise ImageNotFound(f"{reference} is nowhere.")
         self.pulled.add(reference)
+
+    def commit(self, spec: CommitSpec) -> Made:
+        self.said.append("commit")
+        if self.fault:
+            raise self.fault
+        if spec.kernel_id not in self.entries:
+            raise KernelGone("The session ended before an image was made of it.")
+        self.pulled.add(spec.reference)
+        return Made(size_bytes=1000)
+
+    def push_image(self, spec: CommitSpec, *, progress: Progress) -> str:
+        self.said.append("push")
+        self.accounts.append(spec.access.username)
+        while not self.pull_gate.wait(0.01):
+            progress(Fetched(0.5, "half of it", 2**30, 2**31))
+        return "sha256:" + "d" * 64
+
+    def drop_image(self, reference: str) -> bool:
+        self.said.append("drop")
+        self.pulled.discard(reference)
+        return True
 
     def start(self, spec: KernelSpec) -> Started:
         with self.lock:

@@ -8,6 +8,7 @@ from threading import RLock
 from uuid import UUID, uuid4
 
 from backendai.agent.portal import PortalRefused, PortalUnreachable
+from backendai.wire.commits import CommitOrder, CommitReport, CommitSpec, CommitState
 from backendai.wire.messages import (
     Desired,
     KernelReport,
@@ -52,6 +53,8 @@ class FakePortal:
         self.access = RegistryAccess()
         self.pulls: dict[UUID, PullSpec] = {}
         self.pull_reports: list[PullReport] = []
+        self.commits: dict[UUID, CommitSpec] = {}
+        self.commit_reports: list[CommitReport] = []
         self.down = False
         self.forget_applied = False
         self.before_report: Callable[[KernelReport], None] = lambda report: None
@@ -94,6 +97,7 @@ class FakePortal:
                 ],
                 unwanted=[one for one in up.kernels if (one.kernel_id, one.generation) not in wanted],
                 pulls=[PullOrder(pull_id=pull_id) for pull_id in self.pulls],
+                commits=[CommitOrder(commit_id=commit_id) for commit_id in self.commits],
             )
 
     def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
@@ -140,6 +144,18 @@ class FakePortal:
             if report.state != PullState.PULLING:
                 return self.pulls.pop(report.pull_id, None) is not None
             return report.pull_id in self.pulls
+
+    def fetch_commit(self, commit_id: UUID) -> CommitSpec | None:
+        self._answer()
+        return self.commits.get(commit_id)
+
+    def report_commit(self, report: CommitReport) -> bool:
+        self._answer()
+        with self.lock:
+            self.commit_reports.append(report)
+            if report.state in (CommitState.DONE, CommitState.FAILED):
+                return self.commits.pop(report.commit_id, None) is not None
+            return report.commit_id in self.commits
 
     def _is_kept(self, kernel_id: UUID) -> bool:
         return self.status.get(kernel_id, "TERMINATED") not in ("TERMINATING", "TERMINATED")

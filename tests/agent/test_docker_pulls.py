@@ -16,9 +16,10 @@ from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.lanes import Claim, Lanes
 from backendai.agent.pulls import Pulls
 from backendai.catalog.models import Registry
-from backendai.catalog.pulls import pull_orders, pull_spec, pulls_reported, start_pull
+from backendai.catalog.pulls import pull_spec, pulls_reported, start_pull
 from backendai.catalog.registries import write_registry
 from backendai.cluster.models import Agent
+from backendai.compute.services.chores import chores_of
 from backendai.wire.pulls import PullReport, PullSpec
 from tests.agent.registry_images import add_image
 from tests.cast import Cast
@@ -82,7 +83,7 @@ def test_a_node_fetches_an_image_of_a_registry_that_lets_in_the_portals_account_
 
 def carry_out(cast: Cast, image: Any, agent: Agent, pulls: Pulls) -> BackgroundJob:
     job = start_pull(cast.dana, image, agents=[agent], groups=[], now=timezone.now())
-    (order,) = pull_orders([agent.pk])[agent.pk]
+    (order,) = chores_of([agent.pk])[agent.pk].pulls
     pulls._fetch(Claim(order.pull_id, 0, "fetch"))
     job.refresh_from_db()
     return job

@@ -17,6 +17,7 @@ from backendai.agent.readings import Reading
 from backendai.agent.service_host import ServiceHost
 from backendai.core.errors import PlatformError
 from backendai.core.slots import Slots
+from backendai.wire.commits import CommitSpec
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
@@ -65,10 +66,24 @@ class StaleGeneration(BackendError):
     code = "stale-generation"
 
 
+class CommitFailed(BackendError):
+    """No image can be made of this kernel, or not brought to its registry."""
+
+    code = "commit-failed"
+
+
 class KernelGone(BackendError):
     """There is no such kernel on this node (any more)."""
 
     code = "kernel-gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An image that was made of a kernel. ``digest``: of its manifest, where it was pushed."""
+
+    size_bytes: int
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +175,19 @@ class Backend(abc.ABC):
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         """Fetch the image with this account at its registry. Raises ImageNotFound (registry says no), BackendError (no
         answer, 120 s of silence, the account is not let in)."""
+
+    def commit(self, spec: CommitSpec) -> Made:
+        """Return the image that is made of a kernel; one that was made of it before is found. Nothing of the kernel's
+        variables is in it, and of a failure nothing is left. Raises KernelGone, CommitFailed."""
+        raise CommitFailed("This node has no container engine: a process cannot be saved as an image.")
+
+    def push_image(self, spec: CommitSpec, *, progress: Progress) -> str:
+        """Bring an image that was made here to its registry; returns its manifest's digest. Raises CommitFailed."""
+        raise CommitFailed("This node has no container engine.")
+
+    def drop_image(self, reference: str) -> bool:
+        """Remove an image that was made of a kernel, and no other one; returns whether it is gone."""
+        return True
 
     @abc.abstractmethod
     def start(self, spec: KernelSpec) -> Started:

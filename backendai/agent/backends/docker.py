@@ -28,12 +28,14 @@ from backendai.agent.backends.base import (
     Ended,
     KernelEvent,
     KernelGone,
+    Made,
     Overfull,
     Progress,
     Started,
     StartFailed,
     Terminal,
 )
+from backendai.agent.backends.docker_commits import Commits
 from backendai.agent.backends.docker_end import how_it_ended, is_alive
 from backendai.agent.backends.docker_engine import PREFIX, Engine
 from backendai.agent.backends.docker_firewall import Firewall
@@ -52,6 +54,7 @@ from backendai.agent.backends.docker_usage import ContainerUsage
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots, format_size
+from backendai.wire.commits import CommitSpec
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
@@ -90,7 +93,7 @@ class DockerBackend(Backend):
         self._warm = WarmNetworks(self._engine, self._holders, marks, size=warm_networks, info=self._engine_info)
         self._firewall = Firewall(shielded)
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
-        self._images = Images(self._engine)
+        self._images, self._commits = Images(self._engine), Commits(self._engine)
         self._logs = Logs(self._engine)
         self._terminals, self._usage = Terminals(self._engine), ContainerUsage(self._engine)
         self.services = DockerServices(self._engine, self._holders)
@@ -155,6 +158,15 @@ class DockerBackend(Backend):
     def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
         with self._engine.asking():
             self._images.pull(reference, timeout=timeout, progress=progress, access=access)
+
+    def commit(self, spec: CommitSpec) -> Made:
+        return self._commits.make(spec)
+
+    def push_image(self, spec: CommitSpec, *, progress: Progress) -> str:
+        return self._commits.push(spec, progress)
+
+    def drop_image(self, reference: str) -> bool:
+        return self._commits.drop(reference)
 
     def start(self, spec: KernelSpec) -> Started:
         if not self._is_set_up:
@@ -221,6 +233,7 @@ class DockerBackend(Backend):
             here = {UUID(container["Labels"][f"{PREFIX}kernel"]) for container in listed}
             self._networks.sweep({UUID(container["Labels"][f"{PREFIX}session"]) for container in listed})
             self._warm.sweep()
+        self._commits.sweep()
         self._scratch.sweep(live | here)
         running = {kernel.kernel_id for kernel in map(_sighting, listed) if kernel.running}
         self._terminals.sweep(running & live)

@@ -27,6 +27,7 @@ from backendai.agent.backends.base import (
     ImageNotFound,
     KernelEvent,
     KernelGone,
+    Made,
     Progress,
     StaleGeneration,
     Started,
@@ -38,12 +39,14 @@ from backendai.agent.backends.simulated_terminal import EchoTerminal
 from backendai.agent.backends.simulated_usage import reading_of
 from backendai.agent.readings import Reading
 from backendai.core.slots import Slots
+from backendai.wire.commits import CommitSpec
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
 IMAGE = "simulated/python"
 _MISSING = "no-such-image"
 _LABELS = {"ai.backend.kernelspec": "1", "ai.backend.features": "batch query tty", "ai.backend.role": "COMPUTE"}
+MADE_BYTES = 512 * 2**20
 _LOOK_INTERVAL = 0.1
 _LONGEST_WAIT = 1.0
 
@@ -105,6 +108,25 @@ class SimulatedBackend(Backend):
         progress(Fetched(1.0, "Pretended to fetch it."))
         if reference not in self._images:
             self._images.append(reference)
+
+    def commit(self, spec: CommitSpec) -> Made:
+        """Pretend: the image is an entry of the list, like every other one here."""
+        with self._changed:
+            kernel = self._here(spec.kernel_id)
+            if kernel.generation != spec.generation or not kernel.running(self._clock()):
+                raise KernelGone("The session ended before an image was made of it.")
+            if spec.reference not in self._images:
+                self._images.append(spec.reference)
+        return Made(size_bytes=MADE_BYTES)
+
+    def push_image(self, spec: CommitSpec, *, progress: Progress) -> str:
+        return ""
+
+    def drop_image(self, reference: str) -> bool:
+        with self._changed:
+            if reference in self._images:
+                self._images.remove(reference)
+        return True
 
     @property
     def pull_seconds(self) -> float:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.generics import ListAPIView, RetrieveAPIView
@@ -16,12 +17,14 @@ from rest_framework.response import Response
 from backendai.accounts.models import Domain
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
+from backendai.api.filters import FiltersAskedFor, ImageFilter
 from backendai.api.image_bodies import ImageBody, ImageChange, image_values
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.permissions import SuperadminsWrite
 from backendai.catalog.images import change_image, forget_image
 from backendai.catalog.models import Image
+from backendai.compute.services.own_images import delete_own_image
 from backendai.core.errors import UserError
 
 
@@ -31,10 +34,12 @@ class ImageList(ListAPIView[Image]):
     queryset = Image.objects.none()
     serializer_class = ImageBody
     pagination_class = ByName
+    filter_backends = [FiltersAskedFor]
+    filterset_class = ImageFilter
 
     def get_queryset(self) -> QuerySet[Image]:
         """Return the visible images."""
-        return Image.objects.visible_to(asker(self.request)).prefetch_related("aliases")
+        return Image.objects.visible_to(asker(self.request)).select_related("owner").prefetch_related("aliases")
 
 
 class ImageDetail(RetrieveAPIView[Image]):
@@ -49,7 +54,7 @@ class ImageDetail(RetrieveAPIView[Image]):
 
     def get_queryset(self) -> QuerySet[Image]:
         """Return the visible images."""
-        return Image.objects.visible_to(asker(self.request)).prefetch_related("aliases")
+        return Image.objects.visible_to(asker(self.request)).select_related("owner").prefetch_related("aliases")
 
     @extend_schema(request=ImageChange, responses=ImageBody)
     def patch(self, request: Request, image_id: UUID) -> Response:
@@ -65,8 +70,13 @@ class ImageDetail(RetrieveAPIView[Image]):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, image_id: UUID) -> Response:
-        """Forget the image; agents and registries keep it. 409 when sessions were started from it."""
-        forget_image(asker(request).pk, get_object_or_404(self.get_queryset(), pk=image_id))
+        """Forget the image; agents and registries keep it. 409 when sessions were started from it. One that was made of
+        a session is deleted, on its agents too; 409 while sessions need it."""
+        image = get_object_or_404(self.get_queryset(), pk=image_id)
+        if image.is_customized:
+            delete_own_image(asker(request), image, now=timezone.now())
+        else:
+            forget_image(asker(request).pk, image)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -36,7 +36,8 @@ class RegistryBody(Answer[Registry]):
         model = Registry
         fields = [
             "id", "name", "url", "kind", "projects", "repositories", "other_hosts", "username", "has_password",
-            "verify_tls", "enables_new", "is_enabled", "is_global", "domains", "scanned_at", "created_at",
+            "verify_tls", "enables_new", "takes_pushes", "is_enabled", "is_global", "domains", "scanned_at",
+            "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -65,6 +66,9 @@ class RegistryChange(StrictSerializer):
     )
     verify_tls = serializers.BooleanField(required=False)
     enables_new = serializers.BooleanField(required=False)
+    takes_pushes = serializers.BooleanField(
+        required=False, help_text="Images that people make of their sessions go there, by its account."
+    )
     is_enabled = serializers.BooleanField(required=False)
     is_global = serializers.BooleanField(required=False)
     domains = serializers.ListField(child=serializers.CharField(max_length=128), required=False)

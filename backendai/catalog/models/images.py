@@ -56,11 +56,17 @@ class Image(models.Model):
         Domain, blank=True, related_name="images", help_text="Open to these only; empty: to all."
     )
     created_at = models.DateTimeField(default=timezone.now)
+    deleted_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Its owner deleted it; ended sessions still name it."
+    )
 
     objects = ImageQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]
+        indexes = [
+            models.Index(fields=["owner"], condition=models.Q(is_customized=True), name="image_of_owner"),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -97,6 +103,11 @@ class Image(models.Model):
         """Return whether a kernel of it has a use for this slot."""
         kinds = self.accelerators
         return kinds is None or not is_accelerator(slot) or kind_of(slot) in kinds
+
+    @property
+    def is_on_nodes_only(self) -> bool:
+        """Whether no registry has it, so that sessions start only where it lies already."""
+        return self.is_built_here or (self.is_customized and self.registry_id is None)
 
     @property
     def effective_labels(self) -> dict[str, str]:
@@ -138,9 +149,15 @@ class ImageOnAgent(models.Model):
     architecture = models.CharField(max_length=32, blank=True)
     size_bytes = models.BigIntegerField(default=0)
     labels = models.JSONField(default=dict)
+    is_unwanted = models.BooleanField(
+        default=False, db_default=False, help_text="Made of a session, and unwanted now: the agent removes it."
+    )
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["agent", "reference"], name="image_once_per_agent")]
+        indexes = [
+            models.Index(fields=["agent"], condition=models.Q(is_unwanted=True), name="image_to_remove"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.reference} on {self.agent_id}"

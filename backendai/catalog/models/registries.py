@@ -43,6 +43,9 @@ class Registry(models.Model):
     verify_tls = models.BooleanField(default=True, help_text="Unticked, its certificate is not checked.")
     enables_new = models.BooleanField(default=False, help_text="New images of it can be used at once.")
     is_enabled = models.BooleanField(default=True, help_text="Unticked, it is not looked through.")
+    takes_pushes = models.BooleanField(
+        default=False, db_default=False, help_text="Images that people make of their sessions go there, by its account."
+    )
     is_global = models.BooleanField(default=True, help_text="Its images are open to all domains, else to those named.")
     domains = models.ManyToManyField(Domain, blank=True, related_name="registries")
     scanned_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -20,6 +20,7 @@ from backendai.activity.services import audit
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.bulk import update_rows
+from backendai.compute.services.commits import refuse_while_saved
 from backendai.compute.services.moves import Why, move, move_kernels
 from backendai.compute.status import FAULTS, LIVE, PLACED, TERMINAL, Outcome, Phase, Result, SessionType, Status
 from backendai.core.errors import Conflict
@@ -41,9 +42,11 @@ class Ended:
 def terminate_session(session: ComputeSession, user: User, *, force: bool = False) -> Ended:
     """End a session that the user may see. Force kills at once; for a superadmin it also frees what a silent node
     holds, and what a node has been told to kill for longer than the group's ``terminate_timeout``. Raises Conflict
-    when it has ended already."""
+    when it has ended already, and without force while an image is being made of it."""
     if session.status not in LIVE:
         raise Conflict(f"The session has ended already ({session.get_status_display()}).", code="already-ended")
+    if not force:
+        refuse_while_saved(session)
     own = session.owner_id == user.pk
     code = "user-requested" if own else "admin-requested"
     now = timezone.now()

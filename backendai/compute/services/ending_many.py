@@ -13,6 +13,7 @@ from backendai.accounts.acting import both_names
 from backendai.accounts.models import User
 from backendai.activity.services import audit_each
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.commits import being_saved
 from backendai.compute.services.ending import Ended, end_sessions, give_up_on_nodes
 from backendai.compute.services.moves import Why
 from backendai.compute.status import LIVE, Phase, Status
@@ -47,12 +48,14 @@ def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False
         raise UserError(text, field="sessions", code="too-many-sessions", limit=MOST_ENDED)
     with transaction.atomic():
         found = _visible(user, ids)
-        asked = {pk: one for pk, one in found.items() if not _why_not(one, force)}
+        saved = set() if force else being_saved(found)
+        asked = {pk: one for pk, one in found.items() if pk not in saved and not _why_not(one, force)}
         ended = _end(user, asked, force, now)
         forced = give_up_on_nodes(asked, user, now) if force and user.is_superadmin else set()
         touched = asked.keys() if force else ended.cancelled | ended.terminating
         _tell(user, {pk: asked[pk] for pk in touched}, force, forced)
-    refused = [one for pk in dict.fromkeys(ids) if (one := _refusal(pk, found.get(pk), pk in touched, force))]
+    told = ((pk, _refusal(pk, found.get(pk), pk in touched, force, saved)) for pk in dict.fromkeys(ids))
+    refused = [one for _, one in told if one]
     return EndedMany(Ended(ended.cancelled, ended.terminating, forced), refused)
 
 
@@ -82,11 +85,15 @@ def _tell(user: User, touched: dict[UUID, ComputeSession], force: bool, forced: 
     audit_each(user.pk, "session.terminate", "session", details)
 
 
-def _refusal(pk: UUID, session: ComputeSession | None, is_touched: bool, force: bool) -> Refusal | None:
+def _refusal(
+    pk: UUID, session: ComputeSession | None, is_touched: bool, force: bool, saved: Collection[UUID]
+) -> Refusal | None:
     if session is None:
         return Refusal(pk, "", "not-found", "There is no such session.")
     if is_touched:
         return None
+    if pk in saved:
+        return Refusal(pk, session.name, "being-saved", "An image is being made of it: wait for it, or use force.")
     code, message = _why_not(session, force) or ("already-ended", "It has ended meanwhile.")
     return Refusal(pk, session.name, code, message)
 

@@ -15,17 +15,17 @@ from django.db.models import Q
 from backendai.accounts.homes import Home, Residents, homes_of
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
-from backendai.catalog.pulls import pull_orders
 from backendai.catalog.registry_access import access_for
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
+from backendai.compute.services.chores import NOTHING, Chores, chores_of
 from backendai.compute.services.cluster_networks import PROCESS, Sibling, network_for, peers_of, siblings_of
 from backendai.compute.services.environ import environ_of
 from backendai.compute.status import PLACED, STARTING, SessionType, Status
 from backendai.core.errors import NotFound
 from backendai.wire.messages import Desired, KernelSighting, KernelSpec, StopOrder, SyncDown
-from backendai.wire.pulls import PullOrder, RegistryAccess
+from backendai.wire.pulls import RegistryAccess
 from backendai.wire.tickets import public_key_of
 
 # Of a row for one kernel the many columns take longest; all that a spec is made of is here.
@@ -92,9 +92,9 @@ class _Live(NamedTuple):
 
 
 def work_for(agent: Agent, seen: Sequence[KernelSighting], *, want_images: bool) -> SyncDown:
-    """Return what this node should run, stop, remove and fetch, given what it has; two queries."""
-    pulls = pull_orders([agent.pk]).get(agent.pk, [])
-    return _answer(_live(Q(agent=agent)), seen, want_images, pulls)
+    """Return what this node should run, stop, remove, fetch and make, given what it has; two queries."""
+    chores = chores_of([agent.pk]).get(agent.pk, NOTHING)
+    return _answer(_live(Q(agent=agent)), seen, want_images, chores)
 
 
 def work_for_each(asking: Sequence[Asking]) -> list[Work]:
@@ -112,11 +112,11 @@ def work_for_each(asking: Sequence[Asking]) -> list[Work]:
         for kernel in of_agent[one.agent.pk]
         if kernel.status in STARTING and (kernel.pk, kernel.generation) not in one.known
     }
-    specs, pulls = _specs(new), pull_orders(syncing) if syncing else {}
+    specs, chores = _specs(new), chores_of(syncing) if syncing else {}
     works = []
     for one in asking:
         live = of_agent[one.agent.pk]
-        down = None if one.seen is None else _answer(live, one.seen, one.want_images, pulls.get(one.agent.pk, []))
+        down = None if one.seen is None else _answer(live, one.seen, one.want_images, chores.get(one.agent.pk, NOTHING))
         start = [specs[kernel.pk] for kernel in live if kernel.pk in specs]
         works.append(Work(down, start, _stops(live)))
     return works
@@ -155,9 +155,7 @@ def _live(which: Q) -> list[_Live]:
     return [_Live(pk, agent, generation, status, bool(forced)) for pk, agent, generation, status, forced in columns]
 
 
-def _answer(
-    live: Sequence[_Live], seen: Sequence[KernelSighting], want_images: bool, pulls: list[PullOrder]
-) -> SyncDown:
+def _answer(live: Sequence[_Live], seen: Sequence[KernelSighting], want_images: bool, chores: Chores) -> SyncDown:
     return SyncDown(
         deployment=settings.DEPLOYMENT,
         public_key=_public_key(settings.TICKET_KEY),
@@ -170,7 +168,9 @@ def _answer(
         ],
         stop=_stops(live),
         unwanted=_unwanted(live, seen),
-        pulls=pulls,
+        pulls=chores.pulls,
+        commits=chores.commits,
+        drops=chores.drops,
     )
 
 

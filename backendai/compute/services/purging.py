@@ -11,6 +11,7 @@ from backendai.accounts.models import User
 from backendai.accounts.services import check_purge, purge
 from backendai.activity.models import NoticeChoice
 from backendai.compute.models import ComputeSession, SessionNotice
+from backendai.compute.services.own_images import forget_images_of
 from backendai.core.errors import Conflict
 
 
@@ -28,6 +29,7 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
                 code="sessions-live",
                 sessions=live,
             )
+        forget_images_of(user, now=now)
         SessionNotice.objects.filter(owner=user).delete()
         NoticeChoice.objects.filter(user=user).delete()
         purge(actor, user, typed=typed, now=now)

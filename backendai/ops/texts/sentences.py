@@ -16,7 +16,8 @@ from backendai.ops.texts.catalogue import Entry, Key
 
 ROOMS = ("core", "scheduler", "activity", "accounts", "cluster", "catalog", "compute", "usage", "planning", "appproxy")
 # Of the nodes only what becomes of a kernel; the rest is for whoever looks after the machines.
-NODE_FILES = ("ends", "starts", "kernels", "reconcile", "backends/docker_end", "backends/docker_images")
+_ENGINE_FILES = ("backends/docker_commits", "backends/docker_end", "backends/docker_images")
+NODE_FILES = ("ends", "starts", "kernels", "commits", "reconcile", *_ENGINE_FILES)
 FIELDS = re.compile(r"\{(\w+)\}")
 _PROSE = re.compile(r"[A-Za-z{}]{2,}[,;:.]? [A-Za-z({“\"%0-9]")
 _UNREAD = {"auditing.py", "bulk.py", "admin.py", "null_bytes.py", "by_row.py", "scanning_http.py", "signatures.py"}

@@ -9,7 +9,9 @@ from django.utils.translation import gettext as _
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import has_apps
+from backendai.compute.services.commits import obstacle_to_commit
 from backendai.compute.status import STARTING, Status
+from backendai.texts.sentences import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +27,22 @@ class Action:
     in_new_window: bool = False
 
 
-def actions_of(session: ComputeSession, *, in_drawer: bool) -> list[Action]:
-    """Return app launcher, terminal, log and terminate."""
+def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool) -> list[Action]:
+    """Return app launcher, terminal, log, saving as an image, and terminate."""
     page = reverse("web:session", args=[session.pk])
     end = _("Cancel") if session.status == Status.PENDING else _("Terminate")
     return [
         Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", _no_apps(session)),
         Action("terminal", _("Terminal"), "terminal-2", f"{page}#terminal", "", _no_terminal(session), in_drawer),
         Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session)),
+        Action(
+            "commit",
+            _("Save as image"),
+            "device-floppy",
+            reverse("web:session_commit", args=[session.pk]),
+            "commit",
+            _no_commit(session, is_own=is_own),
+        ),
         Action("terminate", end, "power", reverse("web:terminate", args=[session.pk]), "terminate", _no_end(session)),
     ]
 
@@ -59,6 +69,13 @@ def _no_log(session: ComputeSession) -> str:
     if session.status == Status.CANCELLED:
         return _("The session never ran, so there is no log.")
     return ""
+
+
+def _no_commit(session: ComputeSession, *, is_own: bool) -> str:
+    if not is_own:
+        return _("Only its owner may save a session as an image.")
+    obstacle = obstacle_to_commit(session)
+    return _no_terminal(session) or (in_words(obstacle[1]) if obstacle else "")
 
 
 def _no_end(session: ComputeSession) -> str:

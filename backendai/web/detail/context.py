@@ -21,12 +21,13 @@ _MOST_NAMED = 20
 def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now: datetime) -> dict[str, Any]:
     """Return what the panel's templates show of a session that the user may see. ``in_drawer``: it lies over a list."""
     kernels = list(session.kernels.select_related("agent"))
+    actions = actions_of(session, in_drawer=in_drawer, is_own=session.owner_id == user.pk)
     return (
         ending_context(session, user)
         | _advice(session, kernels)
         | _neighbours(session, user)
         | _facts(session, kernels, now)
-        | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions_of(session, in_drawer=in_drawer)}
+        | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
     )
 
 

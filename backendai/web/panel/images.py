@@ -12,6 +12,7 @@ from django.db.models import Count, F, Max, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
@@ -19,6 +20,7 @@ from django.views.decorators.http import require_POST
 from backendai.accounts.amounts_field import AmountsField
 from backendai.catalog.images import adopt_from_agents, change_image, create_image, forget_image
 from backendai.catalog.models import Image, ImageOnAgent
+from backendai.compute.services.own_images import delete_own_image
 from backendai.core.slots import format_size
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.editing import DeletePage, FormPage
@@ -139,8 +141,10 @@ class ImageList(ListPage):
         ).order_by()
         counted = there.values(one=F("pk") * 0).annotate(number=Count("agent", distinct=True)).values("number")
         largest = there.values(one=F("pk") * 0).annotate(most=Max("size_bytes")).values("most")
-        return Image.objects.select_related("owner").annotate(
-            agents=Coalesce(Subquery(counted), 0), size=Coalesce(F("size_bytes"), Subquery(largest))
+        return (
+            Image.objects.kept()
+            .select_related("owner")
+            .annotate(agents=Coalesce(Subquery(counted), 0), size=Coalesce(F("size_bytes"), Subquery(largest)))
         )
 
 
@@ -181,6 +185,11 @@ class ImageForget(DeletePage):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
+        if self.object.is_customized:
+            return [
+                _("It was made of a session: its owner cannot start sessions from it any more."),
+                _("Its agents remove it; while sessions that were started from it have not ended, it stays."),
+            ]
         return [
             _("Nobody can start sessions from it any more; agents and registries keep it."),
             _("An image that sessions were started from cannot be forgotten: disable it instead."),
@@ -189,7 +198,10 @@ class ImageForget(DeletePage):
     def act(self) -> str:
         """Do it through its verb."""
         name = str(self.object)
-        forget_image(self.viewer.pk, self.object)
+        if self.object.is_customized:
+            delete_own_image(self.viewer, self.object, now=timezone.now())
+        else:
+            forget_image(self.viewer.pk, self.object)
         return _("%(name)s is forgotten.") % {"name": name}
 
 

@@ -66,6 +66,7 @@ class RegistryForm(EditForm):
     groups = (
         (_l("Account"), ("username", "new_password", "forget_password")),
         (_l("What is looked through"), ("projects", "repositories", "enables_new")),
+        (_l("What goes there"), ("takes_pushes",)),
         (_l("Reaching it"), ("other_hosts", "verify_tls")),
         (_l("Who may use its images"), ("is_global", "domains")),
     )
@@ -83,13 +84,14 @@ class RegistryForm(EditForm):
     class Meta:
         model = Registry
         fields: ClassVar[list[str]] = [
-            "name", "url", "kind", "is_enabled", "username", "projects", "repositories", "enables_new", "other_hosts",
-            "verify_tls", "is_global", "domains",
+            "name", "url", "kind", "is_enabled", "username", "projects", "repositories", "enables_new", "takes_pushes",
+            "other_hosts", "verify_tls", "is_global", "domains",
         ]  # fmt: skip
         labels: ClassVar[dict[str, Any]] = {
             "url": _l("Address"),
             "is_enabled": _l("It may be looked through"),
             "enables_new": _l("New images can be used at once"),
+            "takes_pushes": _l("Images that people make of their sessions go there"),
             "other_hosts": _l("Further hosts"),
             "verify_tls": _l("Check its certificate"),
             "is_global": _l("Open to all domains"),

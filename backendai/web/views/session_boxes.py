@@ -44,7 +44,7 @@ class RenameForm(forms.Form):
 def info(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Say why a session waits, or how it ended: since when, what was tried, with what numbers."""
     found = find_session(request, session_id)
-    return _box(request, found, "web/_session_info.html", {"why": explanation_of(found, request.user)})
+    return box(request, found, "web/_session_info.html", {"why": explanation_of(found, request.user)})
 
 
 @require_safe
@@ -52,7 +52,7 @@ def info(request: PageRequest, session_id: UUID) -> HttpResponse:
 @login_required
 def app_launcher(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the apps of a session."""
-    return _box(request, find_session(request, session_id), "web/_session_apps.html", {})
+    return box(request, find_session(request, session_id), "web/_session_apps.html", {})
 
 
 @require_safe
@@ -64,7 +64,7 @@ def log(request: PageRequest, session_id: UUID) -> HttpResponse:
     if not asks_for_part(request):
         kernel = urlencode({"kernel": request.GET["kernel"]}) if "kernel" in request.GET else ""
         return redirect(f"{reverse('web:session', args=[session_id])}?{kernel}#log")
-    return _box(request, found, "web/_session_log.html", {"kernels": list(found.kernels.all())})
+    return box(request, found, "web/_session_log.html", {"kernels": list(found.kernels.all())})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -86,10 +86,11 @@ def rename(request: PageRequest, session_id: UUID) -> HttpResponse:
                 return HttpResponse(status=204)
             messages.success(request, _("The session has its new name."))
             return redirect("web:session", session_id=session_id)
-    return _box(request, found, "web/_session_rename.html", {"form": form, "other": other})
+    return box(request, found, "web/_session_rename.html", {"form": form, "other": other})
 
 
-def _box(request: PageRequest, session: ComputeSession, part: str, context: dict[str, Any]) -> HttpResponse:
+def box(request: PageRequest, session: ComputeSession, part: str, context: dict[str, Any]) -> HttpResponse:
+    """Return a part as the box over a session's panel, or as a page of its own where no script asks for it."""
     about = ending_context(session, request.user) | context
     if asks_for_part(request):
         return render(request, part, about | {"in_dialog": True})

@@ -1,0 +1,245 @@
+"""Images made of kernels: what the kernel wrote as one more layer on its image, and nothing else of the kernel.
+
+The engine's own commit copies the container's variables and labels into the image. The layers are kept, the words are
+not: the image gets the configuration of the image that the kernel was started from, and its owner's labels. An engine
+that takes no configuration for layers that it has already keeps the commit, with every variable and label of the
+session emptied; before anybody can use it, it is looked at, and removed if anything of the session is left.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import tarfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+import urllib3
+from docker import APIClient
+from docker.errors import APIError, NotFound
+from docker.utils import parse_repository_tag
+
+from backendai.agent.backends.base import CommitFailed, Fetched, KernelGone, Made, Progress
+from backendai.agent.backends.docker_end import is_alive
+from backendai.agent.backends.docker_engine import PREFIX, Engine, said
+from backendai.core.slots import format_size
+from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
+
+logger = logging.getLogger(__name__)
+
+_SILENCE_SECONDS = 120.0
+_PARTS = ("Config", "ContainerConfig")  # older engines write the container's configuration down, too
+
+
+class Commits:
+    """Makes images of kernels, pushes and removes them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock, self._working = threading.Lock(), 0
+
+    def make(self, spec: CommitSpec) -> Made:
+        """Return the image, made or found: one that was made before is good."""
+        with self._at_work(), self._engine.asking(seconds=spec.timeout) as client:
+            image = self._found(client, spec)
+            if image is None:
+                self._make(client, spec)
+                image = self._found(client, spec)
+        if image is None:
+            raise CommitFailed("The container engine lost the image that it had just made.")
+        return Made(size_bytes=int(image["Size"]))
+
+    def push(self, spec: CommitSpec, progress: Progress) -> str:
+        """Bring the image to its registry; returns the manifest's digest. Repeating it costs little."""
+        repository, tag = parse_repository_tag(spec.reference)
+        account = {"username": spec.access.username, "password": spec.access.password}
+        layers: dict[str, tuple[int, int]] = {}
+        digest = ""
+        try:
+            with self._engine.asking(seconds=_SILENCE_SECONDS) as client:
+                words = client.push(repository, tag, stream=True, decode=True, auth_config=account)
+                for message in words:
+                    if "error" in message:
+                        words_of_it = f"The registry did not take the image: {message['error']}"
+                        raise CommitFailed(words_of_it, code="push-failed")
+                    digest = (message.get("aux") or {}).get("Digest", digest)
+                    progress(_pushed(layers, message))
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            text = f"The way to the registry was broken off: nothing moved for {_SILENCE_SECONDS:.0f} seconds."
+            raise CommitFailed(text, code="push-failed") from error
+        if not digest:
+            raise CommitFailed("The registry did not say that it has the image.", code="push-failed")
+        return digest
+
+    def drop(self, reference: str) -> bool:
+        """Remove an image that was made of a kernel for this deployment; returns whether it is gone. Any other image is
+        left alone, and one that a container uses stays until that is gone."""
+        with self._engine.asking() as client:
+            try:
+                labels = client.inspect_image(reference)["Config"].get("Labels") or {}
+                if labels.get(DEPLOYMENT_LABEL) != self._engine.deployment:
+                    logger.warning("%s is not an image that this deployment made of a kernel: it stays", reference)
+                    return False
+                client.remove_image(reference)
+            except NotFound:
+                return True
+            except APIError as error:
+                if error.status_code != 409:
+                    raise
+                logger.info("%s stays for now: %s", reference, said(error))
+                return False
+        return True
+
+    def sweep(self) -> None:
+        """Remove what an agent that died on the way has left: it may hold the session's variables."""
+        with self._lock:
+            if self._working:
+                return
+            label = f"{DEPLOYMENT_LABEL}={self._engine.deployment}"
+            with self._engine.asking() as client:
+                for image in client.images(filters={"dangling": True, "label": [label]}):
+                    _forget(client, image["Id"])
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        with self._lock:
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._working -= 1
+
+    def _found(self, client: APIClient, spec: CommitSpec) -> dict[str, Any] | None:
+        try:
+            image: dict[str, Any] = client.inspect_image(spec.reference)
+        except NotFound:
+            return None
+        labels = image["Config"].get("Labels") or {}
+        return image if labels.get(ID_LABEL) == spec.labels.get(ID_LABEL) else None
+
+    def _make(self, client: APIClient, spec: CommitSpec) -> None:
+        container = self._container(client, spec)
+        base = client.inspect_image(container["Image"])
+        made = client.commit(container["Id"], conf=_emptied(base, container, spec.labels))["Id"]
+        try:
+            try:
+                self._load(client, _archive(base, client.inspect_image(made), spec))
+            except APIError as error:
+                logger.info("the engine takes no configuration alone, so the commit itself is kept: %s", said(error))
+                self._keep(client, made, base, spec)
+        finally:
+            _forget(client, made)
+
+    def _container(self, client: APIClient, spec: CommitSpec) -> dict[str, Any]:
+        found = self._engine.find(spec.kernel_id)
+        if found is None or found["Config"]["Labels"].get(f"{PREFIX}generation") != str(spec.generation):
+            raise KernelGone("The session ended before an image was made of it.")
+        if not is_alive(found):
+            raise KernelGone("The session ended before an image was made of it.")
+        address = f"{client.base_url}/v{client.api_version}/containers/{found['Id']}/json"
+        written = client.get(address, params={"size": "1"}, timeout=client.timeout).json().get("SizeRw") or 0
+        if spec.most_bytes and written > spec.most_bytes:
+            raise CommitFailed(
+                f"The session wrote {format_size(written)} outside its home folder; an image may be made of at most "
+                f"{format_size(spec.most_bytes)}.",
+                code="too-large",
+            )
+        return found
+
+    def _load(self, client: APIClient, archive: bytes) -> None:
+        for message in client.load_image(archive) or ():
+            if "error" in message:
+                raise APIError(str(message["error"]))
+
+    def _keep(self, client: APIClient, made: str, base: Mapping[str, Any], spec: CommitSpec) -> None:
+        image = client.inspect_image(made)
+        if left := sorted(set(_left_over(base, image))):
+            raise CommitFailed(
+                "The container engine of this node cannot make an image without the session's variables "
+                f"({', '.join(left[:5])}).",
+                code="engine-keeps-variables",
+            )
+        repository, tag = parse_repository_tag(spec.reference)
+        client.tag(made, repository, tag)
+
+
+def _emptied(base: Mapping[str, Any], container: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the configuration for the engine's commit: it fills in what is missing from the container, so that each of
+    the container's variables and labels must be named to be empty."""
+    own = base["Config"]
+    variables = {name: "" for name in _variables(container["Config"])} | _variables(own)
+    empty = {name: "" for name in container["Config"].get("Labels") or {}}
+    return {
+        "Env": [f"{name}={value}" for name, value in variables.items()],
+        "Labels": empty | (own.get("Labels") or {}) | dict(labels),
+        "Cmd": own.get("Cmd"),
+        "Entrypoint": own.get("Entrypoint") or [],
+        "User": own.get("User") or "",
+        "WorkingDir": own.get("WorkingDir") or "",
+    }
+
+
+def _archive(base: Mapping[str, Any], made: Mapping[str, Any], spec: CommitSpec) -> bytes:
+    """Return an image for the engine to load that consists of words alone: it has the layers."""
+    layers = made["RootFS"]["Layers"]
+    own = dict(base["Config"])
+    configuration = {
+        "architecture": base["Architecture"],
+        "os": base["Os"],
+        **({"variant": base["Variant"]} if base.get("Variant") else {}),
+        "created": made["Created"],
+        "config": own | {"Labels": (own.get("Labels") or {}) | spec.labels},
+        "rootfs": {"type": "layers", "diff_ids": layers},
+        "history": [{"created": made["Created"], "created_by": ""} for _ in layers],
+    }
+    places = [f"{number}/layer.tar" for number in range(len(layers))]
+    manifest = [{"Config": "config.json", "RepoTags": [spec.reference], "Layers": places}]
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, content in (("config.json", configuration), ("manifest.json", manifest)):
+            data = json.dumps(content).encode()
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return archive.getvalue()
+
+
+def _left_over(base: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of variables that hold something which the image of the kernel did not say."""
+    known = _variables(base["Config"])
+    for part in _PARTS:
+        for name, value in _variables(image.get(part) or {}).items():
+            if value and known.get(name) != value:
+                yield name
+
+
+def _variables(configuration: Mapping[str, Any]) -> dict[str, str]:
+    pairs = (entry.partition("=") for entry in configuration.get("Env") or [])
+    return {name: value for name, _, value in pairs}
+
+
+def _forget(client: APIClient, image_id: str) -> None:
+    """Remove the engine's own commit, unless it became the image."""
+    try:
+        if not client.inspect_image(image_id).get("RepoTags"):
+            client.remove_image(image_id)
+    except APIError as error:
+        logger.warning("an image that was made on the way stays: %s", said(error))
+
+
+def _pushed(layers: dict[str, tuple[int, int]], message: Mapping[str, Any]) -> Fetched:
+    """Return how much of the layers has gone so far."""
+    detail = message.get("progressDetail") or {}
+    if message.get("status") == "Pushing" and detail.get("total"):
+        layers[message["id"]] = (min(detail.get("current", 0), detail["total"]), detail["total"])
+    elif message.get("status") == "Pushed" and message.get("id") in layers:
+        layers[message["id"]] = (layers[message["id"]][1],) * 2
+    done, total = sum(each[0] for each in layers.values()), sum(each[1] for each in layers.values())
+    if not total:
+        return Fetched(None, "It goes to the registry.")
+    return Fetched(done / total, f"{done // 2**20} of {total // 2**20} MiB are in the registry.", done, total)

@@ -1,0 +1,92 @@
+"""Images that one made of one's sessions: make, look, rename, delete."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.activity.models import BackgroundJob
+from backendai.api.authentication import asker
+from backendai.api.image_bodies import ImageBody
+from backendai.api.job_bodies import JobBody
+from backendai.api.paging import ByName
+from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.catalog.models import Image
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.commits import start_commit
+from backendai.compute.services.own_images import delete_own_image, rename_own_image
+
+
+class CommitRequest(StrictSerializer):
+    """What the new image shall be called."""
+
+    name = serializers.CharField(
+        max_length=200, help_text="4 to 32 letters, digits, dashes and underscores; no other image of yours has it."
+    )
+
+
+class SessionCommit(GenericAPIView[BackgroundJob]):
+    """Saving a session as an image."""
+
+    serializer_class = JobBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=CommitRequest, responses={202: JobBody})
+    def post(self, request: Request, session_id: UUID) -> Response:
+        """Begin, and return the background job, whose result names the image; 409 when the session cannot be saved."""
+        visible = ComputeSession.objects.visible_to(asker(request)).select_related("image__registry")
+        session = get_object_or_404(visible, pk=session_id)
+        body = CommitRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        job = start_commit(asker(request), session, body.validated_data["name"], now=timezone.now())
+        return Response(JobBody(job).data, status=status.HTTP_202_ACCEPTED)
+
+
+class OwnImageList(ListAPIView[Image]):
+    """The images that one made of one's sessions."""
+
+    queryset = Image.objects.none()
+    serializer_class = ImageBody
+    pagination_class = ByName
+
+    def get_queryset(self) -> QuerySet[Image]:
+        """Return one's own images."""
+        return Image.objects.own_of(asker(self.request)).select_related("owner").prefetch_related("aliases")
+
+
+class OwnImageDetail(GenericAPIView[Image]):
+    """One image of one's own."""
+
+    queryset = Image.objects.none()
+    serializer_class = ImageBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=CommitRequest, responses=ImageBody)
+    def patch(self, request: Request, own_image_id: UUID) -> Response:
+        """Give it another title; the name by which sessions are started from it stays."""
+        image = self._find(request, own_image_id)
+        body = CommitRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(ImageBody(rename_own_image(asker(request), image, body.validated_data["name"])).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, own_image_id: UUID) -> Response:
+        """Delete it; its nodes remove it. 409 while sessions that were started from it have not ended."""
+        delete_own_image(asker(request), self._find(request, own_image_id), now=timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _find(self, request: Request, own_image_id: UUID) -> Image:
+        rows = Image.objects.own_of(asker(request)).select_related("owner")
+        found: Image = get_object_or_404(rows, pk=own_image_id)
+        return found

@@ -1,0 +1,60 @@
+"""Images that are made of running sessions."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from backendai.activity.models import BackgroundJob
+from backendai.catalog.models import Image, Registry
+from backendai.cluster.models import Agent
+
+
+class ImageCommit(models.Model):
+    """An image that somebody wants of a session: what its node shall make, and what came of it.
+
+    Its id is that of the image that comes of it. It outlives job, session and agent: it says what an image was made of,
+    and which half-made ones may be removed from nodes.
+    """
+
+    class Status(models.TextChoices):
+        WAITING = "WAITING", "waiting"
+        COMMITTING = "COMMITTING", "being made"
+        PUSHING = "PUSHING", "on its way to the registry"
+        DONE = "DONE", "made"
+        FAILED = "FAILED", "failed"
+        CANCELLED = "CANCELLED", "cancelled"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    job = models.OneToOneField(BackgroundJob, null=True, on_delete=models.SET_NULL, related_name="commit")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    session = models.ForeignKey("compute.ComputeSession", null=True, on_delete=models.SET_NULL, related_name="commits")
+    session_name = models.CharField(max_length=64)
+    kernel = models.ForeignKey("compute.Kernel", null=True, on_delete=models.SET_NULL, related_name="+")
+    generation = models.IntegerField()
+    agent = models.ForeignKey(Agent, null=True, on_delete=models.SET_NULL, related_name="commits")
+    base = models.ForeignKey(Image, null=True, on_delete=models.SET_NULL, related_name="+")
+    base_name = models.CharField(max_length=128)
+    title = models.CharField(max_length=32)
+    reference = models.CharField(max_length=255, unique=True)
+    registry = models.ForeignKey(Registry, null=True, on_delete=models.SET_NULL, related_name="+")
+    status = models.CharField(max_length=16, choices=Status, default=Status.WAITING)
+    message = models.CharField(max_length=500, blank=True)
+    heard_at = models.DateTimeField(null=True, blank=True, help_text="When its agent last gave a word about it.")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        indexes = [
+            models.Index(
+                fields=["agent"],
+                condition=models.Q(status__in=["WAITING", "COMMITTING", "PUSHING"]),
+                name="commit_not_over",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reference}: {self.status}"

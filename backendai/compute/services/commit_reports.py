@@ -1,0 +1,160 @@
+"""What nodes ask and say about images that they make of sessions, and which of them they should remove."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from backendai.activity.jobs import finish_job, report_progress
+from backendai.activity.models import BackgroundJob
+from backendai.activity.services import audit
+from backendai.catalog.images import free_name
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.catalog.registry_access import account_of
+from backendai.cluster.models import Agent
+from backendai.compute.models import ImageCommit
+from backendai.compute.services.commits import NOT_OVER, end_commit
+from backendai.core.errors import NotFound
+from backendai.core.image_names import is_digest
+from backendai.core.slots import format_size
+from backendai.wire.commits import (
+    DEPLOYMENT_LABEL,
+    ID_LABEL,
+    NAME_LABEL,
+    OWNER_LABEL,
+    CommitReport,
+    CommitSpec,
+    CommitState,
+)
+from backendai.wire.pulls import RegistryAccess
+
+_Status = ImageCommit.Status
+_ON_THE_WAY = {CommitState.COMMITTING: _Status.COMMITTING, CommitState.PUSHING: _Status.PUSHING}
+
+
+def commits_wanted() -> QuerySet[ImageCommit]:
+    """Return the images that nodes should make now."""
+    running = Q(job__status=BackgroundJob.Status.RUNNING, job__cancel_requested_at=None)
+    return ImageCommit.objects.filter(running, status__in=NOT_OVER)
+
+
+def commit_spec(agent: Agent, commit_id: UUID) -> CommitSpec:
+    """Return what this agent should make, with the account for the registry. Raises NotFound when it should not (any
+    more)."""
+    commit = commits_wanted().filter(pk=commit_id, agent=agent).select_related("registry").first()
+    if commit is None or commit.kernel_id is None:
+        raise NotFound("This image is not wanted of this agent.")
+    return CommitSpec(
+        commit_id=commit.pk,
+        kernel_id=commit.kernel_id,
+        generation=commit.generation,
+        reference=commit.reference,
+        labels=_own_labels(commit),
+        most_bytes=settings.COMMIT_BYTES,
+        timeout=float(settings.COMMIT_TIMEOUT),
+        push=commit.registry is not None,
+        access=account_of(commit.registry) if commit.registry else RegistryAccess(),
+    )
+
+
+def commits_reported(words: Sequence[tuple[Agent, CommitReport]], *, now: datetime) -> list[bool]:
+    """Write what agents say about images that they make; returns for each whether it is still wanted. One that is made
+    enters the catalogue, for its owner."""
+    return [_reported(agent, report, now) for agent, report in words]
+
+
+def mark_unwanted(now: datetime) -> int:
+    """Let nodes remove the images of sessions that were given up half-way or deleted; returns how many were marked.
+    What the portal has never heard of is left alone."""
+    given_up = ImageCommit.objects.filter(
+        reference=OuterRef("reference"), status__in=(_Status.FAILED, _Status.CANCELLED)
+    )
+    deleted = Image.objects.filter(reference=OuterRef("reference"), is_customized=True).exclude(deleted_at=None)
+    rows = ImageOnAgent.objects.filter(Exists(given_up) | Exists(deleted), is_unwanted=False)
+    return rows.filter(pk__in=list(rows.order_by().values_list("pk", flat=True)[:1000])).update(is_unwanted=True)
+
+
+def _own_labels(commit: ImageCommit) -> dict[str, str]:
+    return {
+        OWNER_LABEL: f"user:{commit.owner_id}",
+        NAME_LABEL: commit.title,
+        ID_LABEL: str(commit.pk),
+        DEPLOYMENT_LABEL: settings.DEPLOYMENT,
+    }
+
+
+def _reported(agent: Agent, report: CommitReport, now: datetime) -> bool:
+    rows = ImageCommit.objects.filter(pk=report.commit_id, agent=agent).select_related("job", "base", "registry")
+    commit = rows.first()
+    if commit is None or commit.status == _Status.CANCELLED or commit.status == _Status.FAILED:
+        return False
+    if commit.status == _Status.DONE:
+        return report.state == CommitState.DONE
+    job = commit.job
+    if job is None or not job.is_running or job.cancel_requested_at:
+        end_commit(commit, _Status.CANCELLED, "Cancelled: no image was made.", now=now)
+        return False
+    if report.state == CommitState.DONE:
+        return _made(commit, report, now)
+    if report.state == CommitState.FAILED:
+        return not end_commit(commit, _Status.FAILED, report.message, now=now)
+    ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER).update(
+        status=_ON_THE_WAY[report.state], message=report.message, heard_at=now
+    )
+    return report_progress(job.pk, report.progress, report.message, now=now)
+
+
+def _made(commit: ImageCommit, report: CommitReport, now: datetime) -> bool:
+    """Let the image enter the catalogue; returns whether it did: of two words, and of a cancellation, one is first."""
+    with transaction.atomic():
+        row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
+        if not row.update(status=_Status.DONE, message="", heard_at=now):
+            return False
+        image = _image_of(commit, report, now)
+        image.save(force_insert=True)
+        image.domains.set(_domains_of(commit.base))
+        told = {"name": image.name, "reference": image.reference, "session": commit.session_name}
+        audit(commit.owner_id, "image.commit", "image", [image.pk], **told)
+        where = f"It lies in the registry {commit.registry.name}." if commit.registry else "It lies on its node."
+        message = f"{commit.title} has {format_size(report.size_bytes)}. {where}"
+        assert commit.job_id is not None
+        finish_job(commit.job_id, message=message, now=now, result={"image": str(image.pk), "name": image.name})
+    return True
+
+
+def _image_of(commit: ImageCommit, report: CommitReport, now: datetime) -> Image:
+    """Return the new image: what it asks for and serves is as the catalogue says of its base, not as the node does."""
+    base = commit.base
+    return Image(
+        pk=commit.pk,
+        name=free_name(commit.reference),
+        title=commit.title,
+        reference=commit.reference,
+        digest=report.digest if commit.registry_id and is_digest(report.digest) else "",
+        size_bytes=report.size_bytes,
+        architecture=base.architecture if base else "",
+        labels=(base.labels if base else {}) | _own_labels(commit),
+        services=base.services if base else "",
+        minimum=base.minimum if base else {},
+        maximum=base.maximum if base else {},
+        is_customized=True,
+        owner_id=commit.owner_id,
+        registry_id=commit.registry_id,
+        created_at=now,
+    )
+
+
+def _domains_of(base: Image | None) -> Collection[int]:
+    """Return the domains that the base is open to; what is made of it is open to no others."""
+    if base is None:
+        return []
+    own = set(base.domains.values_list("pk", flat=True))
+    if base.registry is None or base.registry.is_global:
+        return own
+    of_registry = set(base.registry.domains.values_list("pk", flat=True))
+    return (own & of_registry or own) if own else of_registry

@@ -1,0 +1,226 @@
+"""Saving a running session as an image of its owner's: one background job, one row that its node works on.
+
+The node hears of it with its sync, makes the image of the session's main kernel with its own engine, and says what came
+of it. Nothing of the image is to be seen before the node says that it is there: what is given up half-way is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import transaction
+
+from backendai.accounts.models import Domain, User
+from backendai.accounts.policies import USER, key_of
+from backendai.activity.jobs import finish_job, start_job, stop_job
+from backendai.activity.models import BackgroundJob
+from backendai.activity.services import audit
+from backendai.catalog.models import Image, Registry
+from backendai.catalog.pulls import WITHOUT_IMAGES
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession, ImageCommit, Kernel
+from backendai.compute.services.limits import lock_holders
+from backendai.compute.status import SessionType, Status
+from backendai.core.errors import Conflict, NotAllowed
+from backendai.core.image_names import customized, parse_image_name
+from backendai.core.names import check_own_image_name
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import node_queue
+
+COMMIT_JOB = "image.commit"
+NOT_OVER = (ImageCommit.Status.WAITING, ImageCommit.Status.COMMITTING, ImageCommit.Status.PUSHING)
+_SILENT_AFTER_CANCEL = timedelta(seconds=30)
+_KEY_LENGTH = 12
+
+
+def start_commit(user: User, session: ComputeSession, name: str, *, now: datetime) -> BackgroundJob:
+    """Return the job that makes an image of this name of the session, which the user may see.
+
+    Raises UserError for a name that breaks the rule; Conflict when the session cannot be saved now, when an image is
+    being made of it already, when its owner has one of this name, or as many as they may have.
+    """
+    check_own_image_name(name)
+    if session.owner_id != user.pk:
+        raise NotAllowed("Only its owner may save a session as an image.", code="not-the-owner")
+    kernel, agent = _kernel_to_save(session)
+    commit = _new_commit(user, session, kernel, name, now)
+    with transaction.atomic():
+        lock_holders([key_of(USER, user.pk)])
+        _refuse_second(session)
+        _check_name(user, name)
+        _check_number(user)
+        longest = timedelta(seconds=settings.COMMIT_TIMEOUT)
+        commit.job = start_job(
+            COMMIT_JOB,
+            f"{name} ({session.name}, {commit.pk.hex[:_KEY_LENGTH]})",
+            "The node is being told.",
+            now=now,
+            owner_id=user.pk,
+            silence_limit=longest,
+            longest=longest,
+        )
+        commit.save()
+        audit(user.pk, "session.commit", "session", [session.pk], name=session.name, image=name)
+        hint_on_commit("node.commit_kernel", str(commit.pk), queue=node_queue(agent.name))
+    return commit.job
+
+
+def obstacle_to_commit(session: ComputeSession) -> tuple[str, str] | None:
+    """Return why the session as such cannot be saved as an image now, as code and sentence; None: it can."""
+    if session.session_type != SessionType.INTERACTIVE:
+        return "interactive-only", "Only interactive sessions can be saved as an image."
+    if session.status != Status.RUNNING:
+        return "not-running", "Only a session that runs can be saved as an image."
+    return None
+
+
+def commit_under_way(session: ComputeSession) -> ImageCommit | None:
+    """Return the image that is being made of this session."""
+    return ImageCommit.objects.filter(session=session, status__in=NOT_OVER).first()
+
+
+def being_saved(session_ids: Collection[UUID]) -> set[UUID]:
+    """Return those of these sessions of which an image is being made."""
+    rows = ImageCommit.objects.filter(session__in=session_ids, status__in=NOT_OVER)
+    return {pk for pk in rows.order_by().values_list("session_id", flat=True) if pk}
+
+
+def refuse_while_saved(session: ComputeSession) -> None:
+    """Raise Conflict while an image is being made of the session: its end would break that off."""
+    if commit := commit_under_way(session):
+        raise Conflict(
+            f"The image {commit.title} is being made of this session. Wait for it, cancel it under the bell, or end "
+            "the session by force.",
+            code="being-saved",
+            job=str(commit.job_id),
+        )
+
+
+def most_own_images(user: User) -> int | None:
+    """Return how many images of their own this person may keep; None: any number."""
+    numbers = [
+        *User.objects.filter(pk=user.pk).values_list("policy__max_customized_images", flat=True),
+        *Domain.objects.filter(users=user).values_list("policy__max_customized_images", flat=True),
+    ]
+    return min((number for number in numbers if number is not None), default=None)
+
+
+def follow_commits(now: datetime) -> int:
+    """End what nobody will speak of any more: its kernel or its agent is gone, its job cancelled, or its time is up.
+    Returns how many were ended."""
+    ended = 0
+    live = ImageCommit.objects.filter(status__in=NOT_OVER).select_related("job", "agent", "kernel").order_by()
+    for commit in live:
+        status, message = _end_of(commit, now)
+        if status and end_commit(commit, status, message, now=now):
+            ended += 1
+    return ended
+
+
+def end_commit(commit: ImageCommit, status: str, message: str, *, now: datetime, fix: str = "") -> bool:
+    """Give up an image that is not made: the row and its job end with this sentence. Returns whether it went on."""
+    with transaction.atomic():
+        row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
+        if not row.update(status=status, message=message[:500], heard_at=now):
+            return False
+        if commit.job_id is not None and status == ImageCommit.Status.CANCELLED:
+            stop_job(commit.job_id, message=message, now=now)
+        elif commit.job_id is not None:
+            finish_job(commit.job_id, message=message, now=now, failed=True, fix=fix)
+    return True
+
+
+def _kernel_to_save(session: ComputeSession) -> tuple[Kernel, Agent]:
+    if found := obstacle_to_commit(session):
+        raise Conflict(found[1], code=found[0])
+    kernel: Kernel | None = session.kernels.select_related("agent").order_by("rank").first()
+    if kernel is None or kernel.status != Status.RUNNING or kernel.agent is None:
+        raise Conflict("Only a session that runs can be saved as an image.", code="not-running")
+    agent = kernel.agent
+    if agent.backend in WITHOUT_IMAGES:
+        text = f"Agent {agent.name} has no container engine: what runs there as a process cannot be saved as an image."
+        raise Conflict(text, code="no-container-engine")
+    if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
+        raise Conflict(f"Agent {agent.name} does not answer.", code="agent-silent")
+    if agent.low_disk:
+        raise Conflict(f"Agent {agent.name} is short of disk space.", code="disk-low")
+    return kernel, agent
+
+
+def _new_commit(user: User, session: ComputeSession, kernel: Kernel, name: str, now: datetime) -> ImageCommit:
+    pk = uuid4()
+    return ImageCommit(
+        pk=pk,
+        owner=user,
+        session=session,
+        session_name=session.name,
+        kernel=kernel,
+        generation=kernel.generation,
+        agent=kernel.agent,
+        base=session.image,
+        base_name=session.image.display_name,
+        title=name,
+        reference=customized(session.image.reference, pk.hex[:_KEY_LENGTH]),
+        registry=_registry_that_takes(session.image),
+        created_at=now,
+    )
+
+
+def _registry_that_takes(image: Image) -> Registry | None:
+    """Return the image's registry, if images that are made of it can go there."""
+    registry: Registry | None = image.registry
+    if registry is None or not registry.takes_pushes or not registry.is_enabled:
+        return None
+    return registry if parse_image_name(image.reference).registry == registry.host else None
+
+
+def _refuse_second(session: ComputeSession) -> None:
+    if other := commit_under_way(session):
+        raise Conflict(
+            f"The image {other.title} is being made of this session; wait for it, or cancel it.",
+            code="being-saved",
+            job=str(other.job_id),
+        )
+
+
+def _check_name(user: User, name: str) -> None:
+    there = Image.objects.own_of(user).filter(title=name).exists()
+    if there or ImageCommit.objects.filter(owner=user, title=name, status__in=NOT_OVER).exists():
+        raise Conflict(f"You have an image named {name} already; choose another name.", field="name", code="name-taken")
+
+
+def _check_number(user: User) -> None:
+    most = most_own_images(user)
+    if most is None:
+        return
+    number = Image.objects.own_of(user).count()
+    number += ImageCommit.objects.filter(owner=user, status__in=NOT_OVER).count()
+    if number >= most:
+        raise Conflict(
+            f"You have {number} images of your own, and may have at most {most}. Delete one that you do not need.",
+            code="too-many-images",
+            limit=most,
+            number=number,
+        )
+
+
+def _end_of(commit: ImageCommit, now: datetime) -> tuple[str, str]:
+    """Return the status in which it ends without a word of its agent, and why; empty while it may go on."""
+    job, agent, kernel, status = commit.job, commit.agent, commit.kernel, ImageCommit.Status
+    if job is None or not job.is_running:
+        return status.FAILED, "The job is over."
+    if job.cancel_requested_at:
+        is_silent = commit.heard_at is None or commit.heard_at <= now - _SILENT_AFTER_CANCEL
+        at_once = commit.status == status.WAITING or is_silent
+        return (status.CANCELLED, "Cancelled: no image was made.") if at_once else ("", "")
+    if agent is None or agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
+        return status.FAILED, "The agent was lost on the way: no image was made."
+    is_waiting = commit.status == status.WAITING
+    if is_waiting and (kernel is None or kernel.status != Status.RUNNING or kernel.generation != commit.generation):
+        return status.FAILED, "The session ended before an image was made of it."
+    if job.deadline_at and job.deadline_at <= now:
+        return status.FAILED, "It was not done in the time that it may take: no image was made."
+    return "", ""

@@ -1,0 +1,109 @@
+"""Images that people made of their sessions: where they came from and lie, another name, and their end."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from backendai.accounts.models import User
+from backendai.accounts.policies import USER, key_of
+from backendai.activity.services import audit
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.compute.models import ComputeSession, ImageCommit
+from backendai.compute.services.commit_reports import mark_unwanted
+from backendai.compute.services.commits import NOT_OVER
+from backendai.compute.services.limits import lock_holders
+from backendai.core.errors import Conflict
+from backendai.core.names import check_own_image_name
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import node_queue
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OwnImage:
+    """One of them: ``commit`` says what it was made of, ``agents`` which nodes have it."""
+
+    image: Image
+    commit: ImageCommit | None
+    agents: list[str]
+
+
+def own_images(user: User) -> list[OwnImage]:
+    """Return the user's own images, the newest first; three queries."""
+    images = list(Image.objects.own_of(user).select_related("registry").order_by("-created_at", "-pk"))
+    commits = ImageCommit.objects.select_related("session").in_bulk([image.pk for image in images])
+    agents = _agents_with(images)
+    return [OwnImage(image, commits.get(image.pk), agents[image.reference]) for image in images]
+
+
+def rename_own_image(actor: User, image: Image, title: str) -> Image:
+    """Return the image with its new title. Raises UserError for one that breaks the rule, Conflict when its owner has
+    another image of it."""
+    check_own_image_name(title)
+    with transaction.atomic():
+        if image.owner_id is not None:
+            lock_holders([key_of(USER, image.owner_id)])
+        others = Image.objects.kept().filter(is_customized=True, owner=image.owner_id, title=title).exclude(pk=image.pk)
+        waiting = ImageCommit.objects.filter(owner=image.owner_id, title=title, status__in=NOT_OVER)
+        if others.exists() or waiting.exists():
+            raise Conflict(
+                f"There is an image named {title} already; choose another name.", field="name", code="name-taken"
+            )
+        if title != image.title:
+            changes = {"title": [image.title, title]}
+            audit(actor.pk, "image.change", "image", [image.pk], name=image.name, changes=changes)
+            image.title = title
+            image.save(update_fields=["title"])
+    return image
+
+
+def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
+    """Delete an image that was made of a session: nobody can start from it, and its nodes remove it. What a registry
+    has of it stays there. Raises Conflict that names the sessions which still need it."""
+    with transaction.atomic():
+        if live := sessions_on(image):
+            names = ", ".join(session.name for session in live[:_MOST_NAMED])
+            more = ", …" if len(live) > _MOST_NAMED else ""
+            raise Conflict(
+                f"{image.display_name} is needed by sessions that have not ended: {names}{more}. End them first.",
+                code="image-in-use",
+                sessions=[str(session.pk) for session in live[:_MOST_NAMED]],
+            )
+        _forget(image, now)
+        audit(actor.pk, "image.delete", "image", [image.pk], name=image.name, reference=image.reference)
+
+
+def forget_images_of(user: User, *, now: datetime) -> None:
+    """Delete all that a person made, who has no live session any more; part of taking everything personal away."""
+    for image in Image.objects.own_of(user):
+        _forget(image, now)
+    ImageCommit.objects.filter(owner=user).update(title="", session_name="", message="")
+
+
+def sessions_on(image: Image) -> QuerySet[ComputeSession]:
+    """Return the sessions that have not ended and were started from the image, the oldest first."""
+    return ComputeSession.objects.live().filter(image=image).order_by("created_at")
+
+
+def _forget(image: Image, now: datetime) -> None:
+    """Hide it at once; ended sessions go on to name it. Nodes hear of it at once, or with their next sync."""
+    Image.objects.filter(pk=image.pk).update(is_enabled=False, deleted_at=now, title="", description="")
+    agents = list(ImageOnAgent.objects.filter(reference=image.reference).values_list("agent__name", flat=True))
+    mark_unwanted(now)
+    for agent in agents:
+        hint_on_commit("node.sync", queue=node_queue(agent))
+
+
+def _agents_with(images: Sequence[Image]) -> dict[str, list[str]]:
+    rows = ImageOnAgent.objects.filter(reference__in=[image.reference for image in images])
+    found = defaultdict[str, list[str]](list)
+    for reference, agent in rows.order_by("agent__name").values_list("reference", "agent__name"):
+        found[reference].append(agent)
+    return found

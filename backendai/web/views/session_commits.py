@@ -1,0 +1,62 @@
+"""Saving a running session as an image of one's own."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import NON_FIELD_ERRORS
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from backendai.catalog.models import Image
+from backendai.compute.services.commits import commit_under_way, most_own_images, start_commit
+from backendai.core.errors import UserError
+from backendai.web.requests import PageRequest
+from backendai.web.views.session import asks_for_part, find_session
+from backendai.web.views.session_boxes import box
+
+
+class CommitForm(forms.Form):
+    """The name of the new image; the rule is the service's."""
+
+    name = forms.CharField(
+        label=gettext_lazy("Name of the image"),
+        max_length=200,
+        help_text=gettext_lazy("4 to 32 letters, digits, dashes and underscores."),
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "autofocus": True}),
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def commit(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Ask for the name of the image; on POST begin to make it. A script gets 204 when that is under way, and the form
+    with the mistake if not."""
+    found = find_session(request, session_id)
+    form = CommitForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            start_commit(request.user, found, form.cleaned_data["name"], now=timezone.now())
+        except UserError as error:
+            form.add_error("name" if error.field == "name" else NON_FIELD_ERRORS, error.message)
+        else:
+            if asks_for_part(request):
+                return HttpResponse(status=204)
+            messages.success(request, _("The session is being saved; the bell shows how far it is."))
+            return redirect("web:session", session_id=session_id)
+    context = {
+        "form": form,
+        "under_way": commit_under_way(found),
+        "number": Image.objects.own_of(request.user).count(),
+        "most": most_own_images(request.user),
+    }
+    return box(request, found, "web/_session_commit.html", context)

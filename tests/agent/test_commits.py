@@ -1,0 +1,96 @@
+"""Making images of kernels, as the node does it."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.commits import Commits
+from backendai.wire.commits import CommitSpec
+from backendai.wire.pulls import RegistryAccess
+from tests.agent.memory_backend import Entry
+from tests.agent.node import Node, wait_until
+
+ACCOUNT = RegistryAccess(username="robot", password="correct horse")
+
+
+class SavingNode(Node):
+    """A node with one kernel, of which its portal wants images; a test plays the hint."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes: list[bool] = []
+        self.kernel_id = uuid4()
+        self.backend.entries[self.kernel_id] = Entry(1)
+        self.commits = Commits(self.backend, self.portal, self.lanes, on_changed=lambda: self.changes.append(True))
+
+    def want(self, **over: object) -> UUID:
+        commit_id = uuid4()
+        fields = {"kernel_id": self.kernel_id, "generation": 1, "reference": "lab/own:1-customized_1"}
+        self.portal.commits[commit_id] = CommitSpec.model_validate(
+            {"commit_id": commit_id, "access": ACCOUNT, **fields, **over}
+        )
+        return commit_id
+
+    def states(self) -> list[str]:
+        return [report.state.value for report in self.portal.commit_reports]
+
+
+def test_an_image_is_made_once_however_often_it_is_named_and_goes_to_the_registry_when_it_should() -> None:
+    node = SavingNode()
+    commit_id = node.want()
+    for _ in range(3):  # a hint, a sync, another sync
+        node.commits.begin_soon(commit_id)
+    node.settle()
+    assert (node.states(), node.backend.said.count("commit")) == (["COMMITTING", "DONE"], 1)
+    assert node.portal.commit_reports[-1].size_bytes == 1000 and node.changes
+    node.commits.begin_soon(commit_id)
+    node.commits.begin_soon(node.want(push=True))
+    node.settle()
+    assert node.states()[2:] == ["COMMITTING", "PUSHING", "DONE"]
+    assert (node.backend.accounts, node.portal.commit_reports[-1].digest[:8]) == (["robot"], "sha256:d")
+
+
+def test_a_failure_is_told_and_leaves_nothing_and_silence_of_the_engine_is_no_verdict() -> None:
+    node = SavingNode()
+    node.commits.begin_soon(node.want(kernel_id=uuid4()))
+    node.settle()
+    assert (node.states()[-1], node.backend.said[-1]) == ("FAILED", "drop")
+    assert node.portal.commit_reports[-1].message == "The session ended before an image was made of it."
+    node.backend.fault = BackendError("no answer", code="engine-unreachable")
+    commit_id = node.want()
+    node.commits.begin_soon(commit_id)
+    node.settle()
+    assert node.states()[-1] == "COMMITTING" and commit_id in node.portal.commits, "the next sync names it again"
+
+
+@pytest.mark.parametrize("when", ["pushed", "made"])
+def test_what_nobody_wants_any_more_is_removed_at_once(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backendai.agent.commits._SPEAK_SECONDS", 0.0)
+    node = SavingNode()
+    node.backend.pull_gate.clear()
+    commit_id = node.want(push=True)
+    if when == "made":
+        node.backend.pull_gate.set()
+        monkeypatch.setattr(node.backend, "push_image", lambda spec, progress: node.portal.commits.clear() or "")
+    node.commits.begin_soon(commit_id)
+    if when == "pushed":
+        wait_until(lambda: any(report.progress == 0.5 for report in node.portal.commit_reports))
+        del node.portal.commits[commit_id]
+    node.settle()
+    assert node.backend.said[-1] == "drop" and node.backend.pulled == {"python"}
+
+
+def test_a_node_that_stops_gives_up_a_push_and_begins_anew_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backendai.agent.commits._SPEAK_SECONDS", 0.0)
+    node = SavingNode()
+    node.backend.pull_gate.clear()
+    commit_id = node.want(push=True)
+    node.commits.begin_soon(commit_id)
+    wait_until(lambda: "push" in node.backend.said)
+    node.commits.drain()
+    node.settle()
+    assert "DONE" not in node.states() and commit_id in node.portal.commits
+    assert "drop" not in node.backend.said, "the next start of the agent finds it"
