@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
+from collections.abc import Hashable
 from typing import Any
 
 from channels.db import database_sync_to_async
 from redis.exceptions import RedisError
 
+from backendai.accounts.models import User
+from backendai.realtime.audiences import Listener, Missed, audiences
 from backendai.realtime.credentials import user_of
 from backendai.realtime.guarded import GuardedConsumer
 from backendai.realtime.targets import signed_in
@@ -19,20 +21,21 @@ from backendai.wire.browser import EVERYTHING, group_of
 
 logger = logging.getLogger(__name__)
 
-PROBE_SECONDS = 5.0
 TRY_AGAIN_LATER = 1013
 
 
 class EventsConsumer(GuardedConsumer):
     """Sends ``{"type": "hello"}``, then ``{"type": "session", "id", "status", "version", "own"}`` for every change of
     one's own sessions and ``{"type": "job", "id", "kind", "status"}`` of one's own background jobs; superadmins get
-    everybody's, where ``own`` is false. When the channel layer dies the socket closes with 1013."""
+    everybody's, where ``own`` is false. When the channel layer dies, or the browser takes nothing for too long, the
+    socket closes with 1013."""
+
+    channel_layer_alias = None  # the audience has one for all of them
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._group = ""
-        self._user_id = ""
-        self._prober: asyncio.Task[None] | None = None
+        self._listener: Listener | None = None
+        self._teller: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Serve one socket; without the layer it closes, and the browser comes back."""
@@ -44,59 +47,44 @@ class EventsConsumer(GuardedConsumer):
                 await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
 
     async def open(self) -> None:
-        """Join the group of the user's events."""
-        self._group = await database_sync_to_async(self._find_group)()
-        await self.channel_layer.group_add(self._group, self.channel_name)
+        """Join the audience of the user's events."""
+        group, user_id = await database_sync_to_async(self._find_group)()
+        self._listener = Listener(group, user_id)
+        await audiences().join(self._listener)
         await self.accept()
         await self.send(text_data='{"type": "hello"}')
-        self._prober = asyncio.create_task(self._probe())
-
-    async def session_changed(self, event: dict[str, Any]) -> None:
-        """Pass on one change."""
-        told = {name: event[name] for name in ("id", "status", "version")}
-        news = {"type": "session", **told, "own": event["owner_id"] == self._user_id}
-        await self.send(text_data=json.dumps(news))
-
-    async def sessions_changed(self, message: dict[str, Any]) -> None:
-        """Pass on many changes."""
-        for event in message["events"]:
-            await self.session_changed(event)
-
-    async def job_changed(self, event: dict[str, Any]) -> None:
-        """Pass on the change of a background job."""
-        news = {"type": "job", "id": event["id"], "kind": event["kind"], "status": event["status"]}
-        await self.send(text_data=json.dumps(news))
-
-    async def layer_probed(self, _: dict[str, Any]) -> None:
-        """Take our own probe: that it came is all there is to know."""
+        self._teller = asyncio.create_task(self._tell(self._listener))
 
     def may_stay(self) -> bool:
         """Return whether the user is still let in, with the same reach."""
         user = user_of(self.credentials)
-        return user is not None and self._group == (EVERYTHING if user.is_superadmin else group_of(user.pk))
+        return user is not None and self._listener is not None and self._listener.group == _group_of(user)
+
+    def question(self) -> Hashable:
+        """Pages of one login with the same reach may stay, or not, together."""
+        return self.credentials, self._listener and self._listener.group
 
     async def hang_up(self) -> None:
-        """Leave the group."""
-        if self._prober:
-            self._prober.cancel()
-        if self._group:
-            with contextlib.suppress(RedisError, OSError):
-                await self.channel_layer.group_discard(self._group, self.channel_name)
+        """Leave the audience."""
+        if self._teller:
+            self._teller.cancel()
+        if self._listener:
+            await audiences().leave(self._listener)
 
-    def _find_group(self) -> str:
+    def _find_group(self) -> tuple[str, str]:
         user = signed_in(self.credentials)
-        self._user_id = str(user.pk)
-        return EVERYTHING if user.is_superadmin else group_of(user.pk)
+        return _group_of(user), str(user.pk)
 
-    async def _probe(self) -> None:
-        """Close the socket when the layer is gone: it would retry for ever in silence while the page looks live."""
-        while True:
-            await asyncio.sleep(PROBE_SECONDS)
+    async def _tell(self, listener: Listener) -> None:
+        """Pass on what the audience hears, until the browser has left or something was missed."""
+        with contextlib.suppress(OSError, RuntimeError):
             try:
-                async with asyncio.timeout(PROBE_SECONDS):
-                    await self.channel_layer.send(self.channel_name, {"type": "layer.probed"})
-            except (RedisError, OSError) as error:
-                logger.warning("events socket closed: %s", error)
-                with contextlib.suppress(OSError, RuntimeError):
-                    await self.close(TRY_AGAIN_LATER, "Events rest; look again later.")
-                return
+                while True:
+                    for text in await listener.take():
+                        await self.send(text_data=text)
+            except Missed:
+                await self.close(TRY_AGAIN_LATER, "Events rest; look again later.")
+
+
+def _group_of(user: User) -> str:
+    return EVERYTHING if user.is_superadmin else group_of(user.pk)

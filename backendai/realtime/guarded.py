@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Hashable
 from typing import Any
 
-from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError
 
@@ -34,6 +34,10 @@ class GuardedConsumer(AsyncWebsocketConsumer):
     def may_stay(self) -> bool:
         """Return whether whoever opened it is still let in. Runs in a thread, may ask the database."""
         raise NotImplementedError
+
+    def question(self) -> Hashable:
+        """Return what ``may_stay`` is about: sockets that ask the same share an answer."""
+        return self
 
     async def hang_up(self) -> None:
         """Let go of everything that ``open`` took. Called at least once, whatever happened."""
@@ -72,7 +76,7 @@ class GuardedConsumer(AsyncWebsocketConsumer):
                         await changed.wait()
                 changed.clear()
                 try:
-                    stays = await database_sync_to_async(self.may_stay)()
+                    stays = await rounds().shared(self.question(), self.may_stay)
                 except DatabaseError as error:  # unknown is not refused
                     logger.warning("websocket not rechecked: %s", error)
                     continue

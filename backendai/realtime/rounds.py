@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from itertools import count
 from weakref import WeakKeyDictionary
 
 from channels.db import database_sync_to_async
@@ -28,6 +29,8 @@ class Rounds:
         self._open: defaultdict[Standing, set[asyncio.Event]] = defaultdict(set)
         self._signs: dict[Standing, Hashable] = {}
         self._looker: asyncio.Task[None] | None = None
+        self._answers: dict[Hashable, _Answer] = {}
+        self._order = count(1)
 
     @contextlib.contextmanager
     def watching(self, standing: Standing) -> Iterator[asyncio.Event]:
@@ -48,6 +51,24 @@ class Rounds:
                 self._looker.cancel()
                 self._looker = None
 
+    async def shared(self, question: Hashable, ask: Callable[[], bool]) -> bool:
+        """Return what ``ask`` returns in a thread. Those who have the same question at the same time share an answer,
+        but nobody gets one that was begun before they asked."""
+        answer = self._answers.setdefault(question, _Answer())
+        answer.wanted += 1
+        asked = next(self._order)
+        try:
+            async with answer.asking:
+                if answer.begun < asked:
+                    begun = next(self._order)
+                    answer.stays = await database_sync_to_async(ask)()
+                    answer.begun = begun
+                return answer.stays
+        finally:
+            answer.wanted -= 1
+            if not answer.wanted:
+                del self._answers[question]
+
     async def _look_for_ever(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -63,6 +84,15 @@ class Rounds:
                 self._signs[standing] = sign
                 for changed in self._open[standing]:
                     changed.set()
+
+
+class _Answer:
+    """The last answer to a question, when it was begun, and how many wait for it."""
+
+    def __init__(self) -> None:
+        self.asking = asyncio.Lock()
+        self.begun = self.wanted = 0
+        self.stays = False
 
 
 _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Rounds] = WeakKeyDictionary()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from channels.layers import get_channel_layer
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from backendai.accounts.models import User
+from backendai.realtime.audiences import MOST_UNSENT, Listener, Missed
+from backendai.realtime.rounds import rounds
 from backendai.wire.browser import JobEvent, SessionEvent, _send
 from tests.cast import Cast
 from tests.realtime.sockets import PORTAL, page, script, socket
@@ -92,7 +95,7 @@ async def test_it_closes_when_the_layer_dies_behind_it(cast: Cast, monkeypatch: 
     async def fail(*_: Any) -> None:
         raise RedisConnectionError("gone")
 
-    monkeypatch.setattr("backendai.realtime.events.PROBE_SECONDS", 0.02)
+    monkeypatch.setattr("backendai.realtime.audiences.PROBE_SECONDS", 0.02)
     async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as alice:
         assert await alice.message() == {"type": "hello"}
         assert await alice.is_quiet(), "its own probes are not for the browser"
@@ -149,3 +152,62 @@ async def test_a_login_without_a_required_second_factor_opens_no_socket(cast: Ca
     await Authenticator.objects.acreate(user=cast.alice, type="totp", data={})
     async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as complete:
         assert await complete.message() == {"type": "hello"}
+
+
+async def test_an_audience_is_one_channel_however_many_pages_it_has(cast: Cast) -> None:
+    layer: Any = get_channel_layer()
+    headers = [await sync_to_async(page)(cast.alice) for _ in range(3)]
+    async with socket(EVENTS, headers[0]) as first, socket(EVENTS, headers[1]) as second:
+        async with socket(EVENTS, headers[2]) as third:
+            for one in (first, second, third):
+                await one.message()
+            assert [len(channels) for channels in layer.groups.values()] == [1]
+            await _send([change_of(cast.alice)])
+            assert [(await one.message())["own"] for one in (first, second, third)] == [True] * 3
+        await _send([change_of(cast.alice), change_of(cast.alice)])
+        assert [(await one.message())["id"] for one in (first, first, second, second)] == ["5e5510"] * 4
+    assert not layer.groups, "who hears nothing any more takes no channel"
+
+
+async def test_a_page_that_takes_nothing_for_too_long_has_to_look_again() -> None:
+    listener = Listener("group", "me")
+    for number in range(MOST_UNSENT):
+        listener.tell(str(number))
+    assert len(await listener.take()) == MOST_UNSENT
+    for number in range(MOST_UNSENT + 1):
+        listener.tell(str(number))
+    with pytest.raises(Missed):
+        await listener.take()
+
+
+async def test_an_audience_that_went_deaf_is_made_anew(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer: Any = get_channel_layer()
+
+    async def fail(*_: Any) -> None:
+        raise RedisConnectionError("gone")
+
+    async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as alice:
+        await alice.message()
+        with monkeypatch.context() as broken:
+            broken.setattr(layer, "receive", fail)
+            await _send([change_of(cast.alice)])  # what is heard now is the last
+            assert (await alice.closing())[0] == 1013
+            async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as late:
+                await late.message()
+                assert (await late.closing())[0] == 1013
+    async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as again:
+        await again.message()
+        await _send([change_of(cast.alice)])
+        assert (await again.message())["id"] == "5e5510"
+
+
+async def test_those_who_ask_the_same_at_once_share_an_answer_that_is_not_older_than_their_question() -> None:
+    asked: list[bool] = []
+    told = [True, False]
+
+    def ask() -> bool:
+        asked.append(True)
+        return told[len(asked) - 1]
+
+    first, *others = await asyncio.gather(*(rounds().shared("stays", ask) for _ in range(20)))
+    assert (first, set(others), len(asked)) == (True, {False}, 2)
