@@ -28,6 +28,7 @@ from backendai.api.views import (
     sessions,
     site,
     statistics,
+    usage,
 )
 
 app_name = "api"
@@ -43,6 +44,7 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/logs/", logs.SessionLog.as_view(), name="session-logs"),
     path("v1/sessions/<uuid:session_id>/history/", sessions.SessionHistory.as_view(), name="session-history"),
     path("v1/sessions/<uuid:session_id>/kernels/", sessions.SessionKernels.as_view(), name="session-kernels"),
+    path("v1/sessions/<uuid:session_id>/usage/", usage.SessionUsage.as_view(), name="session-usage"),
     path("v1/sessions/<uuid:session_id>/explain/", explanations.SessionExplanation.as_view(), name="session-explain"),
     path("v1/sessions/<uuid:session_id>/commit/", own_images.SessionCommit.as_view(), name="session-commit"),
     path("v1/sessions/<uuid:session_id>/apps/", apps.SessionApps.as_view(), name="session-apps"),

@@ -1,10 +1,10 @@
-"""What was held over some days, added up by the database: never a row for each session."""
+"""What was held and used over some days, added up by the database: never a row for each session."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 
 from django.db.models import QuerySet, Sum
@@ -27,10 +27,18 @@ GROUPINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one user, project, domain, group or day held: hours by slot, of sizes GiB-hours."""
+    """What one user, project, domain, group or day held: hours by slot, of sizes GiB-hours. ``used`` is what programs
+    really used of it, ``measured`` what was held while that was measured; both without slots that nobody measured."""
 
     name: str
     hours: Mapping[str, float]
+    used: Mapping[str, float] = field(default_factory=dict)
+    measured: Mapping[str, float] = field(default_factory=dict)
+
+    def used_part(self, slot: str) -> float | None:
+        """Return which part of what was held was used, 0 to 1, as far as it was measured."""
+        measured = self.measured.get(slot, 0.0)
+        return min(self.used.get(slot, 0.0) / measured, 1.0) if measured else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,16 @@ class Statistics:
     @property
     def total(self) -> Line:
         """Everything together."""
-        return Line("total", {slot: sum(line.hours.get(slot, 0.0) for line in self.lines) for slot in self.slots})
+        hours = {slot: sum(line.hours.get(slot, 0.0) for line in self.lines) for slot in self.slots}
+        used = {slot: sum(line.used.get(slot, 0.0) for line in self.lines) for slot in self.measured_slots}
+        measured = {slot: sum(line.measured.get(slot, 0.0) for line in self.lines) for slot in self.measured_slots}
+        return Line("total", hours, used, measured)
+
+    @property
+    def measured_slots(self) -> list[str]:
+        """Those slots of which anybody's use was measured, in the same order."""
+        measured = {slot for line in self.lines for slot in line.measured}
+        return [slot for slot in self.slots if slot in measured]
 
 
 def statistics(user: User, *, first: date, last: date, by: str = "user") -> Statistics:
@@ -63,12 +80,12 @@ def statistics(user: User, *, first: date, last: date, by: str = "user") -> Stat
     buckets = UsageBucket.objects.visible_to(user).filter(day__gte=first, day__lte=last)
     found = _added_up(buckets, "day")
     every = [first + timedelta(days=number) for number in range((last - first).days + 1)]
-    days = [Line(str(day), found.get(str(day), {})) for day in every]
+    days = [found.get(str(day), Line(str(day), {})) for day in every]
     names = {slot for line in days for slot in line.hours}
     slots = sorted(names | {"cpu", "mem"}, key=lambda slot: (slot != "cpu", slot != "mem", slot))
     if by == "day":
         return Statistics(first, last, by, slots, days, days)
-    lines = [Line(name, hours) for name, hours in _added_up(buckets, GROUPINGS[by]).items()]
+    lines = list(_added_up(buckets, GROUPINGS[by]).values())
     lines.sort(key=lambda line: ([-line.hours.get(slot, 0.0) for slot in reversed(slots)], line.name))
     return Statistics(first, last, by, slots, lines, days)
 
@@ -78,9 +95,14 @@ def unit_of(slot: str) -> str:
     return "GiB-hours" if is_size(slot) else "hours"
 
 
-def _added_up(buckets: QuerySet[UsageBucket], column: str) -> dict[str, dict[str, float]]:
-    hours: dict[str, dict[str, float]] = defaultdict(dict)
-    rows = buckets.order_by().values_list(column, "slot").annotate(total=Sum("amount_seconds"))
-    for name, slot, total in rows:
-        hours[str(name)][slot] = total / _HOUR / (_GIB if is_size(slot) else 1)
-    return dict(hours)
+def _added_up(buckets: QuerySet[UsageBucket], column: str) -> dict[str, Line]:
+    lines: dict[str, tuple[dict[str, float], ...]] = defaultdict(lambda: ({}, {}, {}))
+    sums = (Sum("amount_seconds"), Sum("used_seconds"), Sum("measured_seconds"))
+    rows = buckets.order_by().values_list(column, "slot").annotate(held=sums[0], used=sums[1], measured=sums[2])
+    for name, slot, held, used, measured in rows:
+        unit = _HOUR * (_GIB if is_size(slot) else 1)
+        hours = lines[str(name)]
+        hours[0][slot] = held / unit
+        if measured:
+            hours[1][slot], hours[2][slot] = used / unit, measured / unit
+    return {name: Line(name, *hours) for name, hours in lines.items()}

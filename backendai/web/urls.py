@@ -50,6 +50,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/commit/", session_commits.commit, name="session_commit"),
     path("sessions/<uuid:session_id>/apps/", session_boxes.app_launcher, name="app_launcher"),
     path("sessions/<uuid:session_id>/outlook/", session.outlook, name="outlook"),
+    path("sessions/<uuid:session_id>/usage/", session.usage, name="session_usage"),
     path("sessions/<uuid:session_id>/terminate/", session.terminate, name="terminate"),
     path("sessions/<uuid:session_id>/apps/<slug:service>/", apps.app, name="app"),
     path("resources/panel/", sessions.resources_panel, name="resources_panel"),

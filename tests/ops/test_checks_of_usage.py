@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from pytest_django.fixtures import SettingsWrapper
+from django.test import override_settings
 
 from backendai.ops.checks import check_usage
 
@@ -23,8 +23,6 @@ def test_the_times_it_comes_with_are_right() -> None:
         (timedelta(days=7), timedelta(days=7), []),
     ],
 )
-def test_times_that_cannot_work_are_refused(
-    settings: SettingsWrapper, fine: timedelta, kept: timedelta, found: list[str]
-) -> None:
-    settings.USAGE_FINE_FOR, settings.USAGE_KEPT_FOR = fine, kept
-    assert [message.id for message in check_usage()] == found
+def test_times_that_cannot_work_are_refused(fine: timedelta, kept: timedelta, found: list[str]) -> None:
+    with override_settings(USAGE_FINE_FOR=fine, USAGE_KEPT_FOR=kept):
+        assert [message.id for message in check_usage()] == found

@@ -125,7 +125,7 @@ def test_it_warns_when_it_was_granted_something_else_than_it_asked_for(cast: Cas
 def test_it_shows_what_is_measured_of_its_kernels_and_nothing_else(cast: Cast, browse: Browse) -> None:
     session, other = make_running_session(cast.alice), make_running_session(cast.bob)
     client = browse(cast.alice)
-    assert "Nothing is measured of this session yet." in text_of(client, session)
+    assert "No measurement yet" in text_of(client, session)
     mine, foreign = (one.kernels.get() for one in (session, other))
     use = {"util_pct": 42.5, "mem_used": 2**30}
     sample = {"model": "H200", "mem_total": 2**37, "kernels": {str(mine.pk): use, str(foreign.pk): {"util_pct": 99.0}}}
@@ -156,9 +156,10 @@ def test_it_asks_the_database_as_often_whatever_its_status(
     place(starting, agent)
     ended = make_running_session(cast.alice, agent)
     kernel_reported(agent, report_of(ended.kernels.get(), KernelState.TERMINATED, reason="exited"))
-    for session, number in ((make_session(cast.alice), 7), (starting, 9), (ended, 8)):
+    for session, number in ((make_session(cast.alice), 7), (starting, 9), (ended, 11)):
         for headers in ({}, HTMX):
-            # 2 for who asks, session, kernels, its order among others (2), slot types; what it holds; usual times; logs
+            # 2 for who asks, session, kernels, its order among others (2), slot types; what it holds; usual times; logs,
+            # and 3 for what it used
             with django_assert_num_queries(number):
                 client.get(reverse("web:session", args=[session.pk]), **headers)
         assert Kernel.objects.filter(session=session).exists()

@@ -1,4 +1,4 @@
-"""What was held over some days, as JSON or CSV."""
+"""What was held and used over some days, as JSON or CSV."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ class LineBody(serializers.Serializer[Any]):
 
     name = serializers.CharField()
     hours = serializers.DictField(child=serializers.FloatField(), help_text="By slot; of sizes GiB-hours.")
+    used = serializers.DictField(
+        child=serializers.FloatField(), help_text="What programs really used of it, where that was measured."
+    )
+    measured = serializers.DictField(
+        child=serializers.FloatField(), help_text="What was held while its use was measured."
+    )
 
 
 class StatisticsBody(serializers.Serializer[Any]):
@@ -71,12 +77,16 @@ class StatisticsView(GenericAPIView[Any]):
 
 
 def rows_of(found: Statistics) -> Iterator[list[Any]]:
-    """Yield the rows of a file: a heading, then one for each line."""
-    yield [found.by, *found.slots]
+    """Yield the rows of a file: a heading, then one for each line; what was used stands after what was held."""
+    used = found.measured_slots
+    yield [found.by, *found.slots, *(f"{slot} used" for slot in used), *(f"{slot} measured" for slot in used)]
     for line in found.lines:
         yield [line.name, *cells_of(found, line)]
 
 
 def cells_of(found: Statistics, line: Line) -> list[str]:
-    """Return the hours of a line in the order of the slots."""
-    return [f"{line.hours.get(slot, 0.0):.3f}" for slot in found.slots]
+    """Return the hours of a line in the order of the heading."""
+    held = [line.hours.get(slot, 0.0) for slot in found.slots]
+    used = [line.used.get(slot, 0.0) for slot in found.measured_slots]
+    measured = [line.measured.get(slot, 0.0) for slot in found.measured_slots]
+    return [f"{hours:.3f}" for hours in (*held, *used, *measured)]

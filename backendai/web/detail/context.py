@@ -14,6 +14,7 @@ from backendai.web.advice import drained_agents, silent_agents, try_text, wait_o
 from backendai.web.detail.actions import actions_of
 from backendai.web.detail.facts import asked_for, ends_of, ends_soon, granted_to, uses_of
 from backendai.web.detail.phases import start_of
+from backendai.web.detail.usage import usage_of
 
 _MOST_NAMED = 20
 
@@ -76,6 +77,7 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
         "granted": granted if granted is not None and granted != asked_for(kernels) else None,
         "total_slots": session.kernel_slots * session.cluster_size,
         "uses": uses_of(kernels),
+        "usage": usage_of(session, kernels, {}, now=now),
         "agents": list(agents.values()),
         "reserved_since": session.scheduled_at if is_placed else None,
         "kept_log": _kept_log(session) if session.is_terminal else None,

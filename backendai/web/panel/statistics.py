@@ -80,8 +80,9 @@ class StatisticsPage(PanelPage, TemplateView):
             "chart_title": f"{name_of_slot(slot)} {in_words(unit_of(slot))}",
             "headings": [f"{name_of_slot(one)} {in_words(unit_of(one))}" for one in found.slots],
             "choices": [(one, name_of_slot(one)) for one in found.slots],
-            "rows": [(line.name, _hours(found, line)) for line in found.lines],
-            "total": _hours(found, found.total),
+            "rows": [(line.name, _cells(found, line)) for line in found.lines],
+            "total": _cells(found, found.total),
+            "is_measured": bool(found.measured_slots),
             "export_query": query.urlencode(),
         }
         return super().get_context_data(**(shown | kwargs))
@@ -102,10 +103,15 @@ class StatisticsPage(PanelPage, TemplateView):
 
 
 def _rows(found: Statistics) -> Iterator[list[Any]]:
-    yield [found.by, *found.slots]
+    used = found.measured_slots
+    yield [found.by, *found.slots, *(f"{slot} used" for slot in used), *(f"{slot} measured" for slot in used)]
     for line in found.lines:
-        yield [line.name, *_hours(found, line)]
+        held = [line.hours.get(slot, 0.0) for slot in found.slots]
+        told = [part.get(slot, 0.0) for part in (line.used, line.measured) for slot in used]
+        yield [line.name, *(f"{hours:.2f}" for hours in (*held, *told))]
 
 
-def _hours(found: Statistics, line: Line) -> list[str]:
-    return [f"{line.hours.get(slot, 0.0):.2f}" for slot in found.slots]
+def _cells(found: Statistics, line: Line) -> list[tuple[str, str]]:
+    """Return of each slot the hours, and in per cent which part of them was used, as far as it was measured."""
+    parts = [(slot, line.used_part(slot)) for slot in found.slots]
+    return [(f"{line.hours.get(slot, 0.0):.2f}", "" if part is None else f"{100 * part:.0f} %") for slot, part in parts]

@@ -21,11 +21,13 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.core.errors import UserError
 from backendai.web.detail.context import detail_context, ending_context, waiting_for
+from backendai.web.detail.usage import usage_of
 from backendai.web.history import history_context
 from backendai.web.outlook import outlook_of
 from backendai.web.requests import PageRequest
 
 DRAWER = "drawer"
+_ASK_NO_MORE = 286  # htmx ends its polling
 _View = TypeVar("_View", bound=Callable[..., HttpResponse])
 
 
@@ -79,6 +81,20 @@ def outlook(request: PageRequest, session_id: UUID) -> HttpResponse:
     ahead = outlook_of(found, request.user, now=timezone.now())
     context = {"outlook": ahead} | ending_context(found, request.user)
     return render(request, "web/_session_outlook.html" if asks_for_part(request) else "web/outlook.html", context)
+
+
+@require_safe
+@never_cache
+@login_required
+def usage(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Show what a session really uses; htmx asks for the charts alone, again and again until the session has ended."""
+    found = find_session(request, session_id)
+    kernels = list(found.kernels.all())
+    context = {"usage": usage_of(found, kernels, request.GET, now=timezone.now()), "kernels": kernels}
+    if asks_for_part(request) and context["usage"]:
+        status = _ASK_NO_MORE if found.is_terminal else 200
+        return render(request, "web/_session_usage_shown.html", context, status=status)
+    return render(request, "web/usage.html", ending_context(found, request.user) | context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

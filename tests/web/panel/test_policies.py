@@ -144,8 +144,8 @@ def test_statistics_add_up_what_one_may_see_by_whatever_is_asked(
     whole = dana.get(STATISTICS, **days).json()
     assert whole["slots"] == ["cpu", "mem", "cuda.device"]
     assert whole["lines"] == [
-        {"name": "charlie@example.com", "hours": {"cuda.device": 2.0}},
-        {"name": "alice@example.com", "hours": {"cpu": 4.0, "mem": 1.0}},
+        {"name": "charlie@example.com", "hours": {"cuda.device": 2.0}, "used": {}, "measured": {}},
+        {"name": "alice@example.com", "hours": {"cpu": 4.0, "mem": 1.0}, "used": {}, "measured": {}},
     ]
     assert whole["total"]["hours"] == {"cpu": 4.0, "mem": 1.0, "cuda.device": 2.0}
     by_day = dana.get(STATISTICS, by="day", **days).json()["lines"]
@@ -163,6 +163,21 @@ def test_statistics_add_up_what_one_may_see_by_whatever_is_asked(
     file = text_of(dana.get(STATISTICS, as_file="csv", **days))
     assert file.splitlines()[0].endswith("user,cpu,mem,cuda.device")
     assert file.splitlines()[2] == "alice@example.com,4.000,1.000,0.000"
+
+
+def test_what_was_used_stands_beside_what_was_held(used: Cast, dana: Client) -> None:
+    days = {"first": "2030-01-01", "last": "2030-01-03"}
+    hour = 3600.0
+    UsageBucket.objects.filter(slot="cuda.device").update(used_seconds=0.25 * hour, measured_seconds=hour)
+    told = Caller(used.dana).get(STATISTICS, **days).json()["lines"][0]
+    assert (told["used"], told["measured"]) == ({"cuda.device": 0.25}, {"cuda.device": 1.0})
+    file = text_of(Caller(used.dana).get(STATISTICS, as_file="csv", **days)).splitlines()
+    assert file[0].endswith("user,cpu,mem,cuda.device,cuda.device used,cuda.device measured")
+    assert file[1] == "charlie@example.com,0.000,0.000,2.000,0.250,1.000"
+    page = dana.get(reverse("manage:statistics"), days)
+    assert "25 % used" in text_of(page)
+    file = text_of(dana.get(reverse("manage:statistics"), days | {"export": "csv"})).splitlines()
+    assert file[1] == "charlie@example.com,0.00,0.00,2.00,0.25,1.00"
 
 
 @pytest.mark.parametrize(
