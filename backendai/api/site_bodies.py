@@ -42,6 +42,7 @@ class SettingsBody(StrictSerializer):
         required=False, help_text="The launch page takes the name of an image typed by hand."
     )
     group_resources_visible = serializers.BooleanField(required=False)
+    public_apps = serializers.BooleanField(required=False, help_text="Owners may open an app to everybody.")
     container_caps = AmountsField(required=False, help_text="The most of each slot that one kernel may have.")
 
 

@@ -49,6 +49,11 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/commit/", own_images.SessionCommit.as_view(), name="session-commit"),
     path("v1/sessions/<uuid:session_id>/apps/", apps.SessionApps.as_view(), name="session-apps"),
     path("v1/sessions/<uuid:session_id>/apps/<slug:service>/", apps.SessionApp.as_view(), name="session-app"),
+    path(
+        "v1/sessions/<uuid:session_id>/apps/<slug:service>/public/",
+        apps.SessionAppForEverybody.as_view(),
+        name="session-app-public",
+    ),
     path("v1/session-preview/", explanations.SessionPreview.as_view(), name="session-preview"),
     path("v1/owners/", owners.OwnerLookup.as_view(), name="owners"),
     path("v1/policies/", policies.PolicyList.as_view(), name="policies"),

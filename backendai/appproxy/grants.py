@@ -18,6 +18,7 @@ from backendai.activity.services import audit
 from backendai.appproxy.models import AppGrant
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.apps import Claims, CodeRefused, read_code
+from backendai.compute.services.public_apps import public_app_at
 from backendai.compute.status import Status
 
 LIFETIME = timedelta(days=7)
@@ -70,7 +71,21 @@ def redeem(code: str, host: str, now: datetime) -> str:
 
 def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
     """Return what one of these cookies opens on this host, after looking again whether its owner is still signed in and
-    may see the session, and whether it runs. Raises Denied."""
+    may see the session, and whether it runs; else what is open to everybody there. Raises Denied."""
+    try:
+        return _open_by_grant(cookies, host, now)
+    except Denied:
+        if target := _open_to_everybody(host):
+            return target
+        raise
+
+
+def digest_of(text: str) -> str:
+    """Return the form in which a cookie is kept; it is long and random, so one SHA-256 is enough."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _open_by_grant(cookies: Sequence[str], host: str, now: datetime) -> Target:
     lasting = AppGrant.objects.filter(host=host, expires_at__gt=now)
     grant: AppGrant | None = lasting.filter(digest__in=[digest_of(text) for text in cookies]).first()
     if grant is None:
@@ -81,9 +96,15 @@ def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
     return Target(kernel.pk, grant.generation, grant.service, grant.port, gateway_url, standing, kernel.session_id)
 
 
-def digest_of(text: str) -> str:
-    """Return the form in which a cookie is kept; it is long and random, so one SHA-256 is enough."""
-    return hashlib.sha256(text.encode()).hexdigest()
+def _open_to_everybody(host: str) -> Target | None:
+    found = public_app_at(host)
+    if found is None:
+        return None
+    kernel, app = found
+    if app.code or kernel.agent is None:
+        raise Denied("session-ended", "The session does not run any more.")
+    gateway_url = kernel.agent.gateway_url
+    return Target(kernel.pk, kernel.generation, app.name, app.port, gateway_url, NOBODY, kernel.session_id)
 
 
 def _entitled(

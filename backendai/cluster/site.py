@@ -26,6 +26,7 @@ class SiteSettings:
     agent_select: bool = False
     manual_image: bool = False
     group_resources_visible: bool = True
+    public_apps: bool = False
     container_caps: Slots = field(default_factory=Slots)
 
 
@@ -50,6 +51,7 @@ SCHEMA: dict[str, Callable[[str, Any], Any]] = {
     "agent_select": _yes_or_no,
     "manual_image": _yes_or_no,
     "group_resources_visible": _yes_or_no,
+    "public_apps": _yes_or_no,
     "container_caps": _amounts,
 }
 

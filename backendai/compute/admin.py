@@ -8,6 +8,7 @@ from backendai.compute.models import (
     IdleWarning,
     Kernel,
     KernelLog,
+    PublicApp,
     SchedulingRecord,
     SessionNotice,
     SessionTraffic,
@@ -89,3 +90,10 @@ class SessionTrafficAdmin(ReadOnly):
     list_display = ["session", "last_at"]
     search_fields = ["session__name", "session__id"]
     list_select_related = ["session"]
+
+
+@admin.register(PublicApp)
+class PublicAppAdmin(MadeElsewhere):
+    list_display = ["session", "service", "opened_by", "opened_at"]
+    search_fields = ["session__name", "session__id", "service"]
+    list_select_related = ["session", "opened_by"]

@@ -15,6 +15,7 @@ from django.utils import timezone
 from backendai.accounts.models import Project
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.compute.app_models import PublicApp as PublicApp
 from backendai.compute.commit_models import ImageCommit as ImageCommit
 from backendai.compute.idle_models import IdleWarning as IdleWarning
 from backendai.compute.idle_models import SessionTraffic as SessionTraffic

@@ -53,6 +53,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/usage/", session.usage, name="session_usage"),
     path("sessions/<uuid:session_id>/terminate/", session.terminate, name="terminate"),
     path("sessions/<uuid:session_id>/apps/<slug:service>/", apps.app, name="app"),
+    path("sessions/<uuid:session_id>/apps/<slug:service>/public/", session_boxes.public_app, name="public_app"),
     path("resources/panel/", sessions.resources_panel, name="resources_panel"),
     path("dashboard/", dashboard.dashboard, name="dashboard"),
     path("agents/", agents.agents, name="agents"),

@@ -7,6 +7,8 @@ from django.utils import timezone
 
 from backendai.accounts.models import AccessToken
 from backendai.accounts.standing import Standing, user_by
+from backendai.activity.models import AuditEntry
+from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import CodeRefused, read_code
 from tests.api.callers import SESSIONS, Caller
@@ -27,7 +29,7 @@ def test_it_lists_the_apps_with_where_they_live_and_why_not(
 ) -> None:
     alice = Caller(cast.alice)
     alice.get(f"{SESSIONS}{session.pk}/apps/")
-    with django_assert_num_queries(3):  # type: ignore[operator]  (the token, the session, its kernel)
+    with django_assert_num_queries(4):  # type: ignore[operator]  (the token, the session, its kernel, the settings of the site)
         lab, ring = alice.get(f"{SESSIONS}{session.pk}/apps/").json()["results"]
     assert (lab["name"], lab["title"], lab["port"], lab["code"]) == ("jupyterlab", "JupyterLab", 8888, "")
     assert lab["url"].startswith(f"http://jupyterlab-{session.pk.hex[:12]}.apps.localhost")
@@ -67,3 +69,22 @@ def test_nobody_reads_or_bends_a_code(cast: Cast, session: ComputeSession) -> No
 @pytest.mark.parametrize("standing", [Standing(), Standing(login="nothing"), Standing(token="nothing")])
 def test_nothing_is_nobodys_standing(standing: Standing) -> None:
     assert user_by(standing, timezone.now()) is None
+
+
+def test_its_owner_opens_an_app_to_everybody_where_the_site_allows_it(cast: Cast, session: ComputeSession) -> None:
+    alice, address = Caller(cast.alice), f"{SESSIONS}{session.pk}/apps/jupyterlab/public/"
+    answer = alice.put(address)
+    assert (answer.status_code, answer.json()["code"]) == (409, "no-public-apps")
+    change_site(cast.dana, {"public_apps": True}, now=timezone.now())
+    assert Caller(cast.bob).put(address).status_code == 404
+    for _ in range(2):
+        answer = alice.put(address)
+        assert (answer.status_code, answer.json()["is_public"]) == (200, True)
+    assert [one["is_public"] for one in alice.get(f"{SESSIONS}{session.pk}/apps/").json()["results"]] == [True, False]
+    assert alice.put(f"{SESSIONS}{session.pk}/apps/ring/public/").json()["code"] == "not-for-browsers"
+    assert alice.put(f"{SESSIONS}{session.pk}/apps/nothing/public/").status_code == 404
+    for _ in range(2):
+        assert alice.delete(address).status_code == 204
+    assert [one["is_public"] for one in alice.get(f"{SESSIONS}{session.pk}/apps/").json()["results"]] == [False, False]
+    deeds = AuditEntry.objects.filter(action__startswith="app.").order_by("pk").values_list("action", flat=True)
+    assert list(deeds) == ["app.open-to-everybody", "app.close-to-others"]

@@ -9,6 +9,7 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import CODE_SECONDS, host_of, origin_of, read_code
 from backendai.web.app_reach import why_out_of_reach
@@ -38,13 +39,30 @@ def test_it_has_a_button_for_each_app_and_says_why_one_has_none(session: Compute
     assert "secret" not in text
 
 
-def test_it_costs_no_query_where_the_kernels_are_known(
+def test_it_costs_one_query_where_the_kernels_are_known(
     session: ComputeSession, django_assert_num_queries: object
 ) -> None:
     session = ComputeSession.objects.select_related("image", "resource_group").get()
     kernels = list(session.kernels.select_related("agent"))
-    with django_assert_num_queries(0):  # type: ignore[operator]
+    with django_assert_num_queries(1):  # type: ignore[operator]  (the settings of the site)
         assert "JupyterLab" in shown(session, kernels=kernels)
+
+
+def test_it_opens_an_app_to_everybody_and_closes_it_again(cast: Cast, session: ComputeSession) -> None:
+    alice, address = Client(headers={"Host": "localhost"}), f"/sessions/{session.pk}/apps/"
+    alice.force_login(cast.alice)
+    assert "Open to everybody" not in alice.get(address).content.decode()
+    assert "an administrator has to allow it" in answer_to(alice, address, "yes")
+    change_site(cast.dana, {"public_apps": True}, now=timezone.now())
+    assert "Open to everybody" in alice.get(address).content.decode()
+    assert "Close to others" in answer_to(alice, address, "yes")
+    assert session.public_apps.get().opened_by == cast.alice
+    assert "Close to others" not in answer_to(alice, address, "no")
+    assert not session.public_apps.exists()
+
+
+def answer_to(client: Client, address: str, wish: str) -> str:
+    return client.post(f"{address}jupyterlab/public/", {"open": wish}, follow=True).content.decode()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from rest_framework.views import APIView
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker, standing_of
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import apps_of, main_kernel, make_entry
+from backendai.compute.services.apps import App, apps_of, main_kernel, make_entry
+from backendai.compute.services.public_apps import close_to_others, open_to_everybody, public_services
 
 
 class AppBody(serializers.Serializer[Any]):
@@ -30,6 +31,11 @@ class AppBody(serializers.Serializer[Any]):
     url = serializers.URLField(help_text="The app's own origin.")
     code = serializers.CharField(help_text="Why it cannot be opened now; empty when it can.")
     reason = serializers.CharField(help_text="The same in one sentence.")
+    is_public = serializers.SerializerMethodField(help_text="Whoever reaches the address may use it.")
+
+    def get_is_public(self, app: App) -> bool:
+        """Return whether it is open to everybody."""
+        return app.name in self.context["public"]
 
 
 class AppListBody(serializers.Serializer[Any]):
@@ -54,7 +60,7 @@ class SessionApps(APIView):
         """Return the apps, each with why it cannot be opened now."""
         session = _session(request, session_id)
         found = apps_of(session, main_kernel(session))
-        return Response(AppListBody({"results": found}).data)
+        return Response(AppListBody({"results": found}, context={"public": public_services(session)}).data)
 
 
 class SessionApp(APIView):
@@ -73,6 +79,25 @@ class SessionApp(APIView):
         entry = make_entry(asker(request), session, service, standing, timezone.now())
         answer = {"url": entry.url, "code": entry.code, "expires_in": entry.seconds}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
+
+
+class SessionAppForEverybody(APIView):
+    """Whether everybody who reaches the app's address may use it."""
+
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=None, responses={200: AppBody})
+    def put(self, request: Request, session_id: UUID, service: str) -> Response:
+        """Open it, until it is closed or the session ends. 409 when the site does not allow it, or the app cannot be
+        opened now."""
+        app = open_to_everybody(asker(request), _session(request, session_id), service, now=timezone.now())
+        return Response(AppBody(app, context={"public": {app.name}}).data)
+
+    @extend_schema(request=None, responses={204: None})
+    def delete(self, request: Request, session_id: UUID, service: str) -> Response:
+        """Close it again; who uses it now is cut off within seconds."""
+        close_to_others(asker(request), _session(request, session_id), service)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 def _session(request: Request, session_id: UUID) -> ComputeSession:

@@ -52,6 +52,11 @@ class SettingsForm(forms.Form):
         label=_l("People see what is free"),
         help_text=_l("Unticked, the bars beside the list of sessions are shown to superadmins alone."),
     )
+    public_apps = forms.BooleanField(
+        required=False,
+        label=_l("People may open an app to everybody"),
+        help_text=_l("Ticked, whoever reaches an app's address uses it without signing in, until its owner closes it."),
+    )
     container_caps = AmountsField(
         label=_l("Most for one kernel"),
         help_text=_l("Whoever asks, and however: such as cpu=32, mem=256g. Empty: no limit."),

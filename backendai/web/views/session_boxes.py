@@ -16,9 +16,10 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.public_apps import close_to_others, open_to_everybody
 from backendai.compute.services.renaming import rename_session
 from backendai.core.errors import UserError
 from backendai.web.detail.context import ending_context
@@ -53,6 +54,25 @@ def info(request: PageRequest, session_id: UUID) -> HttpResponse:
 def app_launcher(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the apps of a session."""
     return box(request, find_session(request, session_id), "web/_session_apps.html", {})
+
+
+@require_POST
+@login_required
+def public_app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
+    """Open an app to everybody, or close it again."""
+    found = find_session(request, session_id)
+    try:
+        if request.POST.get("open") == "yes":
+            open_to_everybody(request.user, found, service, now=timezone.now())
+        else:
+            close_to_others(request.user, found, service)
+    except UserError as error:
+        if asks_for_part(request):
+            return _box(request, found, "web/_session_apps.html", {"mistake": error.message})
+        messages.error(request, error.message)
+    if asks_for_part(request):
+        return _box(request, found, "web/_session_apps.html", {})
+    return redirect("web:app_launcher", session_id=session_id)
 
 
 @require_safe

@@ -1,0 +1,85 @@
+"""Apps that their owners have opened to everybody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.appproxy import guard
+from backendai.cluster.models import ResourceGroup
+from backendai.cluster.site import change_site
+from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.public_apps import close_to_others, open_to_everybody
+from tests.appproxy.stage import Stage, stage
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "RECHECK_SECONDS", 0.05)
+
+
+def open_it(here: Stage) -> None:
+    change_site(here.cast.dana, {"public_apps": True}, now=timezone.now())
+    open_to_everybody(here.cast.alice, here.session, "notes", now=timezone.now())
+
+
+async def test_a_stranger_uses_an_open_app_and_no_other_one() -> None:
+    async with stage() as here:
+        assert (await here.ask("GET", "/page")).status == 401
+        await sync_to_async(open_it)(here)
+        page = await here.ask("GET", "/page")
+        assert (page.status, await page.text()) == (200, "GET /page")
+        assert (await here.ask("GET", "/page", cookie="backendai-app=nonsense")).status == 200
+        other = here.host.replace("notes-", "other-")
+        assert (await here.ask("GET", "/page", headers={"Host": other})).status == 401
+        elsewhere = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+        assert (await here.ask("POST", "/page", headers=elsewhere)).status == 403
+
+
+def close(here: Stage) -> None:
+    close_to_others(here.cast.alice, here.session, "notes")
+
+
+def forbid(here: Stage) -> None:
+    change_site(here.cast.dana, {"public_apps": False}, now=timezone.now())
+
+
+def deactivate(here: Stage) -> None:
+    User.objects.filter(pk=here.cast.alice.pk).update(is_active=False)
+
+
+def move(here: Stage) -> None:
+    ResourceGroup.objects.update(app_domain="elsewhere.example.org")
+
+
+@pytest.mark.parametrize("deed", [close, forbid, deactivate, move])
+async def test_it_is_shut_again(deed: Callable[[Stage], Any]) -> None:
+    async with stage() as here:
+        await sync_to_async(open_it)(here)
+        assert (await here.ask("GET", "/")).status == 200
+        await sync_to_async(deed)(here)
+        assert await changed_answer(here) == 401
+
+
+async def test_it_ends_with_its_session() -> None:
+    async with stage() as here:
+        await sync_to_async(open_it)(here)
+        await sync_to_async(terminate_session)(here.session, here.cast.alice)
+        assert await changed_answer(here) == 410
+
+
+async def changed_answer(here: Stage) -> int:
+    """What was known a moment ago may be said once more."""
+    for _ in range(100):
+        if (status := (await here.ask("GET", "/")).status) != 200:
+            return status
+        await asyncio.sleep(0.05)
+    return 200
