@@ -158,7 +158,7 @@ def test_it_asks_the_database_as_often_whatever_its_status(
     kernel_reported(agent, report_of(ended.kernels.get(), KernelState.TERMINATED, reason="exited"))
     for session, number in ((make_session(cast.alice), 7), (starting, 9), (ended, 11)):
         for headers in ({}, HTMX):
-            # 2 for who asks, session, kernels, its order among others (2), slot types; what it holds; usual times; logs,
+            # 2 for who asks, session, kernels, its order among others (2), slot types; what it holds; usual times; logs;
             # and 3 for what it used
             with django_assert_num_queries(number):
                 client.get(reverse("web:session", args=[session.pk]), **headers)

@@ -68,10 +68,10 @@ def public_app(request: PageRequest, session_id: UUID, service: str) -> HttpResp
             close_to_others(request.user, found, service)
     except UserError as error:
         if asks_for_part(request):
-            return _box(request, found, "web/_session_apps.html", {"mistake": error.message})
+            return box(request, found, "web/_session_apps.html", {"mistake": error.message})
         messages.error(request, error.message)
     if asks_for_part(request):
-        return _box(request, found, "web/_session_apps.html", {})
+        return box(request, found, "web/_session_apps.html", {})
     return redirect("web:app_launcher", session_id=session_id)
 
 
