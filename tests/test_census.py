@@ -81,6 +81,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/panel/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/info/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/idle/<int:checker_id>/longer/": (P.VISIBLE, "POST"),
     "sessions/<uuid:session_id>/log/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/rename/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/commit/": (P.VISIBLE, "GET POST"),
@@ -404,6 +405,7 @@ class World:
             "<uuid:pull_id>": str(self.job.pk),
             "<uuid:commit_id>": str(self.job.pk),
         }
+        samples["<int:checker_id>"] = "1"
         samples["<str:pair>"] = self.more["<str:access_key>"]
         for part, value in (samples | self.more).items():
             route = route.replace(part, value)

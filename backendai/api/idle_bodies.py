@@ -132,6 +132,7 @@ class IdleCheckBody(serializers.Serializer[Any]):
     measured_percent = serializers.DictField(child=serializers.FloatField(), help_text="Of what it has, on average.")
     threshold_percent = serializers.DictField(child=serializers.FloatField())
     match = serializers.CharField()
+    message = serializers.CharField(help_text="What its owner is warned of; empty without a warning.")
     extensions_left = serializers.IntegerField()
     extension_seconds = serializers.IntegerField()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import UUID
+
+from django.db.models import OuterRef, Subquery
 
 from backendai.cluster.models import IdleChecker
 from backendai.compute.models import ComputeSession, IdleWarning
@@ -37,6 +38,7 @@ class IdleCheck:
     idle_seconds: int | None
     measured_percent: Mapping[str, float]
     threshold_percent: Mapping[str, float]
+    message: str
     match: str
     extensions_left: int
     extension_seconds: int
@@ -86,14 +88,10 @@ def checks_of(session: ComputeSession, *, now: datetime) -> list[IdleCheck]:
     return sorted(checks, key=lambda check: (check.ends_at is None, check.ends_at or now, check.checker))
 
 
-def announced_ends(session_ids: list[UUID]) -> dict[UUID, datetime]:
-    """Return by session the first end that a standing warning announces; one query."""
-    rows = IdleWarning.objects.filter(session__in=session_ids, warned_at__isnull=False, collected_at=None)
-    ends: dict[UUID, datetime] = {}
-    for pk, due_at in rows.filter(due_at__isnull=False).order_by("-due_at").values_list("session_id", "due_at"):
-        if due_at is not None:
-            ends[pk] = due_at
-    return ends
+def announced_end() -> Subquery:
+    """Return, for a query of sessions, the first end that a standing warning announces."""
+    rows = IdleWarning.objects.filter(session=OuterRef("pk"), warned_at__isnull=False, collected_at=None)
+    return Subquery(rows.order_by("due_at").values("due_at")[:1])
 
 
 def _check(
@@ -120,6 +118,7 @@ def _check(
         idle_seconds=max(0, round((now - since).total_seconds())) if since else None,
         measured_percent=percent_of(finding.shares),
         threshold_percent=percent_of(rule.thresholds),
+        message=told.message if told and stands else "",
         match=rule.match,
         extensions_left=max(0, checker.max_extensions - (told.extensions if told else 0)),
         extension_seconds=round(checker.extension.total_seconds()),

@@ -24,6 +24,7 @@ from backendai.web.views import (
     session_boxes,
     session_commits,
     session_ends,
+    session_idle,
     sessions,
     sign_in,
 )
@@ -44,6 +45,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/row/", sessions.session_row, name="session_row"),
     path("sessions/<uuid:session_id>/panel/", session.session_panel, name="session_panel"),
     path("sessions/<uuid:session_id>/history/", session.history, name="history"),
+    path("sessions/<uuid:session_id>/idle/<int:checker_id>/longer/", session_idle.longer, name="session_longer"),
     path("sessions/<uuid:session_id>/info/", session_boxes.info, name="session_info"),
     path("sessions/<uuid:session_id>/log/", session_boxes.log, name="session_log"),
     path("sessions/<uuid:session_id>/rename/", session_boxes.rename, name="session_rename"),

@@ -13,6 +13,7 @@ from backendai.compute.status import PLACED, Status
 from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
 from backendai.web.detail.actions import actions_of
 from backendai.web.detail.facts import asked_for, ends_of, ends_soon, granted_to, uses_of
+from backendai.web.detail.idle import idle_lines, rules_to_come
 from backendai.web.detail.phases import start_of
 from backendai.web.detail.usage import usage_of
 
@@ -28,6 +29,7 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         | _advice(session, kernels)
         | _neighbours(session, user)
         | _facts(session, kernels, now)
+        | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
     )
 

@@ -21,6 +21,7 @@ from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
 from backendai.core.secret_names import looks_secret
 from backendai.core.slots import Slots
+from backendai.web.detail.idle import launch_rules
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.steps import DATA, NETWORK, RESOURCES, REVIEW, TYPE, step_of
 
@@ -94,6 +95,14 @@ class Review:
         """After how long a batch session is ended, by its own wish or the group's."""
         found = self.checked.spec.batch_timeout if self.checked else self.data.get("batch_timeout")
         return cast(timedelta | None, found)
+
+    @property
+    def idle_rules(self) -> list[str]:
+        """By which idle checkers it will be looked at, in a sentence each."""
+        if self.checked is None:
+            return []
+        checked = self.checked
+        return launch_rules(checked.spec.session_type, checked.group.pk, checked.project.pk)
 
     @property
     def kernels(self) -> int:

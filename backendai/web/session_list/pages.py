@@ -13,6 +13,7 @@ from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.status import SessionType
+from backendai.planning.idle_checks import announced_end
 from backendai.web.paging import LongPaginator
 from backendai.web.session_list.address import Address
 from backendai.web.session_list.columns import NEWEST_FIRST, Column, in_order, is_by_time, order_of
@@ -86,7 +87,12 @@ def shown(user: User, columns: Sequence[Column]) -> QuerySet[Any]:
         kernels = Kernel.objects.select_related("agent").only(*wanted, "agent__name")
     pointed = ["image", "resource_group", "owner"] + ["project"] * ("project" in names)
     visible: QuerySet[Any] = ComputeSession.objects.visible_to(user)
-    return visible.select_related(*pointed).defer(*_NEVER_SHOWN).prefetch_related(Prefetch("kernels", kernels))
+    return (
+        visible.annotate(idle_end=announced_end())
+        .select_related(*pointed)
+        .defer(*_NEVER_SHOWN)
+        .prefetch_related(Prefetch("kernels", kernels))
+    )
 
 
 def pages_of(

@@ -1,0 +1,153 @@
+"""What idle checkers say of a session, in words: on its panel, and for a launch before there is a session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.utils.translation import gettext as _
+
+from backendai.accounts.duration_field import short_duration
+from backendai.cluster.idle import read_holding
+from backendai.cluster.models import IdleChecker
+from backendai.cluster.slot_types import look_of
+from backendai.compute.models import ComputeSession
+from backendai.compute.status import Status
+from backendai.planning.idle_checks import IdleCheck, checks_of
+
+_NEAR = 2  # times the threshold: so near to it, the figure is coloured
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What one slot is used, beside its threshold; ``tone``: bad below it, wait near it."""
+
+    label: str
+    percent: str
+    threshold: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdleLine:
+    """One checker on the panel. ``why_not`` says why it does not count at present; ``help`` explains the checker."""
+
+    check: IdleCheck
+    title: str
+    help: str
+    why_not: str
+    figures: list[Figure]
+    longer: str
+
+
+def idle_lines(session: ComputeSession, *, now: datetime) -> list[IdleLine]:
+    """Return what each checker says of a running session, the nearest end first; a fixed number of queries."""
+    return [_line(check) for check in checks_of(session, now=now)]
+
+
+def rules_to_come(session: ComputeSession) -> list[str]:
+    """Return by which checkers a session that does not run yet will be looked at; two queries."""
+    if session.is_terminal or session.status in (Status.RUNNING, Status.TERMINATING):
+        return []
+    return launch_rules(session.session_type, session.resource_group_id, session.project_id)
+
+
+def launch_rules(session_type: str, group_id: int, project_id: UUID) -> list[str]:
+    """Return in one sentence each by which checkers sessions of this type are looked at there; two queries."""
+    return [rule_text(checker) for checker in read_holding().checkers_for(session_type, group_id, project_id)]
+
+
+def rule_text(checker: IdleChecker) -> str:
+    """Return what a checker means for a session."""
+    limit, lead = short_duration(checker.limit), short_duration(checker.warning)
+    if checker.kind == IdleChecker.Kind.LIFETIME:
+        text = _("Ends after %(limit)s, whatever it does.") % {"limit": limit}
+    elif checker.kind == IdleChecker.Kind.UTILIZATION:
+        least = _thresholds(checker.thresholds.items())
+        text = _("Ends when it has used less than %(least)s on average for %(limit)s.") % {
+            "least": least, "limit": limit,
+        }  # fmt: skip
+    elif checker.thresholds:
+        least = _thresholds(checker.thresholds.items())
+        text = _("Ends after %(limit)s without traffic, unless it uses %(least)s or more.") % {
+            "least": least, "limit": limit,
+        }  # fmt: skip
+    else:
+        text = _("Ends after %(limit)s without traffic.") % {"limit": limit}
+    return _("%(text)s Its owner is warned %(lead)s before.") % {"text": text, "lead": lead}
+
+
+def _line(check: IdleCheck) -> IdleLine:
+    return IdleLine(
+        check, _title(check), _help(check), _why_not(check), _figures(check), _clock(check.extension_seconds)
+    )
+
+
+def _title(check: IdleCheck) -> str:
+    if check.is_lifetime:
+        return _("Longest run")
+    return _("Network idle timeout") if check.is_network else _("Utilization checker")
+
+
+def _help(check: IdleCheck) -> str:
+    names = {
+        "limit": _clock(check.limit_seconds),
+        "lead": _clock(check.warning_seconds),
+        "grace": _clock(check.grace_seconds),
+        "least": _thresholds(check.threshold_percent.items()),
+    }
+    if check.is_lifetime:
+        text = _("A session ends %(limit)s after its start, whatever it does.")
+    elif check.is_network:
+        text = _(
+            "A session ends %(limit)s after somebody used it last: typed into its terminal, or used one of its apps. "
+            "A page that lies open in the background is no use."
+        )
+        if check.threshold_percent:
+            text += " " + _("One that uses %(least)s or more of what it has goes on alone.")
+        else:
+            text += " " + _("A program that goes on by itself does not count.")
+    else:
+        text = _(
+            "A session ends when it has used less than %(least)s of what it has, on average over %(limit)s. What was "
+            "not measured does not count, and a short use does not begin the time anew."
+        )
+    if check.grace_seconds:
+        text += " " + _("Within %(grace)s of its start none is ended.")
+    return (text + " " + _("Its owner is warned %(lead)s before the end.")) % names
+
+
+def _why_not(check: IdleCheck) -> str:
+    texts = {
+        "not-reachable": _("Its node does not answer, so nobody can know; it does not count as idle."),
+        "traffic-unknown": _("Its use is counted from now on."),
+        "not-measured": _("Too little was measured, so it does not count as idle."),
+        "grace": _("It is not looked at yet."),
+    }
+    if check.code == "in-use" and not check.is_network:
+        return _("It is used.")
+    if check.code == "in-use" and check.ends_at is None:
+        return _("It computes, so it is not idle.")
+    return texts.get(check.code, "")
+
+
+def _figures(check: IdleCheck) -> list[Figure]:
+    found = []
+    for slot, threshold in check.threshold_percent.items():
+        percent = check.measured_percent.get(slot)
+        tone = ""
+        if percent is not None:
+            tone = "bad" if percent < threshold else "wait" if percent < threshold * _NEAR else ""
+        shown = f"{percent:.3g} %" if percent is not None else "–"
+        found.append(Figure(look_of(slot).display_name, shown, f"{threshold:g} %", tone))
+    return found
+
+
+def _thresholds(pairs: Iterable[tuple[str, float]]) -> str:
+    return ", ".join(f"{look_of(slot).display_name} {percent:g} %" for slot, percent in sorted(pairs))
+
+
+def _clock(seconds: int) -> str:
+    return short_duration(timedelta(seconds=seconds))

@@ -1,0 +1,138 @@
+"""What people see of idle checkers: on a session's panel, in the list, in news, before a launch; and more time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.cluster.idle import Places, write_checker
+from backendai.cluster.models import Agent, IdleChecker
+from backendai.compute.models import ComputeSession, IdleWarning
+from backendai.compute.services.traffic import note_traffic
+from backendai.controller import idle
+from tests.cast import Cast
+from tests.controller.clocks import passes_went_on_until
+from tests.factories import make_running_session, make_session
+from tests.web.conftest import HTMX
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+HOSTILE = "<script>alert(1)</script>"
+
+
+def checker(name: str = "quiet", **over: Any) -> IdleChecker:
+    values = {"name": name, "limit": timedelta(hours=1), "warning": timedelta(minutes=10)} | over
+    return write_checker(None, IdleChecker(), values, Places(is_site_wide=True))
+
+
+def unused_for(session: ComputeSession, **duration: float) -> None:
+    """Let the session have run, and nobody have used it, for so long; then look for idle sessions."""
+    now = timezone.now()
+    ComputeSession.objects.filter(pk=session.pk).update(started_at=now - timedelta(**duration))
+    note_traffic({session.pk: now - timedelta(**duration)})
+    passes_went_on_until(now)
+    idle.run_idle(now)
+
+
+def text_of(client: Client, address: str, **headers: str) -> str:
+    return " ".join(client.get(address, **headers).content.decode().split())
+
+
+def page_of(session: ComputeSession) -> str:
+    return reverse("web:session", args=[session.pk])
+
+
+def test_a_used_session_shows_what_would_end_it_and_when(cast: Cast, browse: Browse) -> None:
+    checker(description=HOSTILE)
+    session = make_running_session(cast.alice)
+    unused_for(session, minutes=5)
+    page = text_of(browse(cast.alice), page_of(session))
+    assert "Network idle timeout" in page and ">quiet<" in page and HOSTILE not in page
+    assert "if nobody uses it." in page and "No idle checker ends it" not in page
+    assert "A program that goes on by itself does not count. Its owner is warned 10m before the end." in page
+    assert "idle-notice" not in page and "longer-facts" not in page
+
+
+def test_a_warned_session_says_so_and_can_be_kept_running(cast: Cast, browse: Browse) -> None:
+    rule, client = checker(), browse(cast.alice)
+    session = make_running_session(cast.alice)
+    unused_for(session, minutes=55)
+    page = text_of(client, page_of(session))
+    assert f'id="idle-notice-{rule.pk}"' in page
+    assert "Nobody has used it for 55 min; idle checker quiet ends sessions after 1 h without traffic." in page
+    assert "Keep it running 1h longer" in page and "3 times are left" in page
+    assert "idle, ends <time" in text_of(client, reverse("web:sessions"))
+    assert "idle, ends <time" in text_of(client, reverse("web:session_row", args=[session.pk]), **HTMX)
+    longer = reverse("web:session_longer", args=[session.pk, rule.pk])
+    answer = client.post(longer, follow=True)
+    page = " ".join(answer.content.decode().split())
+    assert "It may run until" in page and "Somebody let it run until" in page and "idle-notice" not in page
+    assert IdleWarning.objects.get().extensions == 1
+    assert "idle, ends" not in text_of(client, reverse("web:sessions"))
+    again = client.post(longer, follow=True)
+    assert "No warning by this idle checker stands." in again.content.decode()
+    assert browse(cast.charlie).post(longer).status_code == 404
+
+
+def test_over_the_list_it_is_kept_running_without_leaving_the_list(cast: Cast, browse: Browse) -> None:
+    rule, client = checker(max_extensions=1), browse(cast.alice)
+    session = make_running_session(cast.alice)
+    unused_for(session, minutes=55)
+    longer = reverse("web:session_longer", args=[session.pk, rule.pk]) + "?in=drawer"
+    part = client.post(longer, **HTMX).content.decode()
+    assert "<!doctype" not in part and "Somebody let it run until" in part and '<h2 class="h1"' in part
+    IdleWarning.objects.update(extended_until=timezone.now())
+    unused_for(session, minutes=55)
+    page = text_of(client, page_of(session))
+    assert "The end cannot be put off any more." in page and "longer-facts" not in page
+
+
+def test_what_nobody_can_know_is_said(cast: Cast, browse: Browse) -> None:
+    checker()
+    checker("lazy", kind="utilization", thresholds={"cpu": 5}, grace=timedelta(hours=5))
+    session = make_running_session(cast.alice)
+    page = text_of(browse(cast.alice), page_of(session))
+    assert "Its use is counted from now on." in page and "It is not looked at yet. From" in page
+    assert "unused below 5 %" in page
+    write_checker(None, IdleChecker.objects.get(name="lazy"), {"grace": timedelta(0)})
+    unused_for(session, hours=2)
+    assert "Too little was measured" in text_of(browse(cast.alice), page_of(session))
+    Agent.objects.update(status=Agent.Status.LOST)
+    assert "Its node does not answer, so nobody can know" in text_of(browse(cast.alice), page_of(session))
+
+
+def test_a_session_that_waits_says_what_will_hold(cast: Cast, browse: Browse) -> None:
+    checker()
+    page = text_of(browse(cast.alice), page_of(make_session(cast.alice)))
+    assert "Ends after 1h without traffic. Its owner is warned 10m before." in page
+
+
+def test_news_of_idleness_lead_to_more_time(cast: Cast, browse: Browse) -> None:
+    checker()
+    session = make_running_session(cast.alice)
+    unused_for(session, minutes=55)
+    for name in ("web:cards", "web:notifications"):
+        page = text_of(browse(cast.alice), reverse(name), **HTMX)
+        assert "It is idle and will end" in page
+        assert f'href="{page_of(session)}#idle-checks"' in page
+
+
+def test_the_panel_asks_the_database_as_often_for_many_checkers(
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., object]
+) -> None:
+    client, session = browse(cast.alice), make_running_session(cast.alice)
+    checker()
+    unused_for(session, minutes=55)
+    with django_assert_num_queries(19):
+        client.get(page_of(session))
+    for number in range(4):
+        checker(f"more-{number}")
+    with django_assert_num_queries(19):
+        client.get(page_of(session))
