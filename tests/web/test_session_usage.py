@@ -41,7 +41,11 @@ def shown(client: Client, session: ComputeSession, **asked: Any) -> Usage:
 
 @pytest.fixture
 def session(cast: Cast) -> ComputeSession:
-    return make_running_session(cast.alice, cluster_size=2, resources={"cpu": 1, "mem": "512m"})
+    """Two kernels that have run for two days."""
+    session = make_running_session(cast.alice, cluster_size=2, resources={"cpu": 1, "mem": "512m"})
+    ComputeSession.objects.update(started_at=timezone.now() - timedelta(days=2))
+    session.refresh_from_db()
+    return session
 
 
 def test_the_panel_says_what_is_used_of_what_was_given(cast: Cast, browse: Browse, session: ComputeSession) -> None:
@@ -84,6 +88,10 @@ def test_choices_that_do_not_exist_are_the_usual_ones(
 ) -> None:
     told = shown(browse(cast.alice), session, **asked)
     assert (told.window, told.kernel_id) == ("1h", None)
+
+
+def test_a_session_that_has_just_begun_shows_a_shorter_time(cast: Cast, browse: Browse) -> None:
+    assert shown(browse(cast.alice), make_running_session(cast.alice)).window == "15m"
 
 
 def test_old_samples_that_are_far_apart_leave_no_gaps(cast: Cast, browse: Browse, session: ComputeSession) -> None:

@@ -20,11 +20,11 @@ from backendai.usage.samples import Point, Series, latest, series
 from backendai.web.resources import name_of_slot
 
 HEIGHT, STEP = 48, 10  # of the drawings
-USUAL = "1h"
+SHORT, USUAL = "15m", "1h"
 _FRESH = timedelta(minutes=2)
 _LEAST_SEEN = 0.5
 WINDOWS: Mapping[str, tuple[timedelta, int, str]] = {  # how far to look back, in how many points
-    "15m": (timedelta(minutes=15), 30, gettext_noop("15 minutes")),
+    SHORT: (timedelta(minutes=15), 30, gettext_noop("15 minutes")),
     USUAL: (timedelta(hours=1), 60, gettext_noop("1 hour")),
     "6h": (timedelta(hours=6), 72, gettext_noop("6 hours")),
     "1d": (timedelta(days=1), 96, gettext_noop("1 day")),
@@ -84,18 +84,18 @@ def usage_of(
     before it has. A fixed number of queries: three, five where old samples are farther apart than the points."""
     if session.started_at is None:
         return None
-    window = asked.get("window") if asked.get("window") in WINDOWS else USUAL
-    length, points, _words = WINDOWS[str(window)]
+    until = session.ended_at or now
+    window = str(asked["window"]) if asked.get("window") in WINDOWS else _usual(until - session.started_at)
+    length, points, _words = WINDOWS[window]
     chosen = [kernel for kernel in kernels if str(kernel.pk) == asked.get("kernel")] or list(kernels)
     kernel_id = chosen[0].pk if len(chosen) == 1 and len(kernels) > 1 else None
-    until = session.ended_at or now
     told = _series(session, until - length, until, points, kernel_id)
     newest = latest([session.pk]).get(session.pk, {})
     samples = [newest[kernel.pk] for kernel in chosen if kernel.pk in newest]
     fresh = [sample for sample in samples if now - sample.at < _FRESH] if session.ended_at is None else []
     draw = _Drawing(told, until - length, length, _now(fresh, chosen))
     return Usage(
-        window=str(window),
+        window=window,
         windows=[(key, _(words)) for key, (_length, _points, words) in WINDOWS.items()],
         kernel_id=kernel_id,
         charts=[draw.slot(slot) for slot in in_order(told.held.keys())] + [draw.through(*one) for one in _THROUGH],
@@ -106,6 +106,11 @@ def usage_of(
         measured_at=max((sample.at for sample in samples), default=None),
         until=until,
     )
+
+
+def _usual(age: timedelta) -> str:
+    """Return the hour, and of a session that is younger than a quarter of one no empty time before it."""
+    return SHORT if age < WINDOWS[SHORT][0] else USUAL
 
 
 def _series(session: ComputeSession, since: datetime, until: datetime, points: int, kernel_id: UUID | None) -> Series:
