@@ -130,11 +130,12 @@ def _heard_since(now: datetime) -> datetime:
 def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
     """Return the sessions with a kernel on a node that does not answer, and since when nodes that had been lost are
     back, by session. While a node is away nobody can use what is on it."""
-    kernels = Kernel.objects.filter(session__in=among([row.id for row in rows]), agent__isnull=False)
-    silent = ~Q(agent__status__in=_ANSWERING)
-    found = kernels.filter(silent | Q(agent__returned_at__isnull=False)).order_by()
     away: set[UUID] = set()
     back: dict[UUID, datetime] = {}
+    agents = Agent.objects.filter(~Q(status__in=_ANSWERING) | Q(returned_at__isnull=False))
+    if not (ids := list(agents.order_by().values_list("pk", flat=True))):  # the usual case, and the cheap one
+        return away, back
+    found = Kernel.objects.filter(session__in=among([row.id for row in rows]), agent__in=ids).order_by()
     for session_id, status, returned_at in found.values_list("session_id", "agent__status", "agent__returned_at"):
         if status not in _ANSWERING:
             away.add(session_id)

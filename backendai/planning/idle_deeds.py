@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from backendai.compute.services.idle import IdleCase, collect_idle, put_off, take_back, warn_idle
+from backendai.compute.services.idle import IdleCase, collect_idle, forget_idle, put_off, take_back, warn_idle
 from backendai.compute.services.traffic import note_traffic
 from backendai.core.durations import describe_duration
 from backendai.planning.idle import Picture, TellingRow
@@ -29,7 +29,9 @@ def act_on_idle(picture: Picture) -> int:
     idle = [one for one in picture.findings if one.verdict != Verdict.KEEP]
     changed += warn_idle([_case(one, now) for one in idle if not _is_told(one, told)], now=now)
     due = [_case(one, now) for one in idle if one.verdict == Verdict.COLLECT]
-    return changed + len(collect_idle(due, now=now))
+    changed += len(collect_idle(due, now=now))
+    forget_idle()
+    return changed
 
 
 def words_of(finding: Finding, now: datetime) -> tuple[str, str]:

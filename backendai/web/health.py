@@ -40,6 +40,7 @@ def health(now: datetime) -> list[Part]:
         Part(_("Web"), True, _("answers: you are reading it")),
         _loop(_("Scheduler"), "pass", now, _STALE_PASS),
         _loop(_("Repair"), "repair", now, _STALE_REPAIR),
+        _loop(_("Idle sessions"), "idle", now, _STALE_REPAIR),
         _beat(now),
         _database(),
         _broker(),

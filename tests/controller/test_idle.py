@@ -15,6 +15,7 @@ from backendai.cluster.idle import Places, delete_checker, write_checker
 from backendai.cluster.models import Agent, Hearing, IdleChecker
 from backendai.cluster.services import last_pass_at, take_lease
 from backendai.compute.auditing import World, run_checks
+from backendai.compute.commit_models import ImageCommit
 from backendai.compute.models import Allocation, ComputeSession, IdleWarning, SessionNotice, SessionTraffic
 from backendai.compute.services.idle import extend_idle
 from backendai.compute.services.reports import kernel_reported
@@ -318,3 +319,21 @@ def test_a_session_that_computes_is_not_without_use_where_the_checker_says_so(ca
         use(session, minutes, 0.01)
     look(session, 110)
     assert len(notices(session)) == 1
+
+
+def test_what_was_noted_of_sessions_that_end_otherwise_is_forgotten(session: ComputeSession) -> None:
+    look(session, 50)
+    kernel = only_kernel(session)
+    kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, exit_code=0))
+    look(session, 51)
+    assert not IdleWarning.objects.exists()
+
+
+def test_a_session_of_which_an_image_is_made_ends_when_that_is_over(cast: Cast, session: ComputeSession) -> None:
+    look(session, 50)
+    commit = ImageCommit.objects.create(session=session, owner=cast.alice, generation=1, title="mine", reference="r")
+    look(session, 60)
+    assert session.status == Status.RUNNING
+    ImageCommit.objects.filter(pk=commit.pk).update(status=ImageCommit.Status.FAILED)
+    look(session, 61)
+    assert session.status_reason == "idle-timeout"

@@ -65,6 +65,16 @@ class Client:
         """Return the scheduling history, the newest row first."""
         return list(self._get(f"sessions/{session_id}/history/").json()["results"])
 
+    def make_checker(self, wish: Body) -> Body:
+        """Make an idle checker, as a superadmin."""
+        answer = self._send("POST", "idle-checkers/", json=wish)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    def idle(self, session_id: str) -> list[Body]:
+        """Return what the idle checkers say of a session."""
+        return list(self._get(f"sessions/{session_id}/idle/").json()["results"])
+
     def group(self, name: str = "default") -> Body:
         """Return a resource group with what is taken and free in it."""
         groups = self._get("resource-groups/").json()["results"]

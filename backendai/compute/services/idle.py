@@ -18,11 +18,12 @@ from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, IdleWarning
 from backendai.compute.services.bulk import among, update_returning, update_rows
+from backendai.compute.services.commits import being_saved
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.moves import Why, tell
 from backendai.compute.services.notices import IdleNotice, tell_of_idleness
-from backendai.compute.status import Outcome, Phase, Status
+from backendai.compute.status import TERMINAL, Outcome, Phase, Status
 from backendai.core.errors import Conflict, NotFound
 
 WARNED, TAKEN_BACK, EXTENDED = "idle-warned", "idle-warning-withdrawn", "idle-extended"
@@ -112,6 +113,7 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
         return set()
     with transaction.atomic():
         held = _hold(list(first))
+        held -= being_saved(held)  # it may end when its image is made
         standing = _standing({pk: one for pk, one in first.items() if pk in held}, now)
         groups: dict[str, dict[UUID, Why]] = defaultdict(dict)
         for pk, (_, warned_at) in standing.items():
@@ -122,6 +124,14 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
         collected = [standing[pk][0] for pk in ended]
         IdleWarning.objects.filter(pk__in=among(collected)).update(collected_at=now)
     return ended
+
+
+def forget_idle() -> int:
+    """Delete what was noted of sessions that ended otherwise; returns how many rows. Of those that were ended for being
+    idle it stays, as evidence."""
+    rows = IdleWarning.objects.filter(collected_at=None, session__status__in=TERMINAL)
+    number: int = rows.delete()[0]
+    return number
 
 
 def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: datetime) -> datetime:
