@@ -117,6 +117,9 @@ class CheckerForm(EditForm):
             self.fields[name].queryset = ResourceGroup.objects.all()  # type: ignore[attr-defined]
         for name in ("in_projects", "except_projects"):
             self.fields[name].queryset = Project.objects.order_by("name", "pk")  # type: ignore[attr-defined]
+        if not self.instance.pk:  # fields that are written out here do not know what is usual
+            usual = {name: getattr(self.instance, name) for name in self.Meta.fields}
+            self.initial = {**usual, **self.initial}
         if self.instance.pk:
             places = places_of(self.instance)
             self.initial.update(

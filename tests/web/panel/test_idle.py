@@ -77,6 +77,18 @@ def test_a_name_that_is_taken_is_said_at_the_name(dana: Client) -> None:
     assert (answer.status_code, list(answer.context["form"].errors)) == (422, ["name"])
 
 
+def test_a_new_one_begins_with_what_is_usual_so_that_a_name_is_enough(dana: Client) -> None:
+    path = f"{CHECKERS}new/"
+    assert dana.post(path, shown(dana, path) | {"name": "quiet", "grace": "0"}).status_code == 302
+    checker = IdleChecker.objects.get()
+    assert (checker.limit, checker.warning, checker.session_types) == (
+        timedelta(hours=1),
+        timedelta(minutes=15),
+        ["interactive"],
+    )
+    assert (checker.extension, checker.max_extensions, checker.grace) == (timedelta(hours=1), 3, timedelta(0))
+
+
 def test_two_administrators_do_not_overwrite_each_other(dana: Client) -> None:
     dana.post(f"{CHECKERS}new/", QUIET)
     path = f"{CHECKERS}{IdleChecker.objects.get().pk}/"
