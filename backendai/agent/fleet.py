@@ -16,12 +16,14 @@ from itertools import count
 from threading import Event
 from uuid import UUID
 
+from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.simulated import SimulatedBackend
 from backendai.agent.config import VERSION
 from backendai.agent.fleet_client import FleetClient
 from backendai.agent.fleet_node import SimulatedNode
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
+from backendai.agent.usage import UsageSampler
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import FleetAnswer, FleetNode, FleetUp, SyncUp
 
@@ -37,6 +39,7 @@ _DEVICES = ("cuda.device", "cuda.shares")
 
 class Fleet:
     """``interval``: seconds between two calls; with something to tell it is half of that. ``clock`` is the backend's.
+    ``usage_interval``: seconds between two measurements of what a node's kernels pretend to use (0: none).
 
     ``on_key`` hears the portal's public key whenever a node has synced.
     """
@@ -49,11 +52,13 @@ class Fleet:
         *,
         gateway_url: str = "",
         interval: float = INTERVAL,
+        usage_interval: float = 0.0,
         clock: Callable[[], float] = time.time,
         on_key: Callable[[str], None] = lambda key: None,
     ) -> None:
         self._client, self._backend, self._roster = client, backend, roster
         self._interval, self._clock, self._on_key = interval, clock, on_key
+        self._usage_interval = usage_interval
         self._nodes: list[SimulatedNode] = []
         self._events: list[tuple[float, int, SimulatedNode, UUID]] = []
         self._numbers = count()
@@ -65,6 +70,10 @@ class Fleet:
         """Take in nodes by name and token; their syncs are spread over time."""
         for name, token in tokens:
             node = SimulatedNode(name, token, backend=self._backend, roster=self._roster, wake=self._wake)
+            if self._usage_interval:
+                node.sampler = UsageSampler(
+                    self._backend, Accelerators(), interval=0.0, portal_now=self._client.now, clock=self._clock
+                )
             self._nodes.append(node)
 
     def run(self, stopped: Event) -> None:
@@ -146,12 +155,16 @@ class Fleet:
         if now < node.sync_due and not draining:
             return None
         told = {"images": None} if node.told_images else {}
-        return self._about.model_copy(update={"kernels": node.listing(now), "draining": draining} | told)
+        listing = node.listing(now)
+        usage = node.used(listing, now, every=self._usage_interval)
+        return self._about.model_copy(update={"kernels": listing, "draining": draining, "usage": usage} | told)
 
     def _plan_sync(self, node: SimulatedNode, told: FleetNode, answer: FleetAnswer, now: float) -> None:
         if answer.down is None:
             node.sync_due = now + _SYNC_SECONDS
             return
+        if node.sampler and told.up:
+            node.sampler.told(told.up.usage)
         if node.sync_due:
             node.sync_due = now + answer.down.interval * random.uniform(0.9, 1.1)
         else:  # the first one: from now on they are spread

@@ -15,6 +15,7 @@ from backendai.agent.backends.simulated import MADE_BYTES, SimulatedBackend
 from backendai.agent.backends.simulated_kernel import SimulatedKernel
 from backendai.agent.reconcile import Reconciler
 from backendai.agent.roster import Roster
+from backendai.agent.usage import UsageSampler
 from backendai.wire.commits import CommitReport, CommitState
 from backendai.wire.messages import (
     FLEET_WORDS,
@@ -29,6 +30,7 @@ from backendai.wire.messages import (
     SyncUp,
 )
 from backendai.wire.pulls import PullOrder, PullReport, PullState
+from backendai.wire.usage import UsageReport
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ class SimulatedNode:
         self.name, self.token = name, token
         self.sync_due = 0.0
         self.told_images = False
+        self.sampler: UsageSampler | None = None
+        self._measured_at = 0.0
         self._backend, self._roster, self._wake = backend, roster, wake
         self._here: dict[UUID, int] = {}
         self._starting: dict[UUID, int] = {}
@@ -63,6 +67,17 @@ class SimulatedNode:
         """Return the kernels that have come to life, for a sync."""
         found = (self._backend.find(kernel_id) for kernel_id in self._here)
         return [kernel.sighting(now) for kernel in found if kernel and kernel.began(now)]
+
+    def used(self, listing: Sequence[KernelSighting], now: float, *, every: float) -> UsageReport | None:
+        """Return what its kernels pretend to have used and the portal has not heard yet, measured anew when so many
+        seconds have passed."""
+        if self.sampler is None:
+            return None
+        self.sampler.saw(listing)
+        if now - self._measured_at >= every:
+            self._measured_at = now
+            self.sampler.measure()
+        return self.sampler.report()
 
     def say(self, up: SyncUp | None, now: float) -> FleetNode:
         """Return what this node has to say now, as much of it as one call takes."""

@@ -1,7 +1,7 @@
 """Measuring what kernels use: a thread of its own reads counters, the sync carries the differences to the portal.
 
-Nothing waits for it. A round that the portal has not taken by the time of the next one is dropped: use is kept to look
-at, no decision hangs on a single sample.
+Nothing waits for it. As long as the portal has not taken a round there is no other one: the next covers the time since,
+so that nothing is counted twice and little is lost. A portal that is away for longer loses it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from backendai.wire.usage import LONGEST_SECONDS, MOST_KERNELS, DeviceUsage, Ker
 logger = logging.getLogger(__name__)
 
 _SHORTEST_SECONDS = 0.5
+_PATIENCE_SECONDS = 300.0  # with a portal that takes nothing; it would drop what is much older
 _COUNTERS = ("net_rx", "net_tx", "io_read", "io_write")
 
 
@@ -51,6 +52,7 @@ class UsageSampler:
         self._kernels: list[KernelSighting] = []
         self._before: dict[UUID, _Before] = {}
         self._untold: deque[UsageReport] = deque()
+        self._made_at = 0.0
         self._lock, self._stopped = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
 
@@ -81,7 +83,11 @@ class UsageSampler:
                 self._untold.popleft()
 
     def measure(self) -> None:
-        """Read all kernels once and get ready to tell what they used since the time before. Raises BackendError."""
+        """Read all kernels once and get ready to tell what they used since the time before, unless what was measured
+        then is still to be told. Raises BackendError."""
+        with self._lock:
+            if self._untold and self._clock() - self._made_at < _PATIENCE_SECONDS:
+                return
         kernels = list(self._kernels)
         readings = self._backend.readings(kernels)
         now, at = self._clock(), self._portal_now()
@@ -99,7 +105,7 @@ class UsageSampler:
             for begin in range(0, len(usages), MOST_KERNELS)
         ]
         with self._lock:
-            self._untold = deque(reports)
+            self._untold, self._made_at = deque(reports), now
 
     def _run(self) -> None:
         while not self._stopped.is_set():

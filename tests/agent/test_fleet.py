@@ -80,11 +80,11 @@ class Portal(FleetClient):
 class World:
     """A fleet of nodes t-0, t-1 … with a clock that the test moves."""
 
-    def __init__(self, nodes: int = 2) -> None:
+    def __init__(self, nodes: int = 2, **options: Any) -> None:
         self.now = 1000.0
         self.portal, self.roster = Portal(), Roster()
         self.backend = SimulatedBackend(deployment="test", capacity=ROOM, pace=Pace(), clock=lambda: self.now)
-        self.fleet = Fleet(self.portal, self.backend, self.roster, interval=1.0, clock=lambda: self.now)
+        self.fleet = Fleet(self.portal, self.backend, self.roster, interval=1.0, clock=lambda: self.now, **options)
         self.fleet.add((f"n-{number}", f"t-{number}") for number in range(nodes))
 
     def let_pass(self, seconds: float, step: float = 0.5) -> None:
@@ -127,6 +127,21 @@ def test_a_kernel_starts_runs_and_ends_by_itself_and_its_log_is_kept() -> None:
     assert "line-3" in tail.text
     assert world.backend.find(spec.kernel_id) is None
     assert world.portal.states("t-1") == []
+
+
+def test_what_its_kernels_pretend_to_use_is_told_once_and_only_where_it_was_asked_for() -> None:
+    for every, rounds in ((10.0, 5), (0.0, 0)):
+        world = World(1, usage_interval=every)
+        spec = spec_for("n-0")
+        world.portal.start["t-0"] = [spec]
+        world.portal.desired["t-0"] = [Desired(kernel_id=spec.kernel_id, generation=1, started=False)]
+        world.let_pass(60)
+        told = [node.up.usage for call in world.portal.calls for node in call.nodes if node.up and node.up.usage]
+        assert len({report.at for report in told}) == len(told) >= rounds - 1
+        assert len(told) <= rounds + 1
+        assert {usage.kernel_id for report in told for usage in report.kernels} == (
+            {spec.kernel_id} if every else set()
+        )
 
 
 def test_words_are_said_again_until_the_portal_has_answered() -> None:

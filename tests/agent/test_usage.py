@@ -97,18 +97,30 @@ def test_a_counter_that_shrinks_is_no_negative_use() -> None:
     assert told is not None and told.kernels[0].cpu == 0.0
 
 
-def test_a_report_stays_until_it_was_told_and_a_new_round_replaces_it() -> None:
+def test_a_report_stays_until_it_was_told_and_the_next_one_covers_the_time_since() -> None:
     bench = Bench()
     bench.round(cpu_seconds=0.0)
     bench.round(cpu_seconds=1.0)
     first = bench.sampler.report()
-    assert bench.sampler.report() is first
     bench.round(cpu_seconds=2.0)
-    second = bench.sampler.report()
-    assert second is not first
+    assert bench.sampler.report() is first
     bench.sampler.told(first)
-    assert bench.sampler.report() is second
-    bench.sampler.told(second)
+    assert bench.sampler.report() is None
+    bench.round(cpu_seconds=9.0)
+    second = bench.sampler.report()
+    assert second is not None
+    assert (second.kernels[0].seconds, second.kernels[0].cpu) == (20.0, 0.4)
+
+
+def test_a_portal_that_is_away_for_long_finds_one_report_and_not_hundreds() -> None:
+    bench = Bench()
+    for spent in range(40):
+        bench.round(cpu_seconds=float(spent))
+    told = bench.sampler.report()
+    assert told is not None
+    assert told.at == 5e8 + bench.clock.now - 80
+    assert told.kernels[0].seconds == 300.0
+    bench.sampler.told(told)
     assert bench.sampler.report() is None
 
 
@@ -241,6 +253,7 @@ def test_simulated_kernels_pretend_within_what_they_were_given() -> None:
     sampler.saw(backend.kernels())
     for _ in range(20):
         clock.now += 10
+        sampler.told(sampler.report())
         sampler.measure()
     told = sampler.report()
     assert told is not None

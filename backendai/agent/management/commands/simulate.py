@@ -48,6 +48,7 @@ class Command(BaseCommand):
         parser.add_argument("--batch-seconds", type=float, default=60.0, help="how long a batch program takes (60)")
         parser.add_argument("--time-scale", type=float, default=1.0, help="real seconds per simulated one (1)")
         parser.add_argument("--interval", type=float, default=INTERVAL, help="seconds between two calls (0.5)")
+        parser.add_argument("--usage", type=float, default=0.0, help="seconds between measurements of use (0: none)")
         parser.add_argument("--data", metavar="DIR", help="where the nodes' credentials are kept")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -79,7 +80,13 @@ class _Simulation:
         client, roster = FleetClient(portal_url), Roster()
         self._public_key = who.public_key
         self._fleet = Fleet(
-            client, backend, roster, gateway_url=gateway_url, interval=options["interval"], on_key=self._heed_key
+            client,
+            backend,
+            roster,
+            gateway_url=gateway_url,
+            interval=options["interval"],
+            usage_interval=options["usage"],
+            on_key=self._heed_key,
         )
         self._fleet.add((name, who.tokens[name]) for name in names)
         view = GatewayView(backend, roster, lambda: self._public_key, client.now, self._fleet.health)
@@ -104,6 +111,7 @@ def _check(options: Mapping[str, Any]) -> None:
         ("batch_seconds", 0.0, 86400.0),
         ("time_scale", 0.0, 1000.0),
         ("interval", 0.05, 60.0),
+        ("usage", 0.0, 600.0),
     ):
         if not least <= options[name] <= most:
             option = name.replace("_", "-")
