@@ -190,7 +190,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "account/keys/<str:access_key>/rotate/": (P.OWN, "POST"),
     "account/images/": (P.SIGNED_IN, "GET"),
     "account/images/<uuid:own_image_id>/rename/": (P.OWN, "GET POST"),
-    "account/images/<uuid:own_image_id>/delete/": (P.OWN, "POST"),
+    "account/images/<uuid:own_image_id>/delete/": (P.OWN, "GET POST"),
     "account/ssh-keys/": (P.SIGNED_IN, "GET POST"),
     "account/ssh-keys/<uuid:ssh_key_id>/delete/": (P.OWN, "POST"),
     "account/notifications/": (P.SIGNED_IN, "GET POST"),

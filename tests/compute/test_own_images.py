@@ -14,6 +14,9 @@ from django.utils import timezone
 from backendai.accounts.models import ResourcePolicy
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import AuditEntry, BackgroundJob
+from backendai.agent.backends.simulated import SimulatedBackend
+from backendai.agent.fleet_node import SimulatedNode
+from backendai.agent.roster import Roster
 from backendai.catalog.images import adopt_from_agents
 from backendai.catalog.models import Image, ImageOnAgent, Registry
 from backendai.catalog.pulls import start_pull
@@ -33,9 +36,11 @@ from backendai.compute.spec import SessionSpec
 from backendai.compute.status import Status
 from backendai.controller.group_pass import schedule
 from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
+from backendai.core.slots import Slots
 from backendai.wire.commits import DEPLOYMENT_LABEL, NAME_LABEL, OWNER_LABEL, CommitReport, CommitSpec, CommitState
-from backendai.wire.messages import ImageSighting
+from backendai.wire.messages import FleetAnswer, ImageSighting, SyncDown, SyncUp
 from tests.cast import Cast
+from tests.catalog.test_pulls import Machine
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, place
 
 pytestmark = pytest.mark.django_db
@@ -361,3 +366,40 @@ def test_only_ours_are_named_by_the_labels(cast: Cast, settings: Any) -> None:
     saved = Saved(cast)
     saved.begin()
     assert saved.spec().labels[DEPLOYMENT_LABEL] == settings.DEPLOYMENT
+
+
+def test_nodes_ask_and_tell_over_their_own_api(cast: Cast) -> None:
+    room = Slots.parse({"cpu": 4, "mem": "8g"}).to_json()
+    machine, stranger = Machine("one", capacity=room), Machine("two")
+    session = make_running_session(cast.alice, machine.agent)
+    start_commit(cast.alice, session, "tools", now=timezone.now())
+    (order,) = chores_of([machine.agent.pk])[machine.agent.pk].commits
+    address = f"/commits/{order.commit_id}"
+    answer = machine.ask("GET", address)
+    spec = CommitSpec.model_validate_json(answer.content)
+    assert (spec.kernel_id, answer["Cache-Control"]) == (session.kernels.get().pk, "no-store")
+    assert stranger.ask("GET", address).status_code == 404
+    done = CommitReport(commit_id=order.commit_id, state=CommitState.DONE, size_bytes=9)
+    told = stranger.ask("POST", f"{address}/report", done.model_dump_json())
+    assert (told.status_code, json.loads(told.content)) == (200, {"wanted": False})
+    other = machine.ask("POST", f"/commits/{session.pk}/report", done.model_dump_json())
+    assert other.status_code == 400
+    assert json.loads(machine.ask("POST", f"{address}/report", done.model_dump_json()).content) == {"wanted": True}
+    assert Image.objects.get(pk=order.commit_id).size_bytes == 9
+    assert machine.ask("GET", address).status_code == 404
+
+
+def test_simulated_nodes_make_them_at_once(cast: Cast) -> None:
+    backend = SimulatedBackend(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}))
+    node = SimulatedNode("n1", "token", backend=backend, roster=Roster(), wake=lambda *_: None)
+    saved = Saved(cast)
+    saved.begin()
+    spec = saved.spec()
+    up = SyncUp(
+        boot_id="b", version="1", backend="simulated", architecture="x86_64", gateway_url="", capacity={"cpu": "4"}
+    )
+    down = SyncDown(deployment="test", public_key="", commits=chores_of([saved.agent.pk])[saved.agent.pk].commits)
+    node.hear(node.say(up, 0.0), FleetAnswer(down=down), 0.0)
+    (report,) = node.say(up, 1.0).commits
+    assert commits_reported([(saved.agent, report)], now=timezone.now()) == [True]
+    assert Image.objects.get(pk=spec.commit_id).owner == cast.alice

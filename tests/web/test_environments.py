@@ -94,6 +94,11 @@ def test_it_offers_only_what_its_owner_may_use_and_people_start(cast: Cast) -> N
         ("Customizedmine", "x86_64"),
     ]
     assert len(offered(cast, "bob")["tensorflow-2.0"].versions) == 1
+    Image.objects.filter(name="tensorflow-2.0").update(title="TensorFlow")
+    Image.objects.filter(is_customized=True).update(title="my-tools")
+    (environment,) = offered(cast).values()
+    assert environment.title == "TensorFlow", "one's own leave the environment its name"
+    assert environment.versions[1].badges == ("Customizedmy-tools", "x86_64")
 
 
 def test_environments_of_one_name_say_where_they_come_from(cast: Cast) -> None:

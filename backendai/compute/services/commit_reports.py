@@ -100,7 +100,7 @@ def _reported(agent: Agent, report: CommitReport, now: datetime) -> bool:
         end_commit(commit, _Status.CANCELLED, "Cancelled: no image was made.", now=now)
         return False
     if report.state == CommitState.DONE:
-        return _made(commit, report, now)
+        return _made(agent, commit, report, now)
     if report.state == CommitState.FAILED:
         return not end_commit(commit, _Status.FAILED, report.message, now=now)
     ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER).update(
@@ -109,7 +109,7 @@ def _reported(agent: Agent, report: CommitReport, now: datetime) -> bool:
     return report_progress(job.pk, report.progress, report.message, now=now)
 
 
-def _made(commit: ImageCommit, report: CommitReport, now: datetime) -> bool:
+def _made(agent: Agent, commit: ImageCommit, report: CommitReport, now: datetime) -> bool:
     """Let the image enter the catalogue; returns whether it did: of two words, and of a cancellation, one is first."""
     with transaction.atomic():
         row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
@@ -118,6 +118,7 @@ def _made(commit: ImageCommit, report: CommitReport, now: datetime) -> bool:
         image = _image_of(commit, report, now)
         image.save(force_insert=True)
         image.domains.set(_domains_of(commit.base))
+        _note_where(agent, image)
         told = {"name": image.name, "reference": image.reference, "session": commit.session_name}
         audit(commit.owner_id, "image.commit", "image", [image.pk], **told)
         where = f"It lies in the registry {commit.registry.name}." if commit.registry else "It lies on its node."
@@ -146,6 +147,20 @@ def _image_of(commit: ImageCommit, report: CommitReport, now: datetime) -> Image
         owner_id=commit.owner_id,
         registry_id=commit.registry_id,
         created_at=now,
+    )
+
+
+def _note_where(agent: Agent, image: Image) -> None:
+    """Write that its node has it: its next sync says so too, but sessions may start from it now."""
+    ImageOnAgent.objects.update_or_create(
+        agent=agent,
+        reference=image.reference,
+        defaults={
+            "size_bytes": image.size_bytes or 0,
+            "labels": image.labels,
+            "architecture": image.architecture,
+            "digest": image.digest,
+        },
     )
 
 

@@ -163,7 +163,7 @@ def _version(image: Image) -> tuple[str, list[str]]:
 
 
 def _badges(image: Image, tags: Collection[str]) -> tuple[str, ...]:
-    own = f"Customized{image.labels.get(_CUSTOMIZED, '')}" if image.is_customized else ""
+    own = f"Customized{image.title or image.labels.get(_CUSTOMIZED, '')}" if image.is_customized else ""
     base = image.labels.get(_BASE, "")
     shown = (own, base, image.architecture, *(tag for tag in tags if not tag.lower().startswith("customized_")))
     return tuple(dict.fromkeys(text for text in shown if text))
@@ -172,8 +172,10 @@ def _badges(image: Image, tags: Collection[str]) -> tuple[str, ...]:
 def _environment(key: str, versions: Iterable[Version]) -> Environment:
     ordered = sorted(versions, key=lambda version: _natural(version.text), reverse=True)
     ordered.sort(key=lambda version: (bool(version.obstacle), version.image.is_customized))
-    titles = {version.image.title for version in ordered}
-    descriptions = {version.image.description for version in ordered}
+    # One's own are named by their badge; the environment is called what it is called for others.
+    common = [version for version in ordered if not version.image.is_customized] or ordered
+    titles = {version.image.title for version in common}
+    descriptions = {version.image.description for version in common}
     if len(ordered) == 1:
         title = ordered[0].image.display_name
     else:

@@ -13,14 +13,16 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.catalog.models import Image
 from backendai.compute.services.commits import most_own_images
-from backendai.compute.services.own_images import delete_own_image, own_images, rename_own_image
+from backendai.compute.services.own_images import delete_own_image, own_images, rename_own_image, sessions_on
 from backendai.core.errors import UserError
 from backendai.web.account_pages import account_page, blame
 from backendai.web.requests import PageRequest
+
+_MOST_NAMED = 5
 
 
 class TitleForm(forms.Form):
@@ -59,12 +61,14 @@ def image_rename(request: PageRequest, own_image_id: UUID) -> HttpResponse:
     return _page(request, form=form, renamed=image, status=422 if form.is_bound else 200)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 @login_required
 def image_delete(request: PageRequest, own_image_id: UUID) -> HttpResponse:
-    """Delete one's own image, unless sessions need it."""
+    """Ask before one's own image is deleted; on POST do it, unless sessions need it."""
     image = _own(request, own_image_id)
+    if request.method != "POST":
+        return _page(request, deleted=image)
     try:
         delete_own_image(request.user, image, now=timezone.now())
         messages.success(request, _("%(name)s is deleted.") % {"name": image.display_name})
@@ -79,8 +83,16 @@ def _own(request: PageRequest, own_image_id: UUID) -> Image:
 
 
 def _page(
-    request: PageRequest, *, form: TitleForm | None = None, renamed: Image | None = None, status: int = 200
+    request: PageRequest,
+    *,
+    form: TitleForm | None = None,
+    renamed: Image | None = None,
+    deleted: Image | None = None,
+    status: int = 200,
 ) -> HttpResponse:
-    rows, most = own_images(request.user), most_own_images(request.user)
-    context = {"rows": rows, "form": form, "renamed": renamed, "number": len(rows), "most": most}
+    """Return the list, below a form for another title, or below a question whether one shall be deleted."""
+    rows = own_images(request.user)
+    context = {"rows": rows, "number": len(rows), "most": most_own_images(request.user)}
+    context |= {"form": form, "renamed": renamed, "deleted": deleted}
+    context["users"] = list(sessions_on(deleted)[:_MOST_NAMED]) if deleted else []
     return account_page(request, "web:own_images", context, status=status)

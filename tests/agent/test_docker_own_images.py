@@ -1,0 +1,163 @@
+"""A session is saved as an image, started from again and deleted: the portal's verbs and the real engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.utils import timezone
+from docker import APIClient
+
+from backendai.activity.models import BackgroundJob
+from backendai.agent.backends.docker import DockerBackend
+from backendai.agent.commits import Commits
+from backendai.agent.lanes import Lanes
+from backendai.catalog.models import Image, Registry
+from backendai.catalog.registries import write_registry
+from backendai.catalog.services import record_images
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.chores import chores_of
+from backendai.compute.services.commit_reports import commit_spec, commits_reported
+from backendai.compute.services.commits import start_commit
+from backendai.compute.services.create import create_session
+from backendai.compute.services.node_view import spec_for
+from backendai.compute.services.own_images import delete_own_image
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.spec import SessionSpec
+from backendai.core.errors import NotFound, UserError
+from backendai.wire.commits import DEPLOYMENT_LABEL, CommitReport, CommitSpec
+from backendai.wire.messages import KernelState
+from tests.agent.docker_tools import shell
+from tests.agent.push_registry import ACCOUNT, PushRegistry, taking
+from tests.agent.specs import TINY_IMAGE
+from tests.cast import Cast
+from tests.factories import make_agent, make_image, make_session, place, report_of
+
+pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
+SECRET = "s3cret-of-the-session"
+
+
+class NodeNextDoor:
+    """A node with the real engine and the portal's verbs, without the way between."""
+
+    def __init__(self, backend: DockerBackend) -> None:
+        self.backend, self.agent = backend, make_agent("n1")
+        self.lanes = Lanes(starts=1, pulls=1, ends=1)
+        self.commits = Commits(backend, self, self.lanes, on_changed=lambda: None)  # type: ignore[arg-type]
+
+    def fetch_commit(self, commit_id: UUID) -> CommitSpec | None:
+        try:
+            return commit_spec(self.agent, commit_id)
+        except NotFound:
+            return None
+
+    def report_commit(self, report: CommitReport) -> bool:
+        return commits_reported([(self.agent, report)], now=timezone.now())[0]
+
+    def run(self, session: ComputeSession) -> UUID:
+        place(session, self.agent)
+        kernel = session.kernels.get()
+        spec = spec_for(self.agent, kernel.pk)
+        self.backend.start(spec.model_copy(update={"slots": {"cpu": "0.5", "mem": str(64 * 2**20)}}))
+        kernel_reported(self.agent, report_of(kernel, KernelState.RUNNING, container_id="c"))
+        session.refresh_from_db()
+        return UUID(str(kernel.pk))
+
+    def sync(self) -> None:
+        chores = chores_of([self.agent.pk]).get(self.agent.pk)
+        for order in chores.commits if chores else ():
+            self.commits._commit(claim_of(order.commit_id))
+        for reference in chores.drops if chores else ():
+            self.commits._drop(reference)
+        record_images(self.agent, self.backend.images(), "seen")
+
+
+def claim_of(commit_id: UUID) -> Any:
+    class Claimed:
+        kernel_id = commit_id
+
+    return Claimed()
+
+
+@pytest.fixture
+def node(backend: DockerBackend, deployment: str, settings: Any, engine: APIClient) -> Iterator[NodeNextDoor]:
+    settings.DEPLOYMENT = deployment
+    yield NodeNextDoor(backend)
+    for kernel in backend.kernels():
+        backend.remove(kernel.kernel_id)
+    left = engine.images(all=True, filters={"label": [f"{DEPLOYMENT_LABEL}={deployment}"]})
+    for image in left:
+        engine.remove_image(image["Id"], force=True)
+    assert not left
+
+
+def save(node: NodeNextDoor, owner: Any, session: ComputeSession, name: str) -> BackgroundJob:
+    job = start_commit(owner, session, name, now=timezone.now())
+    node.sync()
+    job.refresh_from_db()
+    return job
+
+
+def test_what_a_session_wrote_is_in_the_next_one_of_its_owner_and_in_nobody_elses(
+    cast: Cast, node: NodeNextDoor, engine: APIClient
+) -> None:
+    make_image("tiny", reference=TINY_IMAGE, is_built_here=True)
+    session = make_session(cast.alice, image="tiny", environ={"TOKEN": SECRET})
+    kernel_id = node.run(session)
+    made = engine.exec_create(f"krn-{kernel_id}", ["sh", "-c", "mkdir /opt; echo by-alice > /opt/file"], user="0")
+    engine.exec_start(made["Id"])
+    job = save(node, cast.alice, session, "tools")
+    assert job.status == "DONE", job.message
+    image = Image.objects.get(pk=job.result["image"])
+    found = engine.inspect_image(image.reference)
+    assert image.size_bytes == found["Size"]
+    said = json.dumps([found, engine.history(image.reference)])
+    for word in (SECRET, session.access_key or "AKIA-none", cast.alice.email, session.name, str(session.pk)):
+        assert word not in said
+
+    again = create_session(cast.alice, SessionSpec(image=image.name, resources={"cpu": 1, "mem": "512m"}))
+    other = node.run(again)
+    assert shell(engine, other, "cat /opt/file") == (0, "by-alice\n")
+    for stranger in (cast.bob, cast.charlie):
+        with pytest.raises(UserError, match="There is no image"):
+            create_session(stranger, SessionSpec(image=image.name, resources={"cpu": 1, "mem": "512m"}))
+    with pytest.raises(UserError, match=again.name):
+        delete_own_image(cast.alice, image, now=timezone.now())
+    node.backend.remove(other)
+    ComputeSession.objects.filter(pk=again.pk).update(status="TERMINATED")
+    delete_own_image(cast.alice, image, now=timezone.now())
+    node.sync()
+    assert not node.backend.has_image(image.reference)
+    assert chores_of([node.agent.pk]) == {}
+    assert Agent.objects.count() == 1
+
+
+def test_it_is_pushed_with_the_account_of_a_registry_that_takes_it(
+    cast: Cast, node: NodeNextDoor, engine: APIClient
+) -> None:
+    with taking(PushRegistry()) as registry:
+        account = {"username": ACCOUNT[0], "password": "wrong", "takes_pushes": True}
+        lab = write_registry(None, Registry(), {"name": "lab", "url": f"http://{registry.address}"} | account)
+        engine.tag(TINY_IMAGE, f"{registry.address}/lab/tiny", "1")
+        make_image("tiny", reference=f"{registry.address}/lab/tiny:1", registry=lab)
+        session = make_session(cast.alice, image="tiny")
+        node.run(session)
+        refused = save(node, cast.alice, session, "tools")
+        assert refused.status == "FAILED" and "did not take the image" in refused.message
+        assert not registry.manifests and not Image.objects.filter(is_customized=True).exists()
+
+        write_registry(None, lab, {"password": ACCOUNT[1]})
+        job = save(node, cast.alice, session, "tools")
+        assert (job.status, job.message[-27:]) == ("DONE", "It lies in the registry lab."[-27:]), job.message
+        image = Image.objects.get(pk=job.result["image"])
+        (repository, tag), manifest = next(iter(registry.manifests.items()))
+        assert (repository, tag) == ("lab/tiny", image.reference.rpartition(":")[2])
+        assert json.loads(manifest)["config"]["digest"] in registry.blobs
+        assert image.registry == lab and image.digest in str(engine.inspect_image(image.reference)["RepoDigests"])
+        delete_own_image(cast.alice, image, now=timezone.now())
+        node.sync()
+        engine.remove_image(f"{registry.address}/lab/tiny:1")

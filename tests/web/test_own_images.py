@@ -1,0 +1,115 @@
+"""Saving a session in the browser, and the page with one's own images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from backendai.accounts.models import ResourcePolicy
+from backendai.activity.models import BackgroundJob
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.compute.models import ImageCommit
+from backendai.compute.services.commit_reports import commits_reported
+from backendai.compute.services.commits import start_commit
+from backendai.wire.commits import CommitReport, CommitState
+from tests.cast import Cast
+from tests.factories import make_agent, make_running_session, make_session
+
+pytestmark = pytest.mark.django_db
+OWN = "/account/images/"
+
+
+def signed_in(person: Any) -> Client:
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+def make_own(cast: Cast, name: str) -> Image:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent)
+    start_commit(cast.alice, session, name, now=timezone.now())
+    commit = ImageCommit.objects.get(session=session)
+    done = CommitReport(commit_id=commit.pk, state=CommitState.DONE, size_bytes=5 * 2**20)
+    commits_reported([(agent, done)], now=timezone.now())
+    return Image.objects.get(pk=commit.pk)
+
+
+def test_the_panel_offers_it_fourth_and_says_why_it_cannot_be_done(cast: Cast) -> None:
+    session, waiting = make_running_session(cast.alice), make_session(cast.alice)
+    batch = make_running_session(cast.alice, session_type="batch", startup_command="true")
+    page = signed_in(cast.alice).get(f"/sessions/{session.pk}/")
+    assert [action.key for action in page.context["actions"]] == ["apps", "terminal", "log", "commit", "terminate"]
+
+    def obstacle(person: Any, about: Any) -> str:
+        actions = signed_in(person).get(f"/sessions/{about.pk}/").context["actions"]
+        return str(next(action.obstacle for action in actions if action.key == "commit"))
+
+    assert obstacle(cast.alice, session) == ""
+    assert obstacle(cast.alice, waiting) == "The session does not run yet."
+    assert obstacle(cast.alice, batch) == "Only interactive sessions can be saved as an image."
+    assert obstacle(cast.dana, session) == "Only its owner may save a session as an image."
+
+
+def test_the_form_works_with_and_without_scripts_and_shows_each_mistake_at_its_place(cast: Cast) -> None:
+    cast.alice.policy = ResourcePolicy.objects.create(name="one", max_customized_images=1)
+    cast.alice.save()
+    session, alice = make_running_session(cast.alice), signed_in(cast.alice)
+    address = f"/sessions/{session.pk}/commit/"
+    page = alice.get(address).content.decode()
+    assert "/home/work" in page and "You have 0 of 1 images of your own." in page
+    wrong = alice.post(address, {"name": "a b c"})
+    assert wrong.context["form"].errors["name"][0].startswith("A space is not allowed")
+    script = {"HX-Request": "true"}
+    assert "Use at least 4" in alice.post(address, {"name": "abc"}, headers=script).content.decode()
+    assert not BackgroundJob.objects.exists()
+    assert alice.post(address, {"name": "tools"}, headers=script).status_code == 204
+    assert BackgroundJob.objects.get().owner == cast.alice
+    page = alice.get(address).content.decode()
+    assert "is being made of this session" in page
+    other = make_running_session(cast.alice)
+    refused = alice.post(f"/sessions/{other.pk}/commit/", {"name": "more"})
+    assert "may have at most 1" in str(refused.context["form"].non_field_errors())
+    assert signed_in(cast.bob).post(address, {"name": "bobs"}).status_code == 404
+    assert "Only its owner" in signed_in(cast.dana).post(address, {"name": "danas"}).content.decode()
+    ended = alice.post(f"/sessions/{session.pk}/terminate/", follow=True)
+    assert "tools is being made of this session" in ended.content.decode()
+
+
+def test_the_page_lists_them_gives_other_names_and_asks_before_it_deletes(cast: Cast) -> None:
+    alice = signed_in(cast.alice)
+    assert "No image yet." in alice.get(OWN).content.decode()
+    image = make_own(cast, "tools")
+    page = alice.get(OWN).content.decode().replace("\N{NO-BREAK SPACE}", " ")
+    assert "tools" in page and image.name in page and "5 MiB" in page and "no node has it" not in page
+    ImageOnAgent.objects.all().delete()
+    assert "no node has it" in alice.get(OWN).content.decode()
+    assert "tools" not in signed_in(cast.bob).get(OWN).content.decode()
+
+    rename, delete = f"{OWN}{image.pk}/rename/", f"{OWN}{image.pk}/delete/"
+    assert alice.post(rename, {"name": "x"}).status_code == 422
+    assert "other-tools" in alice.post(rename, {"name": "other-tools"}, follow=True).content.decode()
+
+    user = make_session(cast.alice, image=image.name)
+    assert f"/sessions/{user.pk}/" in alice.get(delete).content.decode()
+    assert user.name in alice.post(delete, follow=True).content.decode()
+    assert Image.objects.own_of(cast.alice).exists()
+    alice.post(f"/sessions/{user.pk}/terminate/")
+    assert "This cannot be undone." in alice.get(delete).content.decode()
+    assert "other-tools is deleted." in alice.post(delete, follow=True).content.decode()
+    assert not Image.objects.own_of(cast.alice).exists()
+    assert alice.get(delete).status_code == 404
+
+
+def test_administrators_see_whose_they_are_and_forget_them_as_their_owners_would(cast: Cast) -> None:
+    image, dana = make_own(cast, "tools"), signed_in(cast.dana)
+    page = dana.get("/manage/images/?is_customized=true").content.decode()
+    assert image.name in page and cast.alice.email in page
+    assert "It was made of a session" in dana.get(f"/manage/images/{image.pk}/forget/").content.decode()
+    dana.post(f"/manage/images/{image.pk}/forget/", follow=True)
+    image.refresh_from_db()
+    assert image.deleted_at is not None
+    assert image.name not in dana.get("/manage/images/").content.decode()
