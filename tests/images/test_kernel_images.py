@@ -62,8 +62,12 @@ def test_it_runs_jupyter_and_a_shell_for_an_unprivileged_user(kernel: str) -> No
     execute = ("docker", "exec", kernel)
     _output(*execute, "python", "-c", "import ipykernel, jupyterlab, notebook")
     prompt = _output(*execute, "bash", "-lic", "echo $PATH; echo ${PS1@P}").splitlines()
-    assert prompt[0].startswith("/home/work/.local/bin:/opt/kernel/bin:")
+    assert prompt[0].startswith("/home/work/.local/bin:/opt/own/bin:/opt/kernel/bin:")
     assert prompt[1] == "work@main1[demo]:~$"
+    find = "import sysconfig; print(sysconfig.get_path('purelib', vars={'base': '/opt/own'}))"
+    own = _output(*execute, "python", "-c", find).strip()
+    _output(*execute, "sh", "-c", f"mkdir -p {own} && echo 'found = 1' > {own}/mine.py")
+    _output(*execute, "python", "-c", "import mine")
     _output(*execute, "tmux", "new-session", "-d", "-s", "main")
     assert _output(*execute, "tmux", "show-options", "-gv", "history-limit") == "50000"
     assert "0% packet loss" in _output(*execute, "ping", "-c", "1", "127.0.0.1")
