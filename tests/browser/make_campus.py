@@ -45,10 +45,10 @@ def make_campus() -> None:
 
 def _images() -> None:
     Image.objects.exclude(name="tiny").delete()
-    Image.objects.filter(name="tiny").update(title=SCRIPT, description=EMOJI, labels=_NO_CUDA)
-    for name in ("torch-2.3", "torch-2.4"):
-        title = "PyTorch"
-        Image.objects.create(name=name, title=title, reference=f"simulated/{name}:1", description=title, labels=_CUDA)
+    Image.objects.filter(name="tiny").update(title=f"{SCRIPT} {RIGHT_TO_LEFT}", description=EMOJI, labels=_NO_CUDA)
+    for version in ("2.3", "2.4"):
+        reference = f"simulated/torch:{version}-py312"
+        Image.objects.create(name=f"torch-{version}", title="PyTorch", reference=reference, labels=_CUDA)
 
 
 def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -15,6 +16,7 @@ from tests.browser.visitor import Visitor
 from tests.test_census import TABLE, Policy
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
+TURNED = (Path(__file__).parent / "turned.js").read_text()
 # Parts of pages, files, and addresses that only lead to others.
 NO_PAGES = {
     "healthz",
@@ -72,6 +74,7 @@ def test_an_administrator_finds_no_fault_in_it(
 def _look(visitor: Visitor, path: str) -> None:
     visitor.go(path)
     assert visitor.page.title().endswith("Backend.AI"), "names of others are not the title, and every page has one"
+    assert visitor.page.evaluate(TURNED) == []
     assert visitor.faults_in_every_light() == []
 
 

@@ -1,0 +1,256 @@
+"""The launcher from one step to the next: what each asks, refuses and explains."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Campus, Visit
+from tests.browser.people import ADMIN, ALICE, CHARLIE
+from tests.browser.visitor import RESOURCES, REVIEW, Visitor
+
+pytestmark = [pytest.mark.browser, pytest.mark.system]
+STEPS = ["Session type", RESOURCES, "Data & storage", "Network", REVIEW]
+NAMES = {
+    "abc": "Use at least 4 characters (3 given).",
+    "a" * 65: "Use at most 64 characters (65 given).",
+    "-abc": "Begin with a letter or a digit.",
+    "a b c d": "A space is not allowed",
+    "abcd-": "End with a letter or a digit.",
+}
+
+
+@pytest.fixture(autouse=True)
+def _launched(campus: Campus) -> Iterator[None]:
+    """Ends what a test has launched."""
+    yield
+    campus.alice.end(*[one["id"] for one in campus.alice.sessions() if one["status"] in ("PENDING", "RUNNING")])
+
+
+def test_five_steps_are_gone_through_in_any_order_and_with_three_buttons(walk: Visit) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    page.get_by_role("link", name="New session").first.click()
+    steps = page.get_by_role("navigation", name="Steps")
+    expect(steps.get_by_role("link")).to_have_text(
+        [re.compile(f"^\\s*{number} {re.escape(name)}") for number, name in enumerate(STEPS, 1)]
+    )
+    for name in (*reversed(STEPS), STEPS[2]):
+        visitor.step(name)
+        expect(steps.locator("[aria-current=step]")).to_contain_text(name)
+    page.get_by_role("button", name="Previous", exact=True).click()
+    expect(_title(page)).to_have_text(RESOURCES)
+    page.get_by_role("button", name="Next", exact=True).click()
+    expect(_title(page)).to_have_text("Data & storage")
+    visitor.step("Session type")
+    expect(page.get_by_role("button", name="Previous", exact=True)).to_be_hidden()
+    page.get_by_role("button", name="Skip to review").click()
+    expect(_title(page)).to_have_text(REVIEW)
+    expect(page.get_by_role("button", name="Skip to review")).to_be_hidden()
+    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_enabled()
+
+
+def test_both_types_say_what_they_are_for_and_each_wrong_name_its_own_mistake(walk: Visit) -> None:
+    visitor = _form(walk)
+    page = visitor.page
+    expect(page.get_by_role("radio", name=re.compile("^Interactive .*idle"))).to_be_checked()
+    expect(page.get_by_role("radio", name=re.compile("^Batch .*ends with it"))).not_to_be_checked()
+    for name, message in NAMES.items():
+        visitor.step("Session type")
+        page.get_by_role("textbox", name="Name optional", exact=True).fill(name)
+        visitor.step(REVIEW)
+        card = _card(page, "Session type")
+        expect(card).to_contain_text(message)
+        expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
+    visitor.step("Session type")
+    page.get_by_role("textbox", name="Name optional", exact=True).fill("")
+    visitor.step(REVIEW)
+    expect(_card(page, "Session type")).to_contain_text("made from the environment")
+    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_enabled()
+
+
+def test_a_batch_session_needs_a_command_a_time_ahead_and_a_timeout_of_some_length(walk: Visit, campus: Campus) -> None:
+    visitor = _form(walk)
+    page = visitor.page
+    page.get_by_role("radio", name=re.compile("^Batch")).check()
+    page.get_by_label("Schedule the start").check()
+    page.get_by_label("Start not before").fill("2020-01-01T10:00")
+    visitor.step(REVIEW)
+    card = _card(page, "Session type")
+    expect(card).to_contain_text("Startup command:")
+    expect(card).to_contain_text("The start time is in the past.")
+    visitor.step("Session type")
+    page.get_by_label("Startup command").fill("sleep 600")
+    page.get_by_label("Schedule the start").uncheck()
+    page.get_by_label("Set a timeout").check()
+    page.get_by_label("End it after").fill("0")
+    visitor.step(REVIEW)
+    expect(card).to_contain_text("it must be longer than 0")
+    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
+    visitor.step("Session type")
+    page.get_by_label("End it after").fill("2")
+    page.get_by_label("Unit of the timeout").select_option("seconds")
+    session_id = visitor.launch()
+    ended = campus.alice.wait_for(session_id, "TERMINATED")
+    assert ended["status_reason"] == "task-timeout"
+    expect(visitor.status).to_have_text("Terminated")
+
+
+def test_an_administrator_launches_for_somebody_whom_the_search_finds(walk: Visit, campus: Campus) -> None:
+    visitor = _form(walk, ADMIN)
+    page = visitor.page
+    page.get_by_role("switch", name="Launch it for somebody else").check()
+    address = page.get_by_label("E-mail address of the owner")
+    expect(address).to_be_focused()
+    address.fill("nobody@example.com")
+    page.get_by_role("button", name="Look up").click()
+    expect(address).to_have_accessible_description(re.compile("nobody@example.com"))
+    expect(address).to_have_attribute("aria-invalid", "true")
+    address.fill(ALICE)
+    address.press("Enter")
+    expect(page.locator("#owner-is")).to_be_focused()
+    expect(page.locator("#owner-is")).to_contain_text(f"It will belong to {ALICE}")
+    expect(page.get_by_label("Key pair")).to_have_value(campus.rows["key-pairs"])
+    visitor.step(RESOURCES)
+    expect(page.get_by_label("Resource group", exact=True)).to_have_value("default")
+    visitor.step(REVIEW)
+    expect(_card(page, "Session type")).to_contain_text(ALICE)
+    expect(_card(page, "Session type")).to_contain_text(campus.rows["key-pairs"])
+    session_id = visitor.launch()
+    assert campus.alice.session(session_id)["owner"] == ALICE
+    expect(page.get_by_text(f"This session belongs to {ALICE}")).to_be_visible()
+
+
+def test_others_see_nothing_of_owners(walk: Visit) -> None:
+    visitor = _form(walk, CHARLIE)
+    expect(visitor.page.get_by_role("switch", name="Launch it for somebody else")).to_have_count(0)
+
+
+def test_ports_are_tags_that_come_several_at_once_and_say_what_is_wrong(walk: Visit) -> None:
+    visitor = _form(walk)
+    page = visitor.page
+    visitor.step("Network")
+    ports, faults = page.get_by_label("Ports to open"), page.locator("#ports-faults")
+    ports.press_sequentially("8080, 9000 9001")
+    ports.press("Enter")
+    for port in ("8080", "9000", "9001"):
+        expect(page.get_by_role("button", name=f"Edit port {port}")).to_be_visible()
+    for wrong, message in (
+        ("70000", "Port 70000 is not between"),
+        ("9000", "Port 9000 is named twice."),
+        ("web", "web is not a port"),
+    ):
+        ports.fill(wrong)
+        ports.press("Enter")
+        expect(faults).to_contain_text(message)
+        page.get_by_role("button", name=f"Remove port {wrong}", exact=True).last.click()
+        expect(faults).not_to_contain_text(message)
+    page.get_by_text("What are these ports for?").click()
+    expect(page.get_by_text("Until something listens there, its page stays empty.")).to_be_visible()
+    assert visitor.faults_in_every_light() == []
+    visitor.step(REVIEW)
+    expect(_card(page, "Network")).to_contain_text("8080 9000 9001")
+
+
+def test_variables_that_are_none_are_named_in_their_rows(walk: Visit) -> None:
+    visitor = _form(walk)
+    page = visitor.page
+    visitor.step(RESOURCES)
+    rows = [("", "x"), ("1A", "1"), ("TWICE", "1"), ("TWICE", "2"), ("EMPTY", "")]
+    for number, (name, value) in enumerate(rows, 1):
+        if number > 1:
+            page.get_by_role("button", name="Add variable").click()
+            expect(page.get_by_label(f"Name of variable {number}")).to_be_focused()
+        page.get_by_label(f"Name of variable {number}").fill(name)
+        page.get_by_label(f"Value of variable {number}").fill(value)
+    visitor.step(REVIEW)
+    card = _card(page, "Environments")
+    for message in (
+        "This value has no name.",
+        "'1A' is not a variable name.",
+        "TWICE is there twice.",
+        "EMPTY has no value.",
+    ):
+        expect(card).to_contain_text(message)
+    card.get_by_role("link", name="Edit").click()
+    expect(page.get_by_label("Name of variable 2")).to_have_accessible_description("'1A' is not a variable name.")
+
+
+def test_the_review_shows_all_of_it_and_leads_back_to_each_step(walk: Visit, campus: Campus) -> None:
+    visitor = _form(walk)
+    page = visitor.page
+    page.get_by_role("textbox", name="Name optional", exact=True).fill("all-of-it")
+    visitor.step(RESOURCES)
+    page.get_by_label("Name of variable 1").fill("API_TOKEN")
+    page.get_by_label("Value of variable 1").fill("s3cret")
+    page.get_by_label("CPU cores", exact=True).fill("2")
+    page.get_by_label("Memory", exact=True).fill("1g")
+    page.get_by_label("Sessions", exact=True).fill("3")
+    visitor.step("Network")
+    page.get_by_label("Ports to open").fill("8080")
+    visitor.step(REVIEW)
+    expect(_card(page, "Session type")).to_contain_text("all-of-it")
+    environments = _card(page, "Environments")
+    expect(environments).to_contain_text("local/backendai-tiny:latest")
+    expect(environments.get_by_role("button", name="Copy the full image name")).to_be_visible()
+    expect(environments).to_contain_text("API_TOKEN")
+    expect(environments).not_to_contain_text("s3cret")
+    allocation = _card(page, "Resource allocation")
+    expect(allocation).to_contain_text(re.compile(r"2.CPU · 1.GiB"))
+    expect(allocation).to_contain_text(re.compile(r"Total allocation\s*6.CPU · 3.GiB"))
+    expect(_card(page, "Data & storage")).to_contain_text("No folder is mounted")
+    expect(_card(page, "Network")).to_contain_text("8080")
+    assert "s3cret" not in page.url
+    for name in ("Resource allocation", "Network", "Data & storage", "Session type"):
+        _card(page, name).get_by_role("link", name="Edit").click()
+        expect(_title(page)).to_have_text(RESOURCES if name == "Resource allocation" else name)
+        visitor.step(REVIEW)
+    visitor.launch()
+    names = sorted(
+        one["name"] for one in campus.alice.sessions() if one["status"] != "TERMINATED" and "all-of-it" in one["name"]
+    )
+    assert names == ["all-of-it-1", "all-of-it-2", "all-of-it-3"]
+
+
+def test_reset_asks_and_empties_and_a_name_that_is_taken_keeps_the_form_and_leads_there(
+    walk: Visit, campus: Campus
+) -> None:
+    taken = campus.alice.launch("is-taken", type="batch", startup_command="true", starts_at="2090-01-01T00:00:00Z")
+    visitor = _form(walk)
+    page = visitor.page
+    page.get_by_role("textbox", name="Name optional", exact=True).fill("is-taken")
+    visitor.step(RESOURCES)
+    page.get_by_label("CPU cores", exact=True).fill("3")
+    visitor.step(REVIEW)
+    card = _card(page, "Session type")
+    expect(card).to_contain_text("You already have a session named 'is-taken' (pending)")
+    expect(card.get_by_role("link", name="Look at it")).to_have_attribute("href", f"/sessions/{taken['id']}/")
+    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
+    visitor.step(RESOURCES)
+    expect(page.get_by_label("CPU cores", exact=True)).to_have_value("3")
+    page.get_by_role("link", name="Reset").click()
+    dialog = page.get_by_role("dialog", name="Empty the form?")
+    dialog.get_by_role("button", name="Keep it").click()
+    expect(page.get_by_label("CPU cores", exact=True)).to_have_value("3")
+    page.get_by_role("link", name="Reset").click()
+    dialog.get_by_role("link", name="Reset").click()
+    expect(_title(page)).to_have_text("Session type")
+    expect(page.get_by_role("textbox", name="Name optional", exact=True)).to_have_value("")
+
+
+def _form(walk: Visit, email: str = ALICE) -> Visitor:
+    visitor = walk(email)
+    visitor.go("/sessions/new/")
+    expect(visitor.page.locator("#launch-outlook")).not_to_be_empty()  # its scripts have begun
+    return visitor
+
+
+def _title(page: Page) -> Locator:
+    return page.locator(".step-title:visible")
+
+
+def _card(page: Page, name: str) -> Locator:
+    return page.locator("#launch-review").get_by_role("region", name=name)
