@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from backendai.catalog.pulls import WITHOUT_IMAGES
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import Kernel
-from backendai.compute.services.bulk import among
+from backendai.compute.services.bulk import among, id_of, raw_id
 from backendai.compute.services.ledger import devices_by_agent, kernels_by_agent, occupied_by_agent, slots_of
 from backendai.compute.status import PLACED
 from backendai.core.image_names import pinned
@@ -25,10 +26,11 @@ from backendai.core.slots import MILLI, Slots
 from backendai.scheduler.snapshot import AgentView, DeviceView, ImageBuild
 
 _CONTAINERS = "docker"
+_NO_DEVICES = "{}"
 
 
 class AgentRow(NamedTuple):
-    """What is read of one agent; ``capacity`` is JSON text."""
+    """What is read of one agent; ``devices`` and ``capacity`` are JSON text."""
 
     id: UUID
     name: str
@@ -37,8 +39,8 @@ class AgentRow(NamedTuple):
     status: str
     schedulable: bool
     max_kernels: int | None
-    devices: dict[str, list[str]]
     low_disk: bool
+    devices: str
     capacity: str
 
     @property
@@ -51,7 +53,9 @@ def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
     """Return the group's registered agents, in one query; without those of which nothing is known yet, for their engine
     has not answered since they came."""
     rows = Agent.objects.registered().filter(resource_group=group).exclude(capacity={}).order_by("name")
-    return [AgentRow(*row) for row in rows.values_list(*AgentRow._fields[:-1], Cast("capacity", TextField()))]
+    texts = [Cast(name, TextField()) for name in AgentRow._fields[-2:]]
+    columns = rows.annotate(key=raw_id("id")).values_list("key", *AgentRow._fields[1:-2], *texts)
+    return [AgentRow(id_of(key), *others) for key, *others in columns]
 
 
 def images_there(
@@ -101,7 +105,7 @@ def read_agents(
     count as companions."""
     ids = [row.id for row in rows]
     occupied, kernels = occupied_by_agent(ids), kernels_by_agent(ids)
-    taken = devices_by_agent(ids) if any(row.devices for row in rows) else {}
+    taken = devices_by_agent(ids) if any(row.devices != _NO_DEVICES for row in rows) else {}
     companions = _companions(ids, launches)
     return tuple(
         AgentView(
@@ -136,9 +140,11 @@ def builds_of(
 
 
 def _devices(row: AgentRow, taken: Mapping[str, Mapping[str, int]]) -> tuple[DeviceView, ...]:
+    if row.devices == _NO_DEVICES:
+        return ()
     return tuple(
         DeviceView(device, slot, MILLI, taken.get(slot, {}).get(device, 0))
-        for slot, devices in row.devices.items()
+        for slot, devices in json.loads(row.devices).items()
         for device in devices
     )
 

@@ -34,10 +34,7 @@ class Rooms:
         self.all = [Room(agent, order, rules) for order, agent in enumerate(by_name)]
         self.has_devices = any(room.book for room in self.all)
         self.fixed_counts: dict[tuple[frozenset[UUID], str, str], dict[str, int]] = {}
-        largest: dict[str, int] = {}
-        for agent, room in zip(by_name, self.all, strict=True):
-            for name, amount in room.free.items():
-                largest[name] = max(amount, agent.capacity[name], largest.get(name, 0))
+        largest = _largest(by_name)
         self.slot_order = whole_slot_order(rules.slot_order, largest)
         self.packing = Packing(self.slot_order, largest, len(self.all))
         selection = selection_named(rules.selection)
@@ -179,3 +176,17 @@ class Rooms:
             shelf.put(room)
         elif entry != room.entry:
             shelf.move(room, entry)
+
+
+def _largest(agents: Iterable[AgentView]) -> dict[str, int]:
+    """Return by slot the most that one agent has when empty, 0 for what is only held: no agent has more free."""
+    largest: dict[str, int] = {}
+    seen: dict[int, Slots] = {}
+    for agent in agents:
+        if id(agent.capacity) not in seen:  # agents that are alike share it
+            seen[id(agent.capacity)] = agent.capacity
+            for name, amount in agent.capacity.items():
+                largest[name] = max(amount, largest.get(name, 0))
+        for name in (*agent.occupied, *(device.slot for device in agent.devices)):
+            largest.setdefault(name, 0)
+    return largest

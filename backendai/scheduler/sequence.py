@@ -13,6 +13,7 @@ from datetime import datetime
 from itertools import chain, islice, tee
 from operator import attrgetter
 
+from backendai.core.slots import Slots
 from backendai.scheduler.options import Option, own_options
 from backendai.scheduler.snapshot import AgentView, Rules, SessionView, Snapshot
 
@@ -76,11 +77,15 @@ def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[Sess
 
 def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
     """Return what the agents that are alive and schedulable have together."""
-    total: dict[str, int] = {}
+    alike: dict[int, tuple[Slots, int]] = {}  # agents that are alike share their capacity
     for agent in agents:
         if agent.alive and agent.schedulable:
-            for name, amount in agent.capacity.items():
-                total[name] = total.get(name, 0) + amount
+            same = alike.get(id(agent.capacity))
+            alike[id(agent.capacity)] = (agent.capacity, same[1] + 1 if same else 1)
+    total: dict[str, int] = {}
+    for capacity, number in alike.values():
+        for name, amount in capacity.items():
+            total[name] = total.get(name, 0) + amount * number
     return total
 
 

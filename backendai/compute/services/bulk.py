@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import repeat
 from typing import Any
 from uuid import UUID
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import CharField, ExpressionWrapper, F, QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.sql import UpdateQuery
 
@@ -27,6 +28,22 @@ def among(ids: Collection[UUID]) -> RawSQL:
     if connection.vendor == "postgresql":
         return RawSQL("SELECT unnest(%s::uuid[])", ["{" + ",".join([key.hex for key in ids]) + "}"])
     return RawSQL("SELECT value FROM json_each(%s)", [json.dumps([key.hex for key in ids])])
+
+
+def raw_id(column: str) -> ExpressionWrapper:
+    """Return a column of ids as the database has them, for ``id_of``: the ORM makes a UUID of each anew, which is most
+    of the time of a query for thousands of rows."""
+    return ExpressionWrapper(F(column), output_field=CharField())
+
+
+def id_of(raw: UUID | str) -> UUID:
+    """Return the id; of an agent or a person, which come again and again, the one that was made before."""
+    return raw if isinstance(raw, UUID) else _id(raw)
+
+
+@lru_cache(maxsize=16_384)
+def _id(text: str) -> UUID:
+    return UUID(text)
 
 
 def update_returning(rows: QuerySet[Any], changes: Mapping[str, Any], columns: Sequence[str]) -> list[tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Count, QuerySet, Sum
 
 from backendai.compute.models import Allocation, Kernel
-from backendai.compute.services.bulk import among, insert_rows
+from backendai.compute.services.bulk import among, id_of, insert_rows, raw_id
 from backendai.compute.status import PLACED
 from backendai.core.slots import Slots, parse_amount
 
@@ -52,8 +52,9 @@ def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, S
     """Return what is taken on each agent (on all when none are named), in one query."""
     rows = Allocation.objects.all() if agent_ids is None else Allocation.objects.filter(agent__in=among(agent_ids))
     sums: dict[UUID, dict[str, int]] = defaultdict(dict)
-    for agent_id, slot, total in rows.values_list("agent_id", "slot").annotate(total=Sum("amount")).order_by():
-        sums[agent_id][slot] = total
+    columns = rows.annotate(agent_key=raw_id("agent_id")).values_list("agent_key", "slot")
+    for key, slot, total in columns.annotate(total=Sum("amount")).order_by():
+        sums[id_of(key)][slot] = total
     return {agent_id: Slots(amounts) for agent_id, amounts in sums.items()}
 
 
@@ -69,8 +70,8 @@ def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
 
 def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
     """Return how many placed kernels each of these agents has, in one query; agents without any are left out."""
-    rows = _placed_on(agent_ids).values_list("agent_id").annotate(number=Count("pk")).order_by()
-    return dict(rows)
+    rows = _placed_on(agent_ids).annotate(agent_key=raw_id("agent_id")).values_list("agent_key")
+    return {id_of(key): number for key, number in rows.annotate(number=Count("pk")).order_by()}
 
 
 def devices_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, Devices]:
