@@ -17,14 +17,15 @@ from backendai.planning.queue import Newcomer, Row
 from backendai.planning.snapshot import read_snapshot
 from backendai.scheduler.plan import Reason
 
-_IMPOSSIBLE = frozenset({"bigger-than-any-agent"})
+_IMPOSSIBLE = frozenset({"bigger-than-any-agent", "slot-limit"})
 
 
 def preview(user: User, spec: SessionSpec, *, now: datetime) -> Explanation:
     """Return what the next pass would do with such a session: start it, where; let it wait, why; or never start it.
 
-    Nothing is written. Raises the UserError that a launch would raise, but for what no agent could ever hold: that is
-    an answer. How much may wait at once (a policy's pending limits) is counted at the launch alone.
+    Nothing is written. Raises the UserError that a launch would raise, but for what no agent could ever hold or no
+    policy ever allow: that is an answer. How much may wait at once (a policy's pending limits) is counted at the launch
+    alone.
     """
     try:
         owner = owner_named(user, spec.owner)
@@ -32,9 +33,8 @@ def preview(user: User, spec: SessionSpec, *, now: datetime) -> Explanation:
     except UserError as error:
         if error.code not in _IMPOSSIBLE:
             raise
-        return Explanation(
-            now, spec.resource_group, Verdict.NEVER, error.message, Reason(error.code, error.message, never=True)
-        )
+        reason = Reason(error.code, error.message, dict(error.details), never=True)
+        return Explanation(now, spec.resource_group, Verdict.NEVER, error.message, reason)
     newcomer = _newcomer(owner, checked, now)
     snapshot = read_snapshot(checked.group, now, newcomer=newcomer)
     view = next(each for each in snapshot.pending if each.id == newcomer.row.id)

@@ -167,14 +167,14 @@ def test_the_recheck_leaves_out_what_exceeds_slots_and_takes_a_smaller_one_behin
 
 
 def test_the_recheck_knows_slots_of_which_nothing_may_be_had(cast: Cast) -> None:
-    give(cast.alice, slots={"cpu": 4, "mem": "8g"}, unnamed_slots="limited")
-    give(cast.bob, slots={"cuda.device": 0})
     gpu = {"cpu": 1, "mem": "512m", "cuda.device": 1}
     plain = [make_session(cast.alice, name="plain-a"), make_session(cast.bob, name="plain-b")]
     greedy = [
         make_session(cast.alice, name="gpu-a", resources=gpu),
         make_session(cast.bob, name="gpu-b", resources=gpu),
     ]
+    give(cast.alice, slots={"cpu": 4, "mem": "8g"}, unnamed_slots="limited")  # a launch would be refused from now on
+    give(cast.bob, slots={"cuda.device": 0})
     assert leave_out(*plain, *greedy) == ["gpu-a", "gpu-b"]
 
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from backendai.accounts.models import ResourcePolicy, User
 from backendai.catalog.models import ResourcePreset
-from backendai.cluster.models import SiteSetting
+from backendai.cluster.models import Agent, SiteSetting
 from backendai.compute.models import ComputeSession
 from backendai.core.slots import Slots
 from backendai.web.launcher.presets import split_size
@@ -239,6 +239,42 @@ def test_an_administrator_sees_the_owners_limits(lab: Cast, browse: Browse) -> N
     dana = browse(lab.dana)
     assert facts(amounts(dana, lab), "cpu")["maximum"] == "8"
     assert facts(amounts(dana, lab, owner="alice@example.com"), "cpu")["maximum"] == "6"
+
+
+def test_the_form_begins_with_the_first_preset_that_could_start_now(lab: Cast, browse: Browse) -> None:
+    ResourcePreset.objects.create(name="whole", slots={"cpu": 5, "mem": "1g", "cuda.device": 1}, rank=1)
+    ResourcePreset.objects.create(name="half", slots={"cpu": 3, "mem": "2g"}, rank=2)
+    client = browse(lab.alice)
+    page = client.get(reverse("web:launch")).content.decode()
+    assert 'id="preset-half" checked' in page
+    form = client.get(reverse("web:launch")).context["form"]
+    assert (form["cpu"].value(), form["mem"].value(), form["slot.cuda.device"].value()) == ("3", "2", None)
+    linked = client.get(reverse("web:launch"), {"name": "my-run"}).content.decode()
+    assert 'id="preset-whole" checked' in linked, "an address says the same whatever is free"
+    assert "&quot;preset&quot;: [&quot;whole&quot;]" in page, "what differs from it goes into the address"
+    make_running_session(lab.bob, Agent.objects.get(name="gpu-02"), resources={"cpu": 2, "mem": "1g"})
+    assert 'id="preset-whole" checked' in client.get(reverse("web:launch")).content.decode(), "none can: by rank"
+
+
+@pytest.mark.parametrize("kernels", [1, 2])
+def test_more_than_a_policy_allows_is_refused_alike_by_the_form_and_over_rest(
+    lab: Cast, browse: Browse, kernels: int
+) -> None:
+    lab.alice.policy = ResourcePolicy.objects.create(name="four", slots={"cpu": "4"})
+    lab.alice.save()
+    client, cores = browse(lab.alice), 5 if kernels == 1 else 3
+    body = {"image": "python", "resources": {"cpu": cores, "mem": "1g"}, "resource_group": "default"}
+    over = {"cluster_size": kernels, "cluster_mode": "multi-node"} if kernels > 1 else {}
+    refused = client.post("/api/v1/sessions/", body | over, content_type="application/json")
+    problem = refused.json()
+    assert (refused.status_code, problem["code"], problem["field"]) == (400, "slot-limit", "resources.cpu")
+    text = f"User alice@example.com may hold cpu 4 at most; this session alone asks for {cores * kernels}."
+    assert problem["detail"] == text
+    form = launch(client, lab, cpu=str(cores), **over)
+    assert (form.status_code, text in form.content.decode()) == (422, True)
+    foreseen = client.post("/api/v1/session-preview/", body | over, content_type="application/json").json()
+    assert (foreseen["verdict"], foreseen["reason"]["code"]) == ("never", "slot-limit")
+    assert not ComputeSession.objects.filter(owner=lab.alice).exists()
 
 
 def test_it_asks_the_database_the_same_however_much_there_is(

@@ -24,6 +24,7 @@ from backendai.compute.services.check_wishes import (
     dependencies_of,
     priority_of,
 )
+from backendai.compute.services.limits import beyond_limits
 from backendai.compute.services.openings import key_pair_of, limits_on, projects_open
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode, SessionType
@@ -91,6 +92,7 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     access_key = key_pair.access_key if key_pair else ""
     limited = limits_on(user, project, key_pair)
     check_kernels(spec, limited)
+    _check_limits(slots * spec.cluster_size, limited)
     priority = priority_of(spec, limited, usual.priority)
     return Checked(spec, project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
 
@@ -194,6 +196,14 @@ def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:
             code="session-type-not-allowed",
             allowed=allowed,
         )
+
+
+def _check_limits(total: Slots, limited: list[Limited]) -> None:
+    """Refuse what would wait for ever: more than a policy allows at once, whatever else is held."""
+    reason = beyond_limits(limited, total)
+    if reason is not None:
+        field = f"resources.{reason.details['slot']}"
+        raise UserError(reason.message, field=field, code=reason.code, **reason.details)
 
 
 def _image(user: User, spec: SessionSpec, project: Project) -> Image:

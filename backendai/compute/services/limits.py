@@ -26,6 +26,7 @@ from backendai.compute.services.ledger import slots_of
 from backendai.core.errors import Conflict
 from backendai.core.slots import Slots, format_amount
 from backendai.scheduler.limits import Limits
+from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import Holder, LimitView
 
 _COLUMNS = {KEY_PAIR: "access_key", USER: "owner_id", PROJECT: "project_id", DOMAIN: "project__domain_id"}
@@ -44,9 +45,13 @@ def limit_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
     return {holder.key: _view(holder, slots[holder.key], sessions[holder.key]) for holder in limited}
 
 
-def unused_views(limited: Sequence[Limited]) -> dict[str, LimitView]:
-    """Return the limits of these holders as they are while nothing is held: no query."""
-    return {holder.key: _view(holder, {}, 0) for holder in limited}
+def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
+    """Return which policy would never let a session with all of this start, even if nothing else were held; None: each
+    would. No query."""
+    keys = {holder.scope: holder.key for holder in limited}
+    holder = Holder(keys.get(USER, ""), keys.get(KEY_PAIR, ""), keys.get(PROJECT, ""), keys.get(DOMAIN, ""))
+    unused = {one.key: _view(one, {}, 0) for one in limited}
+    return Limits(unused).slots_reason(holder, tuple(asked.items()))
 
 
 def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:

@@ -8,12 +8,10 @@ from typing import Any, Protocol
 from django.utils.translation import gettext as _
 
 from backendai.accounts.models import Project, User
-from backendai.compute.services.limits import unused_views
+from backendai.compute.services.limits import beyond_limits
 from backendai.compute.services.openings import key_pair_of, limits_on
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots, is_accelerator
-from backendai.planning.availability import holder_of
-from backendai.scheduler.limits import Limits
 from backendai.web.launcher.presets import PresetChoice
 
 
@@ -60,8 +58,7 @@ def _beyond_limits(owner: User, data: dict[str, Any], asked: Slots) -> Iterator[
     """Yield what no policy would ever let start, even if nothing else were held."""
     project: Project = data["project"]
     key_pair = key_pair_of(owner)
-    limits = Limits(unused_views(limits_on(owner, project, key_pair)))
-    reason = limits.slots_reason(holder_of(owner, project, key_pair), tuple(asked.items()))
+    reason = beyond_limits(limits_on(owner, project, key_pair), asked)
     if reason is not None:
         yield _field(data, str(reason.details["slot"])), reason.message
 

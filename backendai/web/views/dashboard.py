@@ -25,7 +25,7 @@ from backendai.texts.sentences import in_words
 from backendai.usage.statistics import statistics, unit_of
 from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
 from backendai.web.gauges import gauges_of, own_use_in, tightest
-from backendai.web.launcher.allocation import may_see_room
+from backendai.web.launcher.ground import may_see_room
 from backendai.web.requests import PageRequest
 from backendai.web.resources import RoomBars, name_of_slot, rooms_for
 

@@ -31,6 +31,7 @@ from backendai.web.images import build_by_image, builds_for
 from backendai.web.launcher.address import is_foreign, said_in, usual_text, with_said
 from backendai.web.launcher.allocation import allocation_of
 from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.ground import begin_with_what_fits
 from backendai.web.launcher.owner import asked_owner, kept_for_another
 from backendai.web.launcher.refill import Refill, initial_of, refill_of, sent_by
 from backendai.web.launcher.review import review_of
@@ -86,15 +87,15 @@ def _form(
     if refill:
         refill.leave_empty(form, usual)
     context = {"usual": usual_text(usual), "secrets": (NAME_PATTERN, VALUE_PATTERN), "is_from_link": False}
-    if _looks_up(request):
-        return form, context
-    if request.POST:
+    if request.POST and not _looks_up(request):
         form.take(request.POST.copy())
-    elif said or refill:
+    elif (said or refill) and not _looks_up(request):
         form.take(with_said(usual, said))
         context["is_from_link"] = is_foreign(said)
         if refill:
             refill.explain(form, said)
+    elif "preset" not in basis:  # not in ``usual``: a copied address shall mean the same when there is more room
+        begin_with_what_fits(form, owner, request.user)
     return form, context
 
 

@@ -1,0 +1,133 @@
+"""What a launch finds where the form stands: the agents and limits there, the bounds of every amount, and which presets
+could start now. Worked out once for a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django.utils.translation import gettext as _
+
+from backendai.accounts.models import User
+from backendai.catalog.models import Image
+from backendai.cluster.per_request import once
+from backendai.cluster.site import site_settings
+from backendai.compute.services.check import LARGEST_CLUSTER, place_of
+from backendai.compute.status import ClusterMode
+from backendai.core.errors import UserError
+from backendai.core.slots import Slots
+from backendai.planning.amounts import Amount, Machines, Shape, amounts_of
+from backendai.planning.availability import Availability, availability
+from backendai.web.launcher.allocation_fields import AllocationFields, initial_amounts
+from backendai.web.launcher.allocation_words import Words, name_of
+from backendai.web.launcher.presets import Obstacle, typed_amounts
+
+SIZES = ("cpu", "mem")
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """Why a preset does not go with the environment or the number of kernels."""
+
+    message: str
+    never: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """One project and group, for one image and shape. ``obstacles``: by the id of a preset why a session of it could
+    not start now."""
+
+    found: Availability
+    machines: Machines
+    image: Image
+    amounts: Mapping[str, Amount]
+    words: Mapping[str, Words]
+    obstacles: Mapping[int, Obstacle]
+
+
+def ground_of(form: AllocationFields, owner: User, actor: User) -> Ground | None:
+    """Return what there is for the form as it stands; None where nothing can be launched."""
+    project, group = form.place()
+    image, shape = _image(form), _shape(form)
+    name = ("ground", owner.pk, actor.pk, project, group, image.name, shape)
+    return once(name, lambda: _read(owner, actor, (project, group), image, shape))
+
+
+def begin_with_what_fits(form: AllocationFields, owner: User, actor: User) -> None:
+    """Let a form that nobody has filled begin with the first preset that could start now; where none can, it stays as
+    it is: the first by rank."""
+    ground = ground_of(form, owner, actor)
+    if ground is None:
+        return
+    for choice in form.presets:
+        variant = choice.variant_in(ground.found.group.name)
+        if variant and variant.id not in ground.obstacles:
+            amounts = initial_amounts(typed_amounts(variant.slots))
+            for name in ("cpu", "mem", "mem_unit", *(f"slot.{slot}" for slot in form.accelerators)):
+                form[name].initial = amounts.get(name, form.fields[name].initial)
+            form["preset"].initial = choice.name
+            return
+
+
+def may_see_room(actor: User) -> bool:
+    """Return whether this person is told what the groups have free."""
+    return actor.is_superadmin or site_settings().group_resources_visible
+
+
+def _read(owner: User, actor: User, named: tuple[str, str], image: Image, shape: Shape) -> Ground | None:
+    try:
+        place = place_of(owner, project=named[0], resource_group=named[1], actor=actor)
+    except UserError:
+        return None
+    found = availability(owner, *place)
+    machines = Machines(found)
+    amounts = {amount.slot: amount for amount in amounts_of(found, image, shape, machines)}
+    tells = may_see_room(actor)
+    words = {slot: Words(amount, found.group.name, shape.kernels, tells) for slot, amount in amounts.items()}
+    return Ground(found, machines, image, amounts, words, _obstacles(found, image, words, shape))
+
+
+def _image(form: AllocationFields) -> Image:
+    """Return the environment that is chosen; one that needs nothing while none is."""
+    typed = form["manual_image"].value() if "manual_image" in form.fields else ""
+    found: Image | None = cast(Any, form.fields["image"]).find(str(typed or form["image"].value() or ""))
+    return found or Image()
+
+
+def _shape(form: AllocationFields) -> Shape:
+    size = str(form["cluster_size"].value() or "1")
+    kernels = min(int(size), LARGEST_CLUSTER) if size.isascii() and size.isdigit() else 1
+    multi_node = kernels > 1 and form["cluster_mode"].value() == ClusterMode.MULTI_NODE
+    agent = str(form["agents"].value() or "") if "agents" in form.fields and kernels < 2 else ""
+    return Shape(max(1, kernels), multi_node, agent)
+
+
+def _obstacles(found: Availability, image: Image, words: Mapping[str, Words], shape: Shape) -> dict[int, Obstacle]:
+    """Return by the id of a preset why a session of it could not start now."""
+    obstacles: dict[int, Obstacle] = {}
+    for fit in found.presets:
+        misfits = list(_misfits(fit.preset.amounts, image, words))
+        final = next((each for each in misfits if each.never), None)
+        if fit.reason and fit.reason.never:
+            obstacles[fit.preset.pk] = fit.reason
+        elif final or fit.reason:
+            obstacles[fit.preset.pk] = final or cast(Obstacle, fit.reason)
+        elif misfits and shape.kernels > 1:
+            obstacles[fit.preset.pk] = misfits[0]
+    return obstacles
+
+
+def _misfits(slots: Slots, image: Image, words: Mapping[str, Words]) -> Iterator[Misfit]:
+    for slot in slots:
+        if not image.can_use(slot):
+            values = {"image": image.display_name, "slot": name_of(slot)}
+            yield Misfit(_("%(image)s has no use for %(slot)s.") % values, never=True)
+    for slot, known in words.items():
+        if slot not in slots and (slot in SIZES or not known.amount.is_required):
+            continue  # the usual amount, or none
+        note = known.said_of(slots[slot])
+        if note:
+            yield Misfit(f"{name_of(slot)}: {note.text}", never=note.tone == "bad")
