@@ -11,14 +11,14 @@ from itertools import groupby
 from typing import Any, cast
 
 from django.template import Context, Node, NodeList, Template
-from django.template.base import FilterExpression, TextNode, TokenType
+from django.template.base import FilterExpression, TextNode, TokenType, render_value_in_context
 from django.template.defaulttags import CommentNode, LoadNode, URLNode
 from django.template.library import SimpleNode
 from django.template.loaders import base, cached
 from django.templatetags.i18n import BlockTranslateNode, LanguageNode, TranslateNode
 from django.templatetags.static import StaticNode
 from django.urls import get_script_prefix, get_urlconf
-from django.utils.translation import get_language
+from django.utils.translation import get_language, gettext
 
 from backendai.web.templatetags.portal import icon
 from backendai.web.time_words import time_words
@@ -66,6 +66,35 @@ class ConstantName(Node):
         return ""
 
 
+class Sentence(Node):
+    """A sentence with values in it, whose translation is looked up once for each language."""
+
+    child_nodelists = ()
+
+    def __init__(self, node: BlockTranslateNode) -> None:
+        self._node = node
+        self._source, self._names = node.render_token_list(node.singular)
+        self._texts: dict[object, str] = {}
+        self.token, self.origin = node.token, node.origin
+
+    def render(self, context: Context) -> str:
+        """Return it filled in; what is not usual is left to Django's own node."""
+        key = _key_of(context)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = gettext(self._source)
+        named = {name: value.resolve(context) for name, value in self._node.extra_context.items()}
+        filled = {}
+        for name in self._names:
+            if name not in named and name not in context:
+                return self._node.render(context)
+            filled[name] = render_value_in_context(named[name] if name in named else context[name], context)
+        try:
+            return text % filled
+        except (KeyError, ValueError):
+            return self._node.render(context)
+
+
 class _Joining(base.Loader):
     """Loads a template and joins what is constant in it."""
 
@@ -97,6 +126,8 @@ def join(nodes: NodeList) -> None:
 def _with_joined_parts(node: Node) -> Node:
     if isinstance(node, TranslateNode | BlockTranslateNode) and node.asvar and _says_the_same(node):
         return ConstantName(node, node.asvar)
+    if isinstance(node, BlockTranslateNode) and not (node.asvar or node.plural or node.message_context):
+        return Sentence(node)
     if not isinstance(node, LanguageNode):
         for part in _parts_of(vars(node).values()):
             join(part)

@@ -28,6 +28,8 @@ PARTS = {
         "{% for each in names %}{% if each == 'a' %}{% translate 'Previous' %}<br>{% elif each %}{% translate 'Next' %}"
         "{% else %}{% blocktranslate %}Launch{% endblocktranslate %}{% endif %}"
         "{% blocktranslate with name=each %}for <bdi>{{ name }}</bdi>{% endblocktranslate %}{{ each|escape }}"
+        "{% blocktranslate %}for <bdi>{{ name }}</bdi>{% endblocktranslate %}"
+        "{% blocktranslate %}{{ gone }}?{% endblocktranslate %}"
         "{% blocktranslate count number=each|length %}{{ number }} agent{% plural %}{{ number }} agents"
         "{% endblocktranslate %}{% translate each %}{% endfor %}{% autoescape off %}{{ name }}"
         "{% url 'web:sessions' %}{% endautoescape %}{% language 'en' %}{% translate 'Cancel' %}{% endlanguage %}"
