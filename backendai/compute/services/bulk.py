@@ -30,7 +30,7 @@ def among(ids: Collection[UUID]) -> RawSQL:
     return RawSQL("SELECT value FROM json_each(%s)", [json.dumps([key.hex for key in ids])])
 
 
-def raw_id(column: str) -> ExpressionWrapper:
+def raw_id(column: str) -> ExpressionWrapper[F]:
     """Return a column of ids as the database has them, for ``id_of``: the ORM makes a UUID of each anew, which is most
     of the time of a query for thousands of rows."""
     return ExpressionWrapper(F(column), output_field=CharField())
