@@ -43,7 +43,7 @@ def test_what_is_used_appears_by_itself_and_stays_after_the_end(visit: Visit, al
     usage.get_by_label("Kernel").select_option(label="main1")
     expect(cpu).to_contain_text(re.compile(r"[\d.]+ of 1"))
     page.evaluate("htmx.trigger('#session-head', 'look-again')")
-    usage.get_by_label("Last").select_option("15m")
+    usage.get_by_label("Last").select_option("6h")
     expect(cpu).to_contain_text(re.compile(r"[\d.]+ of 1"))
     expect(usage.get_by_label("Kernel")).to_have_value(re.compile("."))
 
