@@ -39,6 +39,8 @@ def end_what_is_lost(now: datetime) -> int:
         lost_at__lt=now - F("resource_group__agent_lost_grace"),
         resource_group__agent_lost_grace__lt=now - hearing_since(now),
     )
+    if not gone.exists():  # as almost always
+        return 0
     kernels = Kernel.objects.filter(
         agent__in=gone, status__in=PLACED, session__status__in=STARTING | {Status.RUNNING}
     ).order_by("pk")

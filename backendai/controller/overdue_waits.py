@@ -81,6 +81,8 @@ def give_up_scheduling(now: datetime) -> int:
     tired = ComputeSession.objects.pending().filter(
         resource_group__give_up_after__gt=0, attempts__gte=F("resource_group__give_up_after")
     )
+    if not tired.exists():  # as almost always
+        return 0
     keep, lower, cancel = ResourceGroup.GiveUp.KEEP, ResourceGroup.GiveUp.LOWER, ResourceGroup.GiveUp.CANCEL
     lowered = _lower(tired.filter(resource_group__on_give_up=lower, priority__gt=0), now)
     kept = _say(tired.filter(Q(resource_group__on_give_up=keep) | Q(resource_group__on_give_up=lower, priority=0)), now)

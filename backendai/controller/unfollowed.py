@@ -18,6 +18,7 @@ def follow_kernels(now: datetime) -> int:
     """Bring such sessions to where their kernels are; returns 0, for most of them are only on their way."""
     apart = ComputeSession.objects.filter(status__in=LIVE - {Status.PENDING}).exclude(kernels__status=F("status"))
     sessions = list(apart.values_list("pk", flat=True)[:_MOST_AT_ONCE])
-    with transaction.atomic():
-        follow(sessions, now=now)
+    if sessions:
+        with transaction.atomic():
+            follow(sessions, now=now)
     return 0

@@ -7,7 +7,7 @@ devices or shares), so sums are exact in Python and in every database. At the bo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -66,6 +66,10 @@ class Slots(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self._amounts)
+
+    def items(self) -> ItemsView[str, int]:
+        """Return the names with their amounts, without a call for each of them."""
+        return self._amounts.items()
 
     def __add__(self, other: Slots) -> Slots:
         return Slots({name: self[name] + other[name] for name in self._amounts.keys() | other._amounts.keys()})

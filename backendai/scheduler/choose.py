@@ -87,9 +87,10 @@ def _first_from(
     kernels, image = request.kernels, request.node_image
     while place < len(standing):
         stretch = place // STRETCH
-        end = (stretch + 1) * STRETCH
+        end = min((stretch + 1) * STRETCH, len(standing))
         if (bounds[stretch] | guards) - cost & guards == guards:  # as in ``Packing.has_room``
-            for at, room in enumerate(standing[place:end], place):
+            for at in range(place, end):  # most often the first will do: a slice would copy all of them
+                room = standing[at]
                 if (
                     (room.packed | guards) - cost & guards == guards
                     and (room.max_kernels is None or room.kernels + kernels <= room.max_kernels)

@@ -80,7 +80,8 @@ class Rooms:
         room.take(request)
         if launch:
             self.launches.count(launch, room.order, request.kernels)
-        self.ranking.chosen(room.order, len(self.all))
+        if self.takes_turns:
+            self.ranking.chosen(room.order, len(self.all))
         cost = self.cost(request)
         is_last = request.kinds and not all(map(room.free.get, request.kinds))  # then it stands on another shelf
         if cost is None or is_last or room.book or room.shelf is None or self._nearest is not None:

@@ -118,9 +118,9 @@ def _lines(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[Ite
 
 
 def _check_each_once(sequence: Sequence, sessions: list[SessionView], ordered: list[SessionView]) -> None:
-    left = {id(session) for session in sessions}
-    if len(ordered) == len(left) and left == set(map(id, ordered)):
+    if len(ordered) == len(sessions) and not set(map(id, sessions)).difference(map(id, ordered)):
         return
+    left = set(map(id, sessions))
     for session in ordered:
         if id(session) not in left:
             raise ValueError(f"sequence {sequence.name} names session {session.id} twice, or it is not in the line")

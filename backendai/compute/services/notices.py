@@ -93,6 +93,8 @@ def warn_of_ends(now: datetime) -> int:
     untold = rows.exclude(notices__kind=NoticeKind.ENDING).order_by("ends_at", "pk")
     columns = untold.values_list("pk", "owner_id", "started_at", "ends_at", "status", "version")
     due = [row for row in columns[:_MOST_AT_ONCE] if row[3] - now <= (row[3] - (row[2] or now)) / 2]
+    if not due:
+        return 0
     with transaction.atomic():
         _warn([(pk, owner, "", ends_at) for pk, owner, _, ends_at, _, _ in due], now)
         publish_on_commit(

@@ -109,6 +109,8 @@ def expire_starts(expired: Collection[Expired], *, now: datetime) -> int:
     Writes one EXPIRED row for each session and returns how many there were. Kernels that got on meanwhile are left
     alone; a second caller finds nothing left to do.
     """
+    if not expired:
+        return 0
     with transaction.atomic():
         hold_sessions_of([one.kernel_id for one in expired])
         late = Kernel.objects.select_for_update(of=("self",)).filter(
