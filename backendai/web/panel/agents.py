@@ -50,6 +50,7 @@ class AgentTable(PanelTable):
 
     def __init__(self, *args: Any, taken: Mapping[UUID, Slots] | None = None, **kwargs: Any) -> None:
         self.taken = taken or {}
+        self._looks: dict[str, str] = {}  # by status: a template takes longer than all the rest of a row
         super().__init__(*args, **kwargs)
 
     class Meta(PanelTable.Meta):
@@ -61,7 +62,9 @@ class AgentTable(PanelTable):
 
     def render_status(self, value: str, record: Agent) -> str:
         """Return the status as a word with its colour, and how many notes there are."""
-        look = render_to_string("web/_status.html", status(record.status))
+        if record.status not in self._looks:
+            self._looks[record.status] = render_to_string("web/_status.html", status(record.status))
+        look = self._looks[record.status]
         notes = len(record.notes)
         text = ngettext("%(number)s note", "%(number)s notes", notes) % {"number": notes} if notes else ""
         text = _("turned away") if record.revoked_at else text
