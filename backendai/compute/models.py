@@ -124,6 +124,12 @@ class ComputeSession(models.Model):
             models.Index(fields=["owner", "-created_at"]),
             # Written once: neither column ever changes.
             models.Index(fields=["-created_at", "-id"], name="session_newest"),
+            # A search of what has ended looks at names here; a session comes in once, at its end.
+            models.Index(
+                fields=["-created_at", "-id", "name"],
+                condition=models.Q(status__in=sorted(TERMINAL)),
+                name="session_ended_names",
+            ),
             # What has ended is most of the table and is never looked for by its status.
             models.Index(
                 fields=["resource_group", "-priority", "created_at"],

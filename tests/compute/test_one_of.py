@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 
 from backendai.compute.models import ComputeSession
+from backendai.compute.status import Status
 from tests.cast import Cast
 from tests.factories import make_session
 
@@ -20,6 +21,16 @@ def test_what_lives_and_what_waits_is_found_by_the_indexes_that_hold_nothing_els
     if connection.vendor == "sqlite":
         assert "session_live_status" in live.explain()
         assert "session_queue" in pending.filter(resource_group=live[0].resource_group_id).explain()
+
+
+def test_a_search_of_what_has_ended_looks_at_names_in_an_index(cast: Cast) -> None:
+    make_session(cast.alice, name="over")
+    make_session(cast.alice, name="other")
+    ComputeSession.objects.update(status=Status.TERMINATED)
+    found = ComputeSession.objects.finished().filter(name__icontains="ove").order_by("-created_at", "-id")
+    assert [one.name for one in found] == ["over"]
+    if connection.vendor == "sqlite":
+        assert "session_ended_names" in found.values("pk").explain()
 
 
 def test_only_a_status_can_be_written_there() -> None:
