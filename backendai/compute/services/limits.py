@@ -147,7 +147,8 @@ def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dic
     everybody in it."""
     theirs = {f"of_{number}": _sessions_of(key, "kernel__session__") for number, key in enumerate(keys)}
     rows = Allocation.objects.filter(_columns_and_condition(keys, "kernel__session__")[1]).order_by()
-    by_slot = rows.values("slot").annotate(**{name: Sum("amount", filter=own) for name, own in theirs.items()})
+    sums = {name: Sum("amount", filter=own) for name, own in theirs.items()}
+    by_slot: Iterable[Any] = rows.values("slot").annotate(**sums)
     slots: dict[str, dict[str, int]] = {key: {} for key in keys}
     for row in by_slot:
         for key, name in zip(keys, theirs, strict=True):
