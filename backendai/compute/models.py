@@ -37,6 +37,8 @@ from backendai.compute.status import (
 )
 from backendai.core.slots import Slots
 
+_IS_LIVE, _IS_OVER = models.Q(status__in=sorted(LIVE)), models.Q(status__in=sorted(TERMINAL))
+
 
 class ComputeSession(models.Model):
     """What a user launches: one kernel, or a cluster of them."""
@@ -125,24 +127,18 @@ class ComputeSession(models.Model):
             # Written once: neither column ever changes.
             models.Index(fields=["-created_at", "-id"], name="session_newest"),
             # A search of what has ended looks at names here; a session comes in once, at its end.
-            models.Index(
-                fields=["-created_at", "-id", "name"],
-                condition=models.Q(status__in=sorted(TERMINAL)),
-                name="session_ended_names",
-            ),
+            models.Index(fields=["-created_at", "-id", "name"], condition=_IS_OVER, name="session_ended_names"),
             # What has ended is most of the table and is never looked for by its status.
             models.Index(
                 fields=["resource_group", "-priority", "created_at"],
                 condition=models.Q(status=Status.PENDING),
                 name="session_queue",
             ),
-            models.Index(fields=["status"], condition=models.Q(status__in=sorted(LIVE)), name="session_live_status"),
+            models.Index(fields=["status"], condition=_IS_LIVE, name="session_live_status"),
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["owner", "name"],
-                condition=models.Q(status__in=sorted(LIVE)),
-                name="session_name_once_per_owner_while_live",
+                fields=["owner", "name"], condition=_IS_LIVE, name="session_name_once_per_owner_while_live"
             ),
             models.UniqueConstraint(
                 fields=["cluster_network"],
