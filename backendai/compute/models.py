@@ -124,9 +124,8 @@ class ComputeSession(models.Model):
         ordering = ["-created_at", "-id"]
         indexes = [
             models.Index(fields=["owner", "-created_at"]),
-            # Written once: neither column ever changes.
+            # Written once, for neither column ever changes; the second, for searches, when a session ends.
             models.Index(fields=["-created_at", "-id"], name="session_newest"),
-            # A search of what has ended looks at names here; a session comes in once, at its end.
             models.Index(fields=["-created_at", "-id", "name"], condition=_IS_OVER, name="session_ended_names"),
             # What has ended is most of the table and is never looked for by its status.
             models.Index(
