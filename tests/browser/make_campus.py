@@ -13,7 +13,7 @@ from backendai.accounts.services import Invitee, create_person, create_token, ge
 from backendai.accounts.services.environments import add_ssh_key, save_dotfile, set_bootstrap_script
 from backendai.activity.jobs import start_job
 from backendai.catalog.models import Image, Registry, ResourcePreset
-from backendai.cluster.models import Agent, Announcement, JoinToken, ResourceGroup, SlotType
+from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, ResourceGroup, SlotType
 from backendai.cluster.services import create_join_token
 from backendai.cluster.site import change_site
 from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
@@ -63,6 +63,9 @@ def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:
     Membership.objects.filter(user=alice, project=project).update(role=Membership.Role.ADMIN)
     create_join_token(open_group)
     job = start_job("image.pull", SCRIPT, now=now, owner_id=alice.pk)
+    own = Image.objects.create(
+        name="customized-1", title=RIGHT_TO_LEFT, reference="local/customized:1", is_customized=True, owner=alice
+    )
     announcement = Announcement.objects.create(text=f"{SCRIPT} {RIGHT_TO_LEFT}")
     return {
         "domains": Domain.objects.create(name=SCRIPT).pk,
@@ -78,6 +81,8 @@ def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:
         "presets": big.pk,
         "images": Image.objects.get(name="tiny").pk,
         "registries": Registry.objects.create(name=EMOJI[:50], url="https://cr.example.org").pk,
+        "idle-checkers": IdleChecker.objects.create(name="quiet").pk,
+        "own-images": own.pk,
         "jobs": job.pk,
         "join-tokens": JoinToken.objects.latest("pk").pk,
     }

@@ -80,6 +80,7 @@ def _look(visitor: Visitor, path: str) -> None:
 
 def _path(route: str, campus: Campus, session: str) -> str:
     parts = {"<uuid:session_id>": session, "<slug:service>": "notebook", "<str:text>": "nothing"}
+    parts["<uuid:own_image_id>"] = campus.rows["own-images"]
     for pattern, value in parts.items():
         route = route.replace(pattern, value)
     kind = re.match(r"manage/([a-z-]+)/<", route)
