@@ -50,6 +50,7 @@ class Ahead:
 class Explanation:
     """Why a session does not start, or where it would, as of ``now``.
 
+    Of several alike it tells of the first that does not start; ``started``: how many of them do.
     ``position`` counts from 1 among the ``waiting`` of the group. ``ahead`` names those of the first twenty in front
     that the reader may see; ``ahead_total`` counts all. ``agents``: where it starts.
     """
@@ -66,6 +67,7 @@ class Explanation:
     agents: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
+    started: int = 0
 
 
 def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanation:
@@ -81,27 +83,35 @@ def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanatio
         message = session.reason_text or "No pass has looked at it yet."
         return Explanation(now, group.name, Verdict.WAITS, message, _stored(session))
     others = partial(other_groups, session.project, group)
-    return foresee(snapshot, view, user, least=session.image.minimum_slots, others=others)
+    return foresee(snapshot, [view], user, least=session.image.minimum_slots, others=others)
 
 
 def foresee(
-    snapshot: Snapshot, session: SessionView, user: User, *, least: Slots, others: Callable[[], Sequence[ResourceGroup]]
+    snapshot: Snapshot,
+    sessions: Sequence[SessionView],
+    user: User,
+    *,
+    least: Slots,
+    others: Callable[[], Sequence[ResourceGroup]],
 ) -> Explanation:
-    """Return what a pass over this snapshot does with one of its sessions, as far as the user may know. ``others``: the
-    groups in which it could start instead, asked for only when it waits."""
+    """Return what a pass over this snapshot does with one of its sessions, or several alike, as far as the user may
+    know. ``others``: the groups in which one could start instead, asked for only when it is one."""
+    views = {each.id: each for each in sessions}
     try:
         decision = decide_apart(snapshot)
     except WrongRules as wrong:
         return _no_pass(snapshot, "wrong-group-rules", f"The rules of {snapshot.group} cannot be followed: {wrong}.")
-    if any(each.id == session.id for each, _ in decision.faults):
+    if any(each.id in views for each, _ in decision.faults):
         return _no_pass(snapshot, "scheduler-error", "The scheduler fails on this session; its log has the error.")
     plan, snapshot = decision.plan, decision.snapshot
-    placement = next((each for each in plan.placements if each.session_id == session.id), None)
-    if placement:
-        return _starts(snapshot, placement)
-    wait = next(each for each in plan.waits if each.session_id == session.id)
+    placements = [each for each in plan.placements if each.session_id in views]
+    if len(placements) == len(views):
+        return _start(snapshot, placements)
+    wait = min((each for each in plan.waits if each.session_id in views), key=lambda each: each.position)
     ahead = [each.session_id for each in plan.waits if each.position < wait.position]
-    elsewhere = [read_snapshot(group, snapshot.now, even_if_idle=True) for group in others()]
+    alone = len(views) == 1  # a change of amounts would change those that start, too
+    elsewhere = [read_snapshot(group, snapshot.now, even_if_idle=True) for group in others()] if alone else []
+    changes = suggest(snapshot, views[wait.session_id], elsewhere, least=least, plan=plan) if alone else []
     return Explanation(
         now=snapshot.now,
         group=snapshot.group,
@@ -113,7 +123,8 @@ def foresee(
         ahead=_named(ahead, user),
         ahead_total=len(ahead),
         steps=wait.steps,
-        suggestions=tuple(suggest(snapshot, session, elsewhere, least=least, plan=plan)),
+        suggestions=tuple(changes),
+        started=len(placements),
     )
 
 
@@ -133,11 +144,19 @@ def _no_pass(snapshot: Snapshot, code: str, message: str) -> Explanation:
     return Explanation(snapshot.now, snapshot.group, Verdict.WAITS, message, Reason(code, message))
 
 
-def _starts(snapshot: Snapshot, placement: Placement) -> Explanation:
-    chosen = set(placement.kernels.values())
+def _start(snapshot: Snapshot, placements: Sequence[Placement]) -> Explanation:
+    chosen = {agent for placement in placements for agent in placement.kernels.values()}
     agents = tuple(sorted(agent.name for agent in snapshot.agents if agent.id in chosen))
     message = f"It starts now on {', '.join(agents)}."
-    return Explanation(snapshot.now, snapshot.group, Verdict.STARTS_NOW, message, agents=agents, steps=placement.steps)
+    return Explanation(
+        snapshot.now,
+        snapshot.group,
+        Verdict.STARTS_NOW,
+        message,
+        agents=agents,
+        steps=placements[0].steps,
+        started=len(placements),
+    )
 
 
 def _seen_by(user: User, wait: Wait) -> Reason:

@@ -20,8 +20,9 @@ from backendai.scheduler.plan import Reason
 _IMPOSSIBLE = frozenset({"bigger-than-any-agent", "slot-limit"})
 
 
-def preview(user: User, spec: SessionSpec, *, now: datetime) -> Explanation:
-    """Return what the next pass would do with such a session: start it, where; let it wait, why; or never start it.
+def preview(user: User, spec: SessionSpec, *, now: datetime, copies: int = 1) -> Explanation:
+    """Return what the next pass would do with such a session: start it, where; let it wait, why; or never start it. Of
+    several ``copies``: what it would do with the first that does not start, and how many do.
 
     Nothing is written. Raises the UserError that a launch would raise, but for what no agent could ever hold or no
     policy ever allow: that is an answer. How much may wait at once (a policy's pending limits) is counted at the launch
@@ -35,11 +36,12 @@ def preview(user: User, spec: SessionSpec, *, now: datetime) -> Explanation:
             raise
         reason = Reason(error.code, error.message, dict(error.details), never=True)
         return Explanation(now, spec.resource_group, Verdict.NEVER, error.message, reason)
-    newcomer = _newcomer(owner, checked, now)
-    snapshot = read_snapshot(checked.group, now, newcomer=newcomer)
-    view = next(each for each in snapshot.pending if each.id == newcomer.row.id)
+    newcomers = [_newcomer(owner, checked, now) for _ in range(copies)]
+    snapshot = read_snapshot(checked.group, now, newcomers=newcomers)
+    ids = {each.row.id for each in newcomers}
+    views = [each for each in snapshot.pending if each.id in ids]
     others = partial(other_groups, checked.project, checked.group)
-    return foresee(snapshot, view, user, least=checked.image.minimum_slots, others=others)
+    return foresee(snapshot, views, user, least=checked.image.minimum_slots, others=others)
 
 
 def _newcomer(owner: User, checked: Checked, now: datetime) -> Newcomer:

@@ -61,18 +61,18 @@ class Newcomer(NamedTuple):
 
 
 class Queue:
-    """The sessions that a pass looks at: the first ``MOST_PER_PASS`` in the group's order, and a newcomer."""
+    """The sessions that a pass looks at: the first ``MOST_PER_PASS`` in the group's order, and newcomers."""
 
-    def __init__(self, rows: Sequence[Row], newcomer: Newcomer | None, *, with_ends: bool) -> None:
+    def __init__(self, rows: Sequence[Row], newcomers: Sequence[Newcomer], *, with_ends: bool) -> None:
         ids = [row.id for row in rows]
-        self.rows = [*rows, newcomer.row] if newcomer else rows
+        self.rows = [*rows, *(each.row for each in newcomers)]
         self.images = Image.objects.in_bulk({row.image_id for row in self.rows})
         self._kernels = _kernels_of(ids)
         self._dependencies = _dependencies_of(ids)
         self._longest: dict[UUID, timedelta | None] = {row.id: row.batch_timeout for row in rows}
         if with_ends:
             self._longest.update(longest_runs(ids))
-        if newcomer:
+        for newcomer in newcomers:
             self._kernels[newcomer.row.id] = list(newcomer.kernels)
             self._dependencies[newcomer.row.id] = _dependencies_on(newcomer.depends_on)
             self._longest[newcomer.row.id] = newcomer.row.batch_timeout
@@ -147,14 +147,14 @@ class Queue:
         )
 
 
-def read_queue(group: ResourceGroup, newcomer: Newcomer | None = None) -> Queue | None:
+def read_queue(group: ResourceGroup, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
     """Return the group's pending sessions, in four to six queries; None, after one, when there are none."""
     sessions = ComputeSession.objects.pending().filter(resource_group=group)
     order = _ORDERS.get(group.sequence, _USUAL_ORDER)
     texts = [Cast(name, TextField()) for name in Row._fields[-2:]]
     found = sessions.order_by(*order).values_list(*Row._fields[:-2], *texts)[:MOST_PER_PASS]
     rows = [Row._make(row) for row in found]
-    return Queue(rows, newcomer, with_ends=group.backfill) if rows or newcomer else None
+    return Queue(rows, newcomers, with_ends=group.backfill) if rows or newcomers else None
 
 
 def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[tuple[UUID, str]]]:

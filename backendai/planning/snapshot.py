@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -32,22 +32,22 @@ class Picture:
 
 
 def read_snapshot(
-    group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomer: Newcomer | None = None
+    group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> Snapshot:
     """Return the group at ``now``; the number of queries does not grow with what it holds. What cannot be read of the
     sessions is left out.
 
     When nothing is pending only that is read (the snapshot then names no agents), unless ``even_if_idle``.
-    ``newcomer``: a session that is not there yet, to be looked at with them.
+    ``newcomers``: sessions that are not there yet, to be looked at with them.
     """
-    return read_picture(group, now, even_if_idle=even_if_idle, newcomer=newcomer).snapshot
+    return read_picture(group, now, even_if_idle=even_if_idle, newcomers=newcomers).snapshot
 
 
 def read_picture(
-    group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomer: Newcomer | None = None
+    group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> Picture:
     """Return the snapshot of ``read_snapshot``, and the sessions that had to be left out."""
-    queue = read_queue(group, newcomer)
+    queue = read_queue(group, newcomers)
     rules = rules_of(group)
     if queue is None and not even_if_idle:
         return Picture(Snapshot(now=now, group=group.name, agents=(), pending=(), rules=rules))

@@ -74,6 +74,8 @@ class Outlook:
     steps: tuple[Step, ...]
     changes: tuple[Change, ...]
     code: str = ""
+    started: int = 0  # of several that are asked for at once
+    count: int = 1
 
     @property
     def no_change(self) -> str:
@@ -90,6 +92,11 @@ class Outlook:
         """What happens in two words, to stand before ``why``; reasons that begin with them are not told twice."""
         if self.never:
             return _("Can never start:")
+        if self.started:
+            return _("%(started)s of %(count)s start now. The next one waits:") % {
+                "started": self.started,
+                "count": self.count,
+            }
         return _("Waits") if self.message.startswith(_WAITS) else _("Waits:")
 
     @property
@@ -128,11 +135,12 @@ def _of_form(user: User, form: LaunchForm, now: datetime) -> Outlook:
     spec = form.spec()
     if spec.session_type == SessionType.BATCH and not spec.startup_command:
         spec = replace(spec, startup_command="true")  # not typed yet, and nothing here depends on it
-    found = preview(user, spec, now=now)
+    count = form.how_many()
+    found = preview(user, spec, now=now, copies=count)
     replaced: ComputeSession | None = form.cleaned_data["replaces"]
     if replaced and replaced.status == Status.PENDING and found.verdict == Verdict.WAITS:
         return _in_place_of(replaced, user, spec, now) or _outlook(found)
-    return _outlook(found)
+    return replace(_outlook(found), count=count)
 
 
 def _in_place_of(replaced: ComputeSession, user: User, spec: SessionSpec, now: datetime) -> Outlook | None:
@@ -168,6 +176,7 @@ def _outlook(found: Explanation) -> Outlook:
         steps=found.steps,
         changes=tuple(_change(each, found.group) for each in found.suggestions),
         code=found.reason.code if found.reason else "",
+        started=found.started,
     )
 
 

@@ -70,6 +70,17 @@ def foreseen(client: Client, values: dict[str, Any]) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", answer.content.decode())).split())
 
 
+def test_of_several_sessions_it_counts_those_that_start(cast: Cast, browse: Browse) -> None:
+    make_agent("node-1", cpu=4)
+    make_image()
+    client = browse(cast.alice)
+    assert foreseen(client, typed(cast, count="2")) == "All 2 start now on node-1."
+    said = foreseen(client, typed(cast, count="3"))
+    assert said.startswith("2 of 3 start now. The next one waits:"), said
+    assert "Take these amounts" not in said
+    assert foreseen(client, typed(cast, count="3", cluster_size="2")).startswith("Starts now")
+
+
 def test_the_page_asks_for_the_outlook_of_a_session_that_waits_and_of_no_other(
     cast: Cast, browse: Browse, busy: ComputeSession
 ) -> None:
