@@ -33,7 +33,7 @@ from tests.factories import make_agent, make_session
 from tests.simulation import Node, Platform
 
 LONG = os.environ.get("BACKENDAI_TEST_LONG") == "1"
-WALKS = 20 if connection.vendor == "sqlite" else 10  # the same walks at random: what one misses another may find
+WALKS = 30 if connection.vendor == "sqlite" else 15  # the same walks at random: what one misses another may find
 SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08"]
 ENGINE_FAULTS = ["refuse", "silent-before", "silent-after", "crash-before", "crash-between", "crash-after"]
 index = st.integers(0, 50)

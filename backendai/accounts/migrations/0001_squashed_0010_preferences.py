@@ -11,7 +11,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    # A new database gets all of these at once: a step for each takes ten seconds of a first start.
+    # A new database gets all of these at once: a step for each costs seconds of a first start.
     replaces = [
         ('accounts', '0001_initial'),
         ('accounts', '0002_login_count'),

@@ -27,7 +27,7 @@ def seed(apps, schema_editor):
 
 class Migration(migrations.Migration):
 
-    # A new database gets all of these at once: a step for each takes ten seconds of a first start.
+    # A new database gets all of these at once: a step for each costs seconds of a first start.
     replaces = [
         ('cluster', '0001_initial'),
         ('cluster', '0002_policies_and_rules'),

@@ -25,7 +25,7 @@ def fill_up(apps, schema_editor):
 
 class Migration(migrations.Migration):
 
-    # A new database gets all of these at once: a step for each takes ten seconds of a first start.
+    # A new database gets all of these at once: a step for each costs seconds of a first start.
     replaces = [
         ('compute', '0001_initial'),
         ('compute', '0002_request_digest'),

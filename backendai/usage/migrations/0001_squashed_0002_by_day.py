@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    # A new database gets all of these at once: a step for each takes ten seconds of a first start.
+    # A new database gets all of these at once: a step for each costs seconds of a first start.
     replaces = [
         ('usage', '0001_initial'),
         ('usage', '0002_by_day'),
