@@ -20,6 +20,7 @@ from backendai.compute.commit_models import ImageCommit as ImageCommit
 from backendai.compute.idle_models import IdleWarning as IdleWarning
 from backendai.compute.idle_models import SessionTraffic as SessionTraffic
 from backendai.compute.launch_records import LaunchRecord as LaunchRecord
+from backendai.compute.log_models import KernelLog as KernelLog
 from backendai.compute.notice_models import SessionNotice as SessionNotice
 from backendai.compute.one_of import OneOf
 from backendai.compute.querysets import KernelQuerySet, SessionQuerySet
@@ -279,19 +280,6 @@ class SchedulingRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.phase} {self.result} {self.from_status} → {self.to_status}"
-
-
-class KernelLog(models.Model):
-    """The end of a kernel's output, kept after its container is gone (gzip)."""
-
-    kernel = models.OneToOneField(Kernel, on_delete=models.CASCADE, related_name="log", primary_key=True)
-    content = models.BinaryField()
-    size = models.PositiveIntegerField(default=0)
-    is_truncated = models.BooleanField(default=False)
-    saved_at = models.DateTimeField(default=timezone.now)
-
-    def __str__(self) -> str:
-        return f"log of {self.kernel_id}"
 
 
 def history_entry(**fields: Any) -> SchedulingRecord:
