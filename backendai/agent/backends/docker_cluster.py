@@ -47,8 +47,7 @@ def join(bridge: str, network: ClusterNetwork) -> None:
             f"type vxlan id {network.vni} dstport {VXLAN_PORT}"
         )
     _run(f"ip link set {device} up")
-    known = set(_run(f"bridge fdb show dev {device}").split())
-    for remote in sorted(remotes - known):
+    for remote in sorted(remotes - _flooded(_run(f"bridge fdb show dev {device}"))):
         _run(f"bridge fdb append {_FLOOD} dev {device} dst {remote}")
 
 
@@ -64,6 +63,11 @@ def obstacle() -> str:
     if os.geteuid() != 0:
         return "the agent is not root"
     return "" if all(map(shutil.which, _TOOLS)) else "iproute2 is not installed"
+
+
+def _flooded(table: str) -> set[str]:
+    """Return the nodes that get what is for everybody. Not those of learned lines: the other node may speak first."""
+    return {words[words.index("dst") + 1] for words in map(str.split, table.splitlines()) if words[:1] == [_FLOOD]}
 
 
 def _device_of(bridge: str) -> str:
