@@ -133,6 +133,8 @@ FAULTS = frozenset(
     }
 )
 
+FINISHED = "task-finished"  # the command of a batch session ended with exit code 0
+
 # The node is gone, or was emptied: a batch session that asked for it runs again elsewhere.
 LOSSES = frozenset({"agent-lost", "agent-terminated", "agent-drained"})
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from backendai.catalog.models import ImageOnAgent
+from backendai.cluster.models import Agent
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.ledger import occupied_by_agent
+from backendai.compute.services.losses import lose
 from backendai.compute.services.moves import Why, move
 from backendai.compute.services.node_view import spec_for, work_for
 from backendai.compute.services.reports import kernel_reported
@@ -210,6 +213,69 @@ def test_one_dead_kernel_ends_the_whole_cluster_with_its_reason(cast: Cast) -> N
     session.refresh_from_db()
     assert session.status == Status.TERMINATED
     assert not Allocation.objects.exists()
+
+
+BATCH: dict[str, Any] = {"session_type": "batch", "startup_command": "true"}
+
+
+def exited(agent: Agent, kernel: Kernel, exit_code: int) -> None:
+    kernel_reported(agent, report_of(kernel, KernelState.TERMINATED, reason="exited", exit_code=exit_code))
+
+
+def test_a_sub_kernel_that_is_done_first_gives_its_slots_back_and_the_work_goes_on(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent, cluster_size=3, **BATCH)
+    main, *subs = session.kernels.order_by("rank")
+    exited(agent, subs[0], 0)
+    session.refresh_from_db()
+    assert session.status == Status.RUNNING
+    assert not Allocation.objects.filter(kernel=subs[0]).exists()
+    assert work_for(agent, [], want_images=False).stop == []
+    exited(agent, main, 0)
+    session.refresh_from_db()
+    assert (session.status, session.result, session.status_reason) == ("TERMINATING", "SUCCESS", "task-finished")
+    assert [order.kernel_id for order in work_for(agent, [], want_images=False).stop] == [subs[1].pk]
+    kernel_reported(agent, report_of(subs[1], KernelState.TERMINATED, exit_code=143))
+    session.refresh_from_db()
+    assert session.status == Status.TERMINATED
+    assert not Allocation.objects.exists()
+
+
+def test_a_sub_kernel_that_fails_ends_the_work_at_once(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_running_session(cast.alice, agent, cluster_size=3, **BATCH)
+    _, done, failing = session.kernels.order_by("rank")
+    exited(agent, done, 0)
+    exited(agent, failing, 2)
+    session.refresh_from_db()
+    assert (session.status, session.result, session.status_reason) == ("TERMINATING", "FAILED", "task-failed")
+    assert "sub2: The batch program ended with exit code 2." in session.status_message
+
+
+def test_a_sub_kernel_may_be_done_before_the_main_one_runs(cast: Cast) -> None:
+    agent = make_agent()
+    session = make_session(cast.alice, cluster_size=2, **BATCH)
+    place(session, agent)
+    main, sub = session.kernels.order_by("rank")
+    kernel_reported(agent, report_of(sub, KernelState.RUNNING))
+    exited(agent, sub, 0)
+    session.refresh_from_db()
+    assert session.status == Status.SCHEDULED
+    kernel_reported(agent, report_of(main, KernelState.RUNNING))
+    session.refresh_from_db()
+    assert session.status == Status.RUNNING
+
+
+def test_what_is_done_is_done_again_when_the_node_of_the_main_kernel_is_lost(cast: Cast) -> None:
+    near, far = make_agent("near"), make_agent("far")
+    session = make_running_session(cast.alice, near, cluster_size=2, retry_on_agent_loss=True, **BATCH)
+    main, sub = session.kernels.order_by("rank")
+    exited(near, sub, 0)
+    Kernel.objects.filter(pk=main.pk).update(agent=far)
+    lose(Kernel.objects.filter(pk=main.pk), "agent-lost", "{} is lost".format, now=timezone.now())
+    session.refresh_from_db()
+    assert (session.status, session.avoid_agents) == (Status.PENDING, [str(far.pk)])
+    assert set(session.kernels.values_list("status", "exit_code")) == {("PENDING", None)}
 
 
 def test_a_cluster_runs_when_all_its_kernels_run(cast: Cast) -> None:

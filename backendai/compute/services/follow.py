@@ -15,7 +15,7 @@ from backendai.compute.services.by_row import by_row
 from backendai.compute.services.ending import end_each, finish
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.services.moves import Why, move
-from backendai.compute.services.retrying import may_start_again, phase_of, start_again
+from backendai.compute.services.retrying import has_done_its_part, may_start_again, phase_of, start_again
 from backendai.compute.services.steps import steps_of
 from backendai.compute.status import LIVE, STARTING, TERMINAL, Phase, Result, SessionType, Status
 
@@ -54,6 +54,11 @@ class _Followed:
     @property
     def ended(self) -> list[Kernel]:
         return [kernel for kernel in self.kernels if kernel.status in TERMINAL]
+
+    @property
+    def telling(self) -> list[Kernel]:
+        """Those whose end is that of the session."""
+        return [kernel for kernel in self.ended if not has_done_its_part(self.session, kernel)]
 
     @property
     def is_over(self) -> bool:
@@ -103,7 +108,7 @@ def _sort(one: _Followed, changes: _Changes) -> None:
     if session.status == Status.TERMINATING:
         if one.is_over:
             changes.over.append(one)
-    elif one.ended:
+    elif one.telling:
         again = may_start_again(session, one.kernels)
         (changes.again if again else changes.ending).append(one)
     else:
@@ -133,7 +138,7 @@ def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
     groups: dict[tuple[Phase, str, Result], dict[UUID, Why]] = defaultdict(dict)
     steps = {one.session.pk: steps_of(one.kernels) for one in some if one.session.status in STARTING}
     for one in some:
-        first = _first(one.ended)
+        first = _first(one.telling)
         data = {"exit_code": first.exit_code, "kernel": str(first.pk), "hostname": first.hostname}
         message = f"{first.hostname}: {first.reason_text}" if len(one.kernels) > 1 else first.reason_text
         why = Why(phase_of(one.session.status), first.status_reason, message, data, steps=steps)

@@ -17,6 +17,7 @@ from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import Why, move, move_kernels, touch
 from backendai.compute.services.steps import steps_of
 from backendai.compute.status import (
+    FINISHED,
     LOSSES,
     NO_IMAGE,
     RETRIABLE,
@@ -48,7 +49,7 @@ def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
     """Return whether what has ended so far leaves another try: the session never ran, every reason may pass on another
     agent, and retries are left. A batch program that has begun is not run twice, unless its owner asked for that and
     its node was lost."""
-    ended = [kernel for kernel in kernels if kernel.status in TERMINAL]
+    ended = [kernel for kernel in kernels if kernel.status in TERMINAL and not has_done_its_part(session, kernel)]
     if runs_again(session) and all(kernel.status_reason in LOSSES | {SIBLING} for kernel in ended):
         return True
     return (
@@ -57,6 +58,13 @@ def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
         and all(_may_pass(session, kernel) for kernel in ended)
         and not (session.session_type == SessionType.BATCH and any(kernel.started_at for kernel in kernels))
     )
+
+
+def has_done_its_part(session: ComputeSession, kernel: Kernel) -> bool:
+    """Return whether this kernel ended as it should while the session goes on: the command of a batch session runs in
+    each of its kernels, and only that of the main one decides when the work is finished."""
+    is_batch = session.session_type == SessionType.BATCH
+    return is_batch and kernel.rank > 0 and kernel.status in TERMINAL and kernel.status_reason == FINISHED
 
 
 def runs_again(session: ComputeSession) -> bool:
@@ -77,7 +85,7 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
         if _stop_siblings([session.pk], now):
             hint_stops([session.pk])
         return
-    guilty = [kernel for kernel in kernels if kernel.status_reason != SIBLING] or list(kernels)
+    guilty = [kernel for kernel in kernels if kernel.status_reason not in (SIBLING, FINISHED)] or list(kernels)
     first = min(guilty, key=lambda kernel: (kernel.ended_at or now, kernel.rank))
     tries = f"try {session.retries + 1} of {session.resource_group.max_retries + 1}"
     why = Why(
