@@ -235,6 +235,8 @@ def wait_until(is_so: Any, seconds: float, *, pause: float) -> None:
 def _name_of(command: list[str]) -> str:
     words = " ".join(command)
     marks = {
+        "warm_parent node": "parent",
+        "warm_parent portal": "parent_portal",
         "uvicorn": "web",
         "celery worker": "control",
         " worker ": "control",

@@ -50,7 +50,7 @@ def run(database: str, rounds: int, parts: tuple[str, ...]) -> dict[str, object]
     with running_portal(database) as portal:
         if "rest" in parts:
             time.sleep(_SETTLE_SECONDS)
-            figures["rss_mb"] = _resident(portal)
+            figures["rss_mb"], figures["pss_mb"] = _resident(portal)
         events = Events(portal.port, portal.token)
         bare = BareEngine(portal, portal.data.parent / "bare")
         if "one" in parts:
@@ -67,10 +67,12 @@ def run(database: str, rounds: int, parts: tuple[str, ...]) -> dict[str, object]
     return figures
 
 
-def _resident(portal: Portal) -> dict[str, float]:
-    """Return each process's resident memory in MB, and their sum."""
-    sizes = {name: round(one.memory_info().rss / 1e6, 1) for name, one in sorted(portal.processes().items())}
-    return sizes | {"all": round(sum(sizes.values()), 1)}
+def _resident(portal: Portal) -> tuple[dict[str, float], dict[str, float]]:
+    """Return each process's resident memory in MB, and their sum; once more with shared pages counted by share."""
+    told = {name: one.memory_full_info() for name, one in sorted(portal.processes().items())}
+    sizes = {name: round(one.rss / 1e6, 1) for name, one in told.items()}
+    shares = {name: round(one.pss / 1e6, 1) for name, one in told.items()}
+    return sizes | {"all": round(sum(sizes.values()), 1)}, shares | {"all": round(sum(shares.values()), 1)}
 
 
 def _warm(portal: Portal) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import select
 import signal
@@ -10,19 +9,21 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from backendai.ops.console import LogFile, Terminal
+from backendai.ops.kinship import die_with
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG = 1
 _LONGEST_LINE = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """What to run and how to end it. Programs of a lower ``stop_stage`` are asked to stop first and get ``grace``
-    seconds; those that do not ``restart`` run once."""
+    seconds; those that do not ``restart`` run once. ``fork_from`` names what has loaded a Python program's code
+    already (``warm_parent``); ``descriptors`` are handed down."""
 
     name: str
     command: tuple[str, ...]
@@ -30,6 +31,18 @@ class Program:
     restart: bool = True
     stop_stage: int = 1
     grace: float = 10.0
+    fork_from: str = ""
+    descriptors: tuple[int, ...] = ()
+
+
+class Process(Protocol):
+    """A started process, as ``subprocess.Popen`` has it."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def wait(self) -> int: ...
+    def terminate(self) -> None: ...
 
 
 class Child:
@@ -43,7 +56,8 @@ class Child:
         self.exit_code: int | None = None
         self._terminal = terminal
         self._log = LogFile(logs / f"{program.name}.log")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
+        self._output = -1
         self._partial = b""
 
     @property
@@ -59,26 +73,21 @@ class Child:
     @property
     def output(self) -> int:
         """The descriptor of its output while alive."""
-        stdout = self._running().stdout
-        if stdout is None:
-            raise RuntimeError(f"{self.program.name} was started without a pipe")
-        return stdout.fileno()
+        return self._output
 
-    def start(self) -> int:
-        """Start the process; returns the descriptor of its output. Call from the main thread only: a child dies with
-        the *thread* that made it."""
-        self._process = subprocess.Popen(
-            self.program.command,
-            env={**os.environ, **self.program.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=_die_with(os.getpid()),  # safe: the supervisor has one thread
-            bufsize=0,
-        )
+    def start(self, fork: Callable[[Program, int], Process | None]) -> int:
+        """Start the process, by ``fork`` unless that gives none; returns the descriptor of its output. Call from the
+        main thread only: a child dies with the *thread* that made it."""
+        self._output, its_output = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            os.set_blocking(its_output, True)
+            self._process = fork(self.program, its_output) or self._run(its_output)
+        except BaseException:
+            os.close(self._output)
+            raise
+        finally:
+            os.close(its_output)
         self.started_at, self.starts_at, self.exit_code = time.monotonic(), None, None
-        os.set_blocking(self.output, False)
         return self.output
 
     def pump(self) -> bool:
@@ -105,8 +114,7 @@ class Child:
         while select.select([self.output], [], [], 0)[0] and self.pump():
             pass
         process, self._process = self._running(), None
-        if process.stdout:
-            process.stdout.close()
+        os.close(self._output)
         self.exit_code = process.wait()
         return self.exit_code
 
@@ -124,17 +132,19 @@ class Child:
         """Close the log file."""
         self._log.close()
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _run(self, its_output: int) -> Process:
+        return subprocess.Popen(
+            self.program.command,
+            env={**os.environ, **self.program.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=its_output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=self.program.descriptors,
+            preexec_fn=partial(die_with, os.getpid()),  # safe: the supervisor has one thread
+        )
+
+    def _running(self) -> Process:
         if self._process is None:
             raise RuntimeError(f"{self.program.name} is not running")
         return self._process
-
-
-def _die_with(parent: int) -> Callable[[], None]:
-    def set_death_signal() -> None:
-        # KILL: everything here survives a crash by design, and a polite end could wait for a broker that is gone too.
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return set_death_signal

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backendai.agent.credentials import load_credentials
 from backendai.ops.child import Program
+from backendai.ops.warm_parent import NODE, PORTAL
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
@@ -55,7 +56,7 @@ def environment(choice: Choice, redis_url: str) -> dict[str, str]:
 
 def prepare_program() -> Program:
     """Return the one run that brings the database and the assets up to date."""
-    return Program("prepare", (*_MANAGE, "prepare"), restart=False)
+    return Program("prepare", (*_MANAGE, "prepare"), restart=False, fork_from=PORTAL)
 
 
 def web_program(choice: Choice) -> Program:
@@ -71,12 +72,12 @@ def web_program(choice: Choice) -> Program:
     }
     words = (word for pair in options.items() for word in pair)
     command = (sys.executable, "-m", "uvicorn", "backendai.asgi:application", *words, "--no-access-log")
-    return Program("web", command, stop_stage=_SECOND)
+    return Program("web", command, stop_stage=_SECOND, fork_from=PORTAL)
 
 
 def apps_program() -> Program:
     """Return the server of the apps of sessions."""
-    return Program("appproxy", (*_MANAGE, "appproxy"), stop_stage=_SECOND)
+    return Program("appproxy", (*_MANAGE, "appproxy"), stop_stage=_SECOND, fork_from=PORTAL)
 
 
 def control_programs() -> list[Program]:
@@ -85,8 +86,8 @@ def control_programs() -> list[Program]:
     # The schedule is fixed: the scheduler without a file has nothing that a crash can break.
     beat = "beat --scheduler celery.beat:Scheduler --loglevel WARNING"
     return [
-        Program("control", (*_CELERY, *worker.split()), stop_stage=_SECOND),
-        Program("beat", (*_CELERY, *beat.split()), stop_stage=_SECOND),
+        Program("control", (*_CELERY, *worker.split()), stop_stage=_SECOND, fork_from=PORTAL),
+        Program("beat", (*_CELERY, *beat.split()), stop_stage=_SECOND, fork_from=PORTAL),
     ]
 
 
@@ -102,14 +103,15 @@ def agent_names(count: int) -> list[str]:
 
 def image_program() -> Program:
     """Return the build of the kernel images that come with the platform; it ends by itself."""
-    return Program("images", (*_MANAGE, "build_images"), restart=False, stop_stage=_FIRST)
+    return Program("images", (*_MANAGE, "build_images"), restart=False, stop_stage=_FIRST, fork_from=PORTAL)
 
 
 def _agent(choice: Choice, name: str) -> Program:
     data = choice.data / "agents" / name
-    told = {"BACKENDAI_AGENT_NAME": name, "BACKENDAI_AGENT_DATA": str(data), "BACKENDAI_AGENT_BACKEND": choice.backend}
+    told = {"BACKENDAI_AGENT_DATA": str(data), "BACKENDAI_AGENT_BACKEND": choice.backend}
     token = choice.data / "local-join-token"
     if load_credentials(data) is None and token.exists():
         told["BACKENDAI_JOIN_TOKEN"] = token.read_text().strip()
     shown = "agent" if name == "local" else name.replace("local", "agent")
-    return Program(shown, (*_MANAGE, "agent"), told, stop_stage=_FIRST, grace=_AGENT_GRACE)
+    command = (*_MANAGE, "agent", "--name", name)  # where ps shows it
+    return Program(shown, command, told, stop_stage=_FIRST, grace=_AGENT_GRACE, fork_from=NODE)

@@ -15,6 +15,7 @@ from types import FrameType, TracebackType
 
 from backendai.ops.child import Child, Program
 from backendai.ops.console import Terminal
+from backendai.ops.forking import WarmParent
 
 _HEALTHY_SECONDS = 30.0
 _LONGEST_DELAY = 30.0
@@ -40,6 +41,7 @@ class Supervisor:
         self._logs = logs
         self._first_delay = first_delay
         self._children: list[Child] = []
+        self._parent = WarmParent()
         self._selector = selectors.DefaultSelector()
         self._stop_requests = 0
 
@@ -61,6 +63,12 @@ class Supervisor:
     def start(self, program: Program) -> None:
         """Start a program and keep it running."""
         self._add(program)
+
+    def load_code(self, timeout: float) -> None:
+        """Start what forks the platform's processes and wait until it can; without it each loads the code by itself.
+        Raises Stopped."""
+        parent = self._add(self._parent.program())
+        self.wait_until(lambda: self._parent.is_ready() or parent.fails > 0, timeout)
 
     def run_once(self, program: Program) -> int:
         """Run a program to its end; returns its exit code. Raises Stopped."""
@@ -107,7 +115,7 @@ class Supervisor:
 
     def _launch(self, child: Child) -> None:
         try:
-            self._selector.register(child.start(), selectors.EVENT_READ, child)
+            self._selector.register(child.start(self._parent.fork), selectors.EVENT_READ, child)
         except OSError as error:
             self.terminal.say(f"{child.program.name} cannot be started: {error}")
             child.exit_code = _CANNOT_START
@@ -138,6 +146,7 @@ class Supervisor:
             self._stop_stage([child for child in self._children if child.program.stop_stage == stage])
         for child in self._children:
             child.close()
+        self._parent.close()
         self._selector.close()
         for number, handler in self._former_handlers.items():
             signal.signal(number, handler)

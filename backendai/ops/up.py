@@ -22,7 +22,7 @@ from backendai.ops.fleet import BASE_DIR, Choice
 from backendai.ops.supervisor import Stopped, Supervisor
 
 _VALKEY_TIMEOUT = 30.0
-_WEB_TIMEOUT = 20.0
+_LOAD_TIMEOUT, _WEB_TIMEOUT = 30.0, 20.0
 _SESSIONS, _INDENT = f"{'Compute sessions':<22}", " " * 22
 _LESS_THAN_ROOT = [
     f"{_INDENT}The agent is not root: home folders have no size limit, and containers reach services",
@@ -159,6 +159,7 @@ def _bind(host: str, port: int) -> int:
 
 def _run(supervisor: Supervisor, choice: Choice) -> None:
     os.environ.update(fleet.environment(choice, _broker(supervisor, choice)))
+    supervisor.load_code(_LOAD_TIMEOUT)
     _prepare(supervisor, choice)
     supervisor.start(fleet.web_program(choice))
     ready = supervisor.wait_until(lambda: _portal_answers(choice), _WEB_TIMEOUT)

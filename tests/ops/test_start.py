@@ -93,7 +93,7 @@ def test_it_gives_the_join_token_only_to_agents_that_have_not_joined(tmp_path: P
     first, second = fleet.agent_programs(choice(tmp_path, agents=2))
     assert "BACKENDAI_JOIN_TOKEN" not in first.environment
     assert second.environment["BACKENDAI_JOIN_TOKEN"] == "join_abc"
-    assert (first.environment["BACKENDAI_AGENT_NAME"], second.name) == ("local-1", "agent-2")
+    assert (first.command[-1], second.name) == ("local-1", "agent-2")
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def _role(process: psutil.Process) -> str:
     for role, sign in signs.items():
         if sign in f"{words} ":
             return role
-    if words.endswith("manage.py agent"):
-        name = process.environ()["BACKENDAI_AGENT_NAME"]
+    if " agent --name " in words:
+        name = words.split()[-1]
         return "agent" if name == "local" else name.replace("local", "agent")
     return words

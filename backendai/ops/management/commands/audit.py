@@ -17,6 +17,7 @@ from backendai.ops.engine import engine_address
 
 class Command(BaseCommand):
     help = "Check every invariant against the database, and against the container engine of this machine."
+    requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--no-engine", action="store_true", help="Look at the database only.")

@@ -11,6 +11,7 @@ from backendai.cluster.services import create_join_token
 
 class Command(BaseCommand):
     help = "Print a join token for a new node, and the command to run there."
+    requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--group", default="default")
