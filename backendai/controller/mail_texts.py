@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.utils.translation import gettext as _
 from django.utils.translation import override
 
 from backendai.activity.notices import NoticeKind
 from backendai.compute.notice_models import SessionNotice
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 
 
 def mail_of(notice: SessionNotice) -> tuple[str, str]:

@@ -18,6 +18,8 @@ from django.utils.functional import lazy
 from django.utils.safestring import SafeData
 from django.utils.translation import get_language
 
+from backendai.texts.isolation import isolated, turns
+
 _FIELD = re.compile(r"\{(\w+)\}")
 _LIST = "; "
 _SEPARATORS = (_LIST, ", ", " and ")
@@ -40,11 +42,13 @@ class _Book(NamedTuple):
 
 
 def in_words(text: object) -> str:
-    """Return what a room below says in the language of the page; as it is where nobody has translated it."""
+    """Return what a room below says in the language of the page; as it is where nobody has translated it. What was
+    filled in does not turn the rest of it."""
     language = get_language() or settings.LANGUAGE_CODE
-    if language == settings.LANGUAGE_CODE or not text or isinstance(text, SafeData):
+    if not text or isinstance(text, SafeData):
         return str(text)
-    return _translated(str(text), language)
+    said = str(text)
+    return said if language == settings.LANGUAGE_CODE and not turns(said) else _translated(said, language)
 
 
 in_words_lazy = lazy(in_words, str)
@@ -79,9 +83,9 @@ def _whole(text: str, language: str, depth: int) -> str | None:
 
 
 def _value(text: str, language: str, depth: int) -> str:
-    """Return what was filled in: a name as it is, a sentence or a list of them translated."""
+    """Return what was filled in: a name kept apart, a sentence or a list of them translated."""
     if " " not in text or depth > _DEEPEST:
-        return text
+        return isolated(text)
     parts = [_whole(part, language, depth) for part in text.split(_LIST)]
     if None not in parts:
         return _LIST.join(filter(None, parts))
@@ -91,13 +95,18 @@ def _value(text: str, language: str, depth: int) -> str:
     for separator in _SEPARATORS:
         if separator in text:
             return separator.join(_value(part, language, depth + 1) for part in text.split(separator))
-    return text
+    return isolated(text)
 
 
 @cache
 def _book(language: str) -> _Book:
-    path = Path(settings.BASE_DIR) / "locale" / language / "LC_MESSAGES" / "sentences.json"
-    said: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    folder, name = Path(settings.BASE_DIR) / "locale", Path("LC_MESSAGES", "sentences.json")
+    said: dict[str, str] = {}
+    if language == settings.LANGUAGE_CODE:  # the sentences say themselves; their gaps are of use
+        for path in folder.glob(f"*/{name}"):
+            said |= {text: text for text in json.loads(path.read_text())}
+    elif (path := folder / language / name).exists():
+        said = json.loads(path.read_text())
     gaps = sorted((text for text in said if _FIELD.search(text)), key=lambda text: -len(_FIELD.sub("", text)))
     plain = {text: translation for text, translation in said.items() if not _FIELD.search(text)}
     return _Book(plain, tuple(_Pattern(_compiled(text), said[text]) for text in gaps))

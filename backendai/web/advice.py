@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.utils.dateparse import parse_datetime
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as _noop
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import STARTING, TERMINAL, Status
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 
 # What no wait ends, by the reason's code.
 _CHANGES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from django.utils.translation import gettext as _
+from backendai.texts.translation import gettext as _
 
 
 def why_out_of_reach(host: str, domain: str) -> str:

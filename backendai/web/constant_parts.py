@@ -18,8 +18,10 @@ from django.template.loaders import base, cached
 from django.templatetags.i18n import BlockTranslateNode, LanguageNode, TranslateNode
 from django.templatetags.static import StaticNode
 from django.urls import get_script_prefix, get_urlconf
-from django.utils.translation import get_language, gettext
+from django.utils.safestring import SafeString
+from django.utils.translation import get_language, gettext, ngettext
 
+from backendai.texts.isolation import isolated
 from backendai.web.templatetags.portal import icon
 from backendai.web.time_words import time_words
 
@@ -67,32 +69,48 @@ class ConstantName(Node):
 
 
 class Sentence(Node):
-    """A sentence with values in it, whose translation is looked up once for each language."""
+    """A sentence with values in it, whose translation is looked up once for each language. A value whose letters run
+    the other way does not turn the rest of it."""
 
     child_nodelists = ()
 
     def __init__(self, node: BlockTranslateNode) -> None:
         self._node = node
         self._source, self._names = node.render_token_list(node.singular)
+        self._plural, more = node.render_token_list(node.plural) if node.plural else ("", [])
+        self._names += more
+        self._number = node.countervar or ""
         self._texts: dict[object, str] = {}
         self.token, self.origin = node.token, node.origin
 
     def render(self, context: Context) -> str:
-        """Return it filled in; what is not usual is left to Django's own node."""
-        key = _key_of(context)
-        text = self._texts.get(key)
-        if text is None:
-            text = self._texts[key] = gettext(self._source)
+        """Return it filled in, or keep it under its name; what is not usual is left to Django's own node."""
         named = {name: value.resolve(context) for name, value in self._node.extra_context.items()}
+        if self._plural and self._node.counter:
+            named[self._number] = self._node.counter.resolve(context)
         filled = {}
         for name in self._names:
             if name not in named and name not in context:
                 return self._node.render(context)
-            filled[name] = render_value_in_context(named[name] if name in named else context[name], context)
+            value = named[name] if name in named else context[name]
+            filled[name] = isolated(render_value_in_context(value, context))
         try:
-            return text % filled
-        except (KeyError, ValueError):
+            text = self._translated(context, named) % filled
+        except (KeyError, TypeError, ValueError):
             return self._node.render(context)
+        if not self._node.asvar:
+            return text
+        context[self._node.asvar] = SafeString(text)
+        return ""
+
+    def _translated(self, context: Context, named: dict[str, Any]) -> str:
+        if self._plural:
+            return ngettext(self._source, self._plural, named[self._number])
+        key = _key_of(context)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = gettext(self._source)
+        return text
 
 
 class _Joining(base.Loader):
@@ -126,7 +144,7 @@ def join(nodes: NodeList) -> None:
 def _with_joined_parts(node: Node) -> Node:
     if isinstance(node, TranslateNode | BlockTranslateNode) and node.asvar and _says_the_same(node):
         return ConstantName(node, node.asvar)
-    if isinstance(node, BlockTranslateNode) and not (node.asvar or node.plural or node.message_context):
+    if isinstance(node, BlockTranslateNode) and node.message_context is None:
         return Sentence(node)
     if not isinstance(node, LanguageNode):
         for part in _parts_of(vars(node).values()):

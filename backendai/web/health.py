@@ -13,12 +13,12 @@ import django
 import redis
 from django.conf import settings
 from django.db import connection
-from django.utils.translation import gettext as _
 from redis.exceptions import RedisError
 
 from backendai.cluster.models import Agent, Hearing
 from backendai.cluster.services import last_pass_at
 from backendai.core.durations import describe_duration
+from backendai.texts.translation import gettext as _
 
 _PATIENCE_SECONDS = 1.0
 _STALE_PASS, _STALE_REPAIR, _STALE_BEAT = timedelta(seconds=15), timedelta(minutes=2), timedelta(seconds=15)

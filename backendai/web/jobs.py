@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as _noop
 
 from backendai.activity.models import BackgroundJob
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 
 _KINDS = {
     "image.commit": _noop("Saving as image"),

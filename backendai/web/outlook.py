@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
 
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as _noop
 
 from backendai.accounts.models import User
@@ -22,6 +21,7 @@ from backendai.planning.turns import Busy, turn_of
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.suggest import Suggestion
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.presets import typed_amounts

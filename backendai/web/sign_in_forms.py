@@ -14,12 +14,12 @@ from allauth.mfa.webauthn import forms as passkey_forms
 from django import forms
 from django.contrib.auth.password_validation import validate_password
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.logins import begin_login, end_login
 from backendai.accounts.models import User
 from backendai.accounts.second_factors import spend_code
+from backendai.texts.translation import gettext as _
 
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, EOFError, struct.error)
 

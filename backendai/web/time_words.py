@@ -7,7 +7,8 @@ from datetime import datetime
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _
+
+from backendai.texts.translation import gettext as _
 
 _DAY = 86400
 _SIZES = (_DAY, 3600, 60, 1)

@@ -104,7 +104,9 @@ class PortTags {
     if (before.some((other) => Number(other) === Number(port))) return this.say("twice", port);
     return before.length >= Number(most) ? this.say("tooMany", port) : "";
   }
+  // What was typed keeps its direction to itself, whatever it is.
   say(what, port) {
-    return this.words[what].replace("{port}", port);
+    const kept = /^[ -~]*$/.test(port) ? port : `\u2068${port.replace(/[\u2066-\u2069]/g, "")}\u2069`;
+    return this.words[what].replace("{port}", () => kept);
   }
 }

@@ -19,6 +19,7 @@ from backendai.cluster.site import change_site
 from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBfUnj+GtUOU8bLyGpsMGbeXBQoxN5nKYhzaI9X6N3rU"
+_HOSTILE = f"{SCRIPT} {RIGHT_TO_LEFT}"
 _CUDA = {"ai.backend.accelerators": "cuda", "ai.backend.service-ports": "notebook:http:8888,board:http:6006"}
 _NO_CUDA = {"ai.backend.accelerators": ""}
 
@@ -26,15 +27,15 @@ _NO_CUDA = {"ai.backend.accelerators": ""}
 def make_campus() -> None:
     """Write it all, and print Alice's token with the rows that stand in addresses."""
     admin = User.objects.get(email=ADMIN)
-    admin.full_name = SCRIPT
+    admin.full_name = _HOSTILE
     admin.set_password(PASSWORD)
     admin.save()
-    project = get_or_create_project("default", EMOJI)
-    get_or_create_project("default", RIGHT_TO_LEFT)
-    alice = create_person(ALICE, password=PASSWORD, project=project, full_name=SCRIPT)
+    project = get_or_create_project("default", RIGHT_TO_LEFT)
+    get_or_create_project("default", EMOJI)
+    alice = create_person(ALICE, password=PASSWORD, project=project, full_name=_HOSTILE)
     create_person(CHARLIE, password=PASSWORD, project=project, full_name=RIGHT_TO_LEFT)
     _images()
-    token, text = create_token(alice, SCRIPT)
+    token, text = create_token(alice, _HOSTILE)
     add_ssh_key(alice, _KEY, name=EMOJI)
     save_dotfile(alice, alice, ".bashrc", SCRIPT)
     set_bootstrap_script(alice, f"echo '{RIGHT_TO_LEFT}'")
@@ -45,7 +46,7 @@ def make_campus() -> None:
 
 def _images() -> None:
     Image.objects.exclude(name="tiny").delete()
-    Image.objects.filter(name="tiny").update(title=f"{SCRIPT} {RIGHT_TO_LEFT}", description=EMOJI, labels=_NO_CUDA)
+    Image.objects.filter(name="tiny").update(title=_HOSTILE, description=EMOJI, labels=_NO_CUDA)
     for version in ("2.3", "2.4"):
         reference = f"simulated/torch:{version}-py312"
         Image.objects.create(name=f"torch-{version}", title="PyTorch", reference=reference, labels=_CUDA)
@@ -59,16 +60,16 @@ def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:
     ResourcePreset.objects.all().delete()
     ResourcePreset.objects.create(name="small", slots={"cpu": "1", "mem": "512m"}, shm_bytes=64 * 2**20)
     big = ResourcePreset.objects.create(name="too-large", slots={"cpu": "500", "mem": "1t"})
-    invitation, _ = invite(admin, project, Invitee("new@example.com", full_name=EMOJI), now=now)
+    invitation, _ = invite(admin, project, Invitee("new@example.com", full_name=_HOSTILE), now=now)
     Membership.objects.filter(user=alice, project=project).update(role=Membership.Role.ADMIN)
     create_join_token(open_group)
-    job = start_job("image.pull", SCRIPT, now=now, owner_id=alice.pk)
+    job = start_job("image.pull", _HOSTILE, now=now, owner_id=alice.pk)
     own = Image.objects.create(
         name="customized-1", title=RIGHT_TO_LEFT, reference="local/customized:1", is_customized=True, owner=alice
     )
-    announcement = Announcement.objects.create(text=f"{SCRIPT} {RIGHT_TO_LEFT}")
+    announcement = Announcement.objects.create(text=_HOSTILE)
     return {
-        "domains": Domain.objects.create(name=SCRIPT).pk,
+        "domains": Domain.objects.create(name=_HOSTILE).pk,
         "policies": ResourcePolicy.objects.create(name=RIGHT_TO_LEFT).pk,
         "users": alice.pk,
         "projects": project.pk,
@@ -80,7 +81,7 @@ def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:
         "announcements": announcement.pk,
         "presets": big.pk,
         "images": Image.objects.get(name="tiny").pk,
-        "registries": Registry.objects.create(name=EMOJI[:50], url="https://cr.example.org").pk,
+        "registries": Registry.objects.create(name=RIGHT_TO_LEFT, url="https://cr.example.org").pk,
         "idle-checkers": IdleChecker.objects.create(name="quiet").pk,
         "own-images": own.pk,
         "jobs": job.pk,

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.conftest import Campus
-from tests.browser.people import ADMIN, ALICE
+from tests.browser.people import ADMIN, ALICE, RIGHT_TO_LEFT
 from tests.browser.visitor import Visitor
 from tests.test_census import TABLE, Policy
 
@@ -74,7 +74,7 @@ def test_an_administrator_finds_no_fault_in_it(
 def _look(visitor: Visitor, path: str) -> None:
     visitor.go(path)
     assert visitor.page.title().endswith("Backend.AI"), "names of others are not the title, and every page has one"
-    assert visitor.page.evaluate(TURNED) == []
+    assert visitor.page.evaluate(TURNED, RIGHT_TO_LEFT.split()[-1]) == []
     assert visitor.faults_in_every_light() == []
 
 

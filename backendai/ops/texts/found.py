@@ -12,7 +12,7 @@ from django.utils.translation.template import templatize
 
 from backendai.ops.texts.catalogue import Entry, Key
 
-_TRANSLATION = "django.utils.translation"
+_TRANSLATIONS = {"django.utils.translation", "backendai.texts.translation"}
 # What each function's leading arguments are.
 _ROLES = {
     "gettext": ("text",),
@@ -57,11 +57,11 @@ def texts_of_code(folder: Path, root: Path) -> list[Entry]:
 
 
 def texts_of_module(tree: ast.Module) -> Iterator[Entry]:
-    """Return the texts that a module marks, under whatever names it imports Django's functions."""
+    """Return the texts that a module marks, under whatever names it imports the functions."""
     names = {
         alias.asname or alias.name: _ROLES[alias.name]
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == _TRANSLATION
+        if isinstance(node, ast.ImportFrom) and node.module in _TRANSLATIONS
         for alias in node.names
         if alias.name in _ROLES
     }

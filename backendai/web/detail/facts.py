@@ -9,12 +9,12 @@ from typing import Any
 
 from django.db.models import Sum
 from django.utils.dateparse import parse_datetime
-from django.utils.translation import gettext as _
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import Allocation, ComputeSession, Kernel
 from backendai.compute.status import PLACED, TERMINAL, Status
 from backendai.core.slots import Slots
+from backendai.texts.translation import gettext as _
 
 SOON = timedelta(hours=1)
 _SPEAKING = (Agent.Status.ALIVE, Agent.Status.DRAINING)

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.utils.translation import gettext as _
-
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.start_times import STAGES, UsualStart, stage_seconds, usual_start
 from backendai.compute.status import STARTING, Status
 from backendai.core.slots import format_size
+from backendai.texts.translation import gettext as _
 
 _ORDER = (Status.SCHEDULED, Status.PREPARING, Status.PULLING, Status.CREATING, Status.RUNNING)
 _NARROWEST = 6.0  # of 100: a phase of milliseconds is still seen

@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from backendai.cluster.slot_types import in_order
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.core.slots import MILLI, format_size, is_accelerator, is_size
+from backendai.texts.translation import gettext as _
 from backendai.usage.models import UsageSample
 from backendai.usage.samples import Point, Series, latest, series
 from backendai.web.resources import name_of_slot

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop as _noop
 
 from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER
@@ -13,6 +12,7 @@ from backendai.cluster.slot_types import look_of, shown_amount
 from backendai.core.errors import UserError
 from backendai.core.slots import INFINITY, MILLI, decimal_text, is_size, parse_amount
 from backendai.planning.amounts import AGENT, IMAGE, SITE, Amount, Bound
+from backendai.texts.translation import gettext as _
 
 _MIB = 2**20 * MILLI
 _MOST_PLACES = 256  # of a slider: on a phone there is about one pixel for each

@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import Any, cast
 
 from django import forms
-from django.utils.translation import gettext_lazy as _
 
 from backendai.accounts.models import User
 from backendai.catalog.models import Image
 from backendai.cluster.site import site_settings
 from backendai.core.errors import UserError
 from backendai.core.image_names import parse_image_name
+from backendai.texts.translation import gettext_lazy as _
 from backendai.web.launcher.choices import ImageField
 from backendai.web.launcher.environments import Offer, offer_for
 from backendai.web.launcher.variables import Row, VariablesField, rows_of

@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from django.utils.translation import gettext as _
-
 from backendai.accounts.models import Project, User
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent
 from backendai.core.errors import UserError
 from backendai.core.image_names import parse_image_name
+from backendai.texts.translation import gettext as _
 from backendai.web.images import images_open
 
 FEW = 6

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from django.utils.translation import gettext as _
-
 from backendai.accounts.models import User
 from backendai.catalog.models import Image
 from backendai.cluster.per_request import once
@@ -20,6 +18,7 @@ from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.planning.amounts import Amount, Machines, Shape, amounts_of
 from backendai.planning.availability import Availability, availability
+from backendai.texts.translation import gettext as _
 from backendai.web.launcher.allocation_fields import AllocationFields, initial_amounts
 from backendai.web.launcher.allocation_words import Words, name_of
 from backendai.web.launcher.presets import Obstacle, typed_amounts

@@ -8,7 +8,6 @@ from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.utils.translation import gettext_lazy as _
 
 from backendai.core.errors import UserError
 from backendai.core.service_ports import (
@@ -18,6 +17,7 @@ from backendai.core.service_ports import (
     RESERVED_PORTS,
     check_preopen_ports,
 )
+from backendai.texts.translation import gettext_lazy as _
 
 
 class PortsField(forms.CharField):

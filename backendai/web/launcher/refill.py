@@ -12,7 +12,6 @@ from django import forms
 from django.db.models import QuerySet
 from django.utils.datastructures import MultiValueDict
 from django.utils.dateparse import parse_duration
-from django.utils.translation import gettext as _
 
 from backendai.accounts.acting import people_to_act_for, projects_to_act_in
 from backendai.accounts.models import User
@@ -21,6 +20,7 @@ from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession, LaunchRecord
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
+from backendai.texts.translation import gettext as _
 from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
 from backendai.web.launcher.presets import typed_amounts
 from backendai.web.launcher.variables import VariablesField

@@ -8,7 +8,6 @@ from typing import Any, cast
 from django import forms
 from django.db.models import QuerySet
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
 
 from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import User
@@ -17,6 +16,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import USUAL_PRIORITY
 from backendai.compute.status import SessionType
 from backendai.core.names import check_session_name
+from backendai.texts.translation import gettext_lazy as _
 from backendai.web.launcher.checks import checked, forget
 from backendai.web.launcher.choices import SessionsField
 

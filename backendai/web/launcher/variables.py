@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.utils.translation import gettext as _
 
 from backendai.core.names import check_variable_name
+from backendai.texts.translation import gettext as _
 from backendai.web.launcher.checks import checked
 
 SPARE_ROWS = 3

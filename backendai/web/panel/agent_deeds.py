@@ -7,9 +7,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
-from django.utils.translation import ngettext
 
 from backendai.accounts.duration_field import TimeSpanField
 from backendai.cluster.agents import change_agent
@@ -19,6 +17,8 @@ from backendai.compute.services.draining import LONGEST_DRAIN, cancel_drain, mov
 from backendai.compute.status import PLACED
 from backendai.core.durations import describe_duration
 from backendai.core.errors import UserError
+from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.panel.editing import ConfirmPage, FormPage
 from backendai.web.panel.forms import EditForm
 

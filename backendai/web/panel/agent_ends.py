@@ -7,14 +7,14 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
-from django.utils.translation import ngettext
 
 from backendai.cluster.agents import join_command, renew_credential, revoke_credential
 from backendai.cluster.models import Agent
 from backendai.compute.services.retiring import retire_agent
 from backendai.core.durations import describe_duration
+from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.panel.agent_deeds import AgentDeed
 
 

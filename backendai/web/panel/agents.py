@@ -12,9 +12,7 @@ from django.db.models.functions import Coalesce
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.utils.html import format_html
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
-from django.utils.translation import ngettext
 from django.views.generic import TemplateView
 
 from backendai.cluster.models import Agent
@@ -22,6 +20,8 @@ from backendai.compute.models import Kernel
 from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.status import PLACED
 from backendai.core.slots import Slots, format_size
+from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.agent_devices import device_rows
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable

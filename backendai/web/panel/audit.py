@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _l
 
 from backendai.activity.models import AuditEntry
 from backendai.activity.refusals import PREFIX
+from backendai.texts.isolation import isolated
 from backendai.web.panel.listing import DayFilter, ListPage, PanelFilter, PanelTable
 from backendai.web.templatetags.portal import exact
 
@@ -46,7 +47,7 @@ class AuditTable(PanelTable):
 
     def render_details(self, value: Any) -> str:
         """Return the details, folded when they are long."""
-        text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+        text = json.dumps(_kept_apart(value), ensure_ascii=False, sort_keys=True)
         if len(text) <= 80:
             return format_html('<code class="audit-details">{}</code>', text if value else "")
         return format_html("<details><summary>{}…</summary><code>{}</code></details>", text[:60], text)
@@ -93,3 +94,12 @@ class AuditList(ListPage):
     def get_queryset(self) -> QuerySet[AuditEntry]:
         """Return all entries."""
         return AuditEntry.objects.select_related("actor")
+
+
+def _kept_apart(value: Any) -> Any:
+    """Return details in which no text turns what stands beside it."""
+    if isinstance(value, dict):
+        return {name: _kept_apart(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_kept_apart(each) for each in value]
+    return isolated(value) if isinstance(value, str) else value

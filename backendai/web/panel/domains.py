@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.db.models import Count, QuerySet
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Domain
 from backendai.accounts.services import change_domain, create_domain, delete_domain
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable

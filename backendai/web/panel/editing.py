@@ -13,13 +13,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.activity.changes import delete_object, save_form
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.forms import EditForm
 

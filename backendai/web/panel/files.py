@@ -9,7 +9,6 @@ from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
@@ -25,6 +24,7 @@ from backendai.accounts.services.environments import (
 )
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.credential_forms import DotfileForm
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error

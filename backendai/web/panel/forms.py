@@ -15,9 +15,9 @@ from django.forms import BoundField
 from django.forms.models import model_to_dict
 from django.forms.utils import pretty_name
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
 
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 
 
 @dataclass(frozen=True, slots=True)

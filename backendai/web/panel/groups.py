@@ -8,7 +8,6 @@ import django_filters
 import django_tables2 as tables
 from django import forms
 from django.db.models import Count, Q, QuerySet
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import TimeSpanField, short_duration
@@ -17,6 +16,7 @@ from backendai.cluster.groups import change_group, create_group, delete_group
 from backendai.cluster.idle import checkers_of, choose_checkers
 from backendai.cluster.models import Agent, IdleChecker, ResourceGroup
 from backendai.cluster.rules import SEQUENCE, strategies
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.db.models import Count, Q, QuerySet
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import short_duration
 from backendai.cluster.idle import delete_checker, write_checker
 from backendai.cluster.models import IdleChecker
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.idle_form import CheckerForm

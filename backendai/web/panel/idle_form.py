@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import TimeSpanField
@@ -15,6 +14,7 @@ from backendai.accounts.models import Project
 from backendai.cluster.idle import Places, places_of
 from backendai.cluster.models import IdleChecker, ResourceGroup
 from backendai.cluster.rules import SESSION_TYPES
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.forms import EditForm
 
 _TYPES = {"interactive": _l("interactive"), "batch": _l("batch")}

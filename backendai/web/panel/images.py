@@ -13,7 +13,6 @@ from django.db.models.functions import Coalesce
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
 
@@ -22,6 +21,7 @@ from backendai.catalog.images import adopt_from_agents, change_image, create_ima
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.compute.services.own_images import delete_own_image
 from backendai.core.slots import format_size
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm

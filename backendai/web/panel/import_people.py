@@ -9,8 +9,6 @@ from django import forms
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.csv_people import COLUMNS, LARGEST_FILE, MOST_ROWS
@@ -20,6 +18,8 @@ from backendai.accounts.roles import chooses_members
 from backendai.accounts.services import Link, Plan, import_people, plan_import
 from backendai.core.csv_cells import csv_lines
 from backendai.core.errors import UserError
+from backendai.texts.translation import gettext as _
+from backendai.texts.translation import gettext_lazy as _l
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error
 

@@ -13,7 +13,6 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.invitation_links import link_of, mail_link
@@ -22,6 +21,7 @@ from backendai.accounts.roles import chooses_members, rules_people
 from backendai.accounts.services import Invitee, invite, revoke_invitation
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage, show_error
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable

@@ -9,12 +9,12 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import BackgroundJob
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.jobs import percent_of, title_of
 from backendai.web.panel.editing import ConfirmPage
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable

@@ -11,13 +11,13 @@ from django.http import HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import TimeSpanField
 from backendai.cluster.agents import join_command, make_join_token, revoke_join_token
 from backendai.cluster.models import JoinToken, ResourceGroup
 from backendai.core.errors import UserError
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage, show_error
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import KeyPair, User
 from backendai.accounts.roles import Deed, may_user, rules_people
 from backendai.accounts.services.key_pairs import limit_key_pair
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import FormPage
 from backendai.web.panel.forms import EditForm
 

@@ -8,7 +8,6 @@ import django_filters
 import django_tables2 as tables
 from django.db.models import Q, QuerySet
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import short_duration
@@ -18,6 +17,7 @@ from backendai.accounts.policy_form import PolicyForm
 from backendai.accounts.services.policies import delete_policy
 from backendai.core.slots import INFINITY
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable

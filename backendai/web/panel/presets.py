@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import django_tables2 as tables
 from django import forms
 from django.db.models import QuerySet
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.amounts_field import AmountsField, SizeField
 from backendai.catalog.models import ResourcePreset
 from backendai.catalog.presets import delete_preset, write_preset
 from backendai.core.slots import format_size
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from django.http import Http404
 from django.urls import reverse
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Project, User
 from backendai.accounts.roles import Deed, Rank, may_project, rank_of, rules_people
 from backendai.accounts.services import change_project, create_project, delete_project
 from backendai.core.errors import UserError
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
 

@@ -12,7 +12,6 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
@@ -21,6 +20,7 @@ from backendai.accounts.roles import Deed, chooses_members, may_project, rules_p
 from backendai.accounts.services import add_member, remove_member, set_member_role
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error
 from backendai.web.panel.holdings import gauges_of

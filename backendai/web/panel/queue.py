@@ -17,7 +17,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.html import format_html
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST
 
@@ -29,6 +28,7 @@ from backendai.compute.services.priorities import set_priority
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.requests import PageRequest

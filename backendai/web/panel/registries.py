@@ -13,7 +13,6 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
 
@@ -21,6 +20,7 @@ from backendai.catalog.models import Registry
 from backendai.catalog.registries import delete_registry, start_scan, write_registry
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm

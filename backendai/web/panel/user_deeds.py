@@ -9,7 +9,6 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import User
@@ -18,6 +17,7 @@ from backendai.accounts.second_factors import reset_factors
 from backendai.accounts.services import let_in, set_password
 from backendai.compute.services.purging import live_sessions_of, purge_user
 from backendai.core.errors import UserError
+from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import ConfirmPage, show_error
 
 

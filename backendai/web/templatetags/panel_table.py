@@ -10,9 +10,9 @@ from django.template.base import render_value_in_context
 from django.template.context import Context
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import gettext as _
 
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.resources import Bar
 
 register = template.Library()

@@ -21,6 +21,7 @@ from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.steps import Step
 from backendai.core.slots import Slots, decimal_text, format_size, is_size, limit_text
 from backendai.planning.steps import shown_steps
+from backendai.texts.isolation import isolated
 from backendai.texts.sentences import in_words
 from backendai.web.advice import try_text
 from backendai.web.resources import name_of_slot
@@ -47,6 +48,12 @@ def icon(name: str) -> SafeString:
 def status(value: str) -> dict[str, Any]:
     """Render a session's or kernel's status as a word with its colour."""
     return {"look": appearance_of(value)}
+
+
+@register.filter(is_safe=True)
+def kept_apart(value: object) -> str:
+    """Return what people have written so that it does not turn what stands beside it; where there can be no markup."""
+    return isolated(str(value))
 
 
 @register.filter

@@ -8,7 +8,6 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -26,6 +25,7 @@ from backendai.accounts.services.environments import (
     size_of,
 )
 from backendai.core.errors import NotFound, UserError
+from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import account_page, blame
 from backendai.web.credential_forms import DotfileForm, ScriptForm, SshKeyForm
 from backendai.web.requests import PageRequest

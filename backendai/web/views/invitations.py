@@ -9,7 +9,6 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
@@ -18,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from backendai.accounts.models import Invitation, User
 from backendai.accounts.services import accept_as, accept_as_new, digest_of, open_invitation
 from backendai.core.errors import UserError
+from backendai.texts.translation import gettext as _
 
 _KEY = "invitation"
 _LONGEST_TEXT = 100

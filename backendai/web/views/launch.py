@@ -15,7 +15,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
@@ -27,6 +26,7 @@ from backendai.compute.services.recent import launch_and_remember, parameters_of
 from backendai.compute.status import Status
 from backendai.core.errors import NotFound, UserError
 from backendai.core.secret_names import NAME_PATTERN, VALUE_PATTERN
+from backendai.texts.translation import gettext as _
 from backendai.web.images import build_by_image, builds_for
 from backendai.web.launcher.address import is_foreign, said_in, usual_text, with_said
 from backendai.web.launcher.allocation import allocation_of

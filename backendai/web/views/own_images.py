@@ -10,7 +10,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
@@ -19,6 +18,7 @@ from backendai.catalog.models import Image
 from backendai.compute.services.commits import most_own_images
 from backendai.compute.services.own_images import delete_own_image, own_images, rename_own_image, sessions_on
 from backendai.core.errors import UserError
+from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import account_page, blame
 from backendai.web.requests import PageRequest
 

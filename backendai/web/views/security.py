@@ -19,7 +19,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
-from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -29,6 +28,7 @@ from backendai.accounts.models import Login
 from backendai.accounts.second_factors import is_required_of
 from backendai.accounts.sign_ins import login_moved
 from backendai.activity.services import audit
+from backendai.texts.translation import ngettext
 from backendai.web.requests import PageRequest
 from backendai.web.views.sign_in import entrance
 

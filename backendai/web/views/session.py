@@ -13,13 +13,13 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.core.errors import UserError
+from backendai.texts.translation import gettext as _
 from backendai.web.detail.context import detail_context, ending_context, waiting_for
 from backendai.web.detail.usage import usage_of
 from backendai.web.history import history_context

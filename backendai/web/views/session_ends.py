@@ -13,8 +13,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
@@ -22,6 +20,8 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending_many import MOST_ENDED, EndedMany, terminate_sessions
 from backendai.compute.status import LIVE, Status
 from backendai.core.errors import UserError
+from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.requests import PageRequest
 
 _MOST_NAMED = 20

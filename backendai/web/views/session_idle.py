@@ -10,13 +10,13 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from backendai.compute.services.idle import extend_idle
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.detail.context import detail_context
 from backendai.web.requests import PageRequest
 from backendai.web.views.session import DRAWER, asks_for_part, find_session

@@ -14,7 +14,6 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
@@ -22,6 +21,7 @@ from django.views.decorators.http import require_http_methods
 from backendai.accounts.logins import begin_login
 from backendai.accounts.services.sign_up import sign_up as ask_for_account
 from backendai.accounts.sign_ins import expire_soon
+from backendai.texts.translation import gettext as _
 from backendai.web.sign_in_forms import SignUpForm
 from backendai.web.single_sign_on import is_set_up
 

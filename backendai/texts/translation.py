@@ -1,0 +1,43 @@
+"""Django's translations, as sentences that keep what is filled into them to itself.
+
+Pages and mails take their translations from here wherever a sentence has gaps; ``sentence % values`` looks the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils import translation
+from django.utils.functional import lazy
+
+from backendai.texts.isolation import isolated
+
+
+class Sentence(str):
+    """A translated text; what is filled into its gaps does not turn the rest of it."""
+
+    __slots__ = ()
+
+    def __mod__(self, values: Any) -> str:
+        """Return the text with its gaps filled."""
+        if isinstance(values, Mapping):
+            return str.__mod__(self, {name: _kept_apart(value) for name, value in values.items()})
+        return str.__mod__(self, values)
+
+
+def gettext(text: str) -> str:
+    """Return a text in the language of the page, as a ``Sentence``."""
+    return Sentence(translation.gettext(text))
+
+
+def ngettext(one: str, many: str, number: int) -> str:
+    """Return the text for this number in the language of the page, as a ``Sentence``."""
+    return Sentence(translation.ngettext(one, many, number))
+
+
+gettext_lazy = lazy(gettext, str)
+
+
+def _kept_apart(value: Any) -> Any:
+    return value if isinstance(value, int | float) else isolated(str(value))
