@@ -82,6 +82,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/info/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/idle/<int:checker_id>/longer/": (P.VISIBLE, "POST"),
+    "sessions/<uuid:session_id>/variables/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/log/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/rename/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/commit/": (P.VISIBLE, "GET POST"),

@@ -47,6 +47,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/history/", session.history, name="history"),
     path("sessions/<uuid:session_id>/idle/<int:checker_id>/longer/", session_idle.longer, name="session_longer"),
     path("sessions/<uuid:session_id>/info/", session_boxes.info, name="session_info"),
+    path("sessions/<uuid:session_id>/variables/", session_boxes.variables, name="session_variables"),
     path("sessions/<uuid:session_id>/log/", session_boxes.log, name="session_log"),
     path("sessions/<uuid:session_id>/rename/", session_boxes.rename, name="session_rename"),
     path("sessions/<uuid:session_id>/commit/", session_commits.commit, name="session_commit"),

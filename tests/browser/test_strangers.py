@@ -46,7 +46,9 @@ def test_it_shows_hostile_names_as_text(visit: Visit, hers: str) -> None:
     expect(page.locator(".choice", has_text=SCRIPT)).to_contain_text(EMOJI)
     visitor.go(hers)
     expect(page.locator(".command")).to_have_text(f"echo '{SCRIPT}'; sleep 600")
-    expect(page.locator("dd.variables")).to_have_text(f"NOTE={SCRIPT}{RIGHT_TO_LEFT}")
+    expect(page.locator("dd.variables")).to_contain_text("NOTE=••••••")
+    page.get_by_role("link", name="Show values").click()
+    expect(page.get_by_role("dialog").locator("dd bdi")).to_have_text(f"{SCRIPT}{RIGHT_TO_LEFT}")
     expect(page).to_have_title("hers · Backend.AI")
 
 

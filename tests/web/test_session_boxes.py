@@ -144,3 +144,29 @@ def test_the_log_is_a_box_for_scripts_and_else_a_part_of_the_page(cast: Cast, br
     assert 'data-status="RUNNING"' in box
     assert [name in box for name in ("main1", "sub1", "talks")] == [True, True, True]
     assert client.get(address, {"kernel": "a b"})["Location"] == f"/sessions/{session.pk}/?kernel=a+b#log"
+
+
+@pytest.mark.parametrize("address", ["session", "session_panel", "session_info", "sessions"])
+def test_no_page_has_the_value_of_a_variable_until_its_owner_asks(cast: Cast, browse: Browse, address: str) -> None:
+    environ = {"HF_TOKEN": "hf_4711", "GREETING": "<b>good day</b>"}
+    session = make_running_session(cast.alice, environ=environ)
+    args = [] if address == "sessions" else [session.pk]
+    page = browse(cast.alice).get(reverse(f"web:{address}", args=args)).content.decode()
+    assert "hf_4711" not in page and "good day" not in page
+    assert ("HF_TOKEN" in page) is (address in ("session", "session_panel"))
+    assert (reverse("web:session_variables", args=[session.pk]) in page) is (address in ("session", "session_panel"))
+
+
+def test_the_values_of_variables_are_for_the_owner_alone(cast: Cast, browse: Browse) -> None:
+    session = make_running_session(cast.alice, environ={"HF_TOKEN": "hf_4711", "GREETING": "<b>good day</b>"})
+    address = reverse("web:session_variables", args=[session.pk])
+    for headers in ({}, HTMX):
+        answer = browse(cast.alice).get(address, **headers)
+        page = answer.content.decode()
+        assert "<bdi>hf_4711</bdi>" in page and "<bdi>&lt;b&gt;good day&lt;/b&gt;</bdi>" in page
+        assert "no-store" in answer["Cache-Control"]
+    page = browse(cast.dana).get(address).content.decode()
+    assert "Only its owner sees them." in page
+    assert "HF_TOKEN" not in page and "hf_4711" not in page
+    assert browse(cast.charlie).get(address).status_code == 404
+    assert "HF_TOKEN" not in browse(cast.dana).get(reverse("web:session", args=[session.pk])).content.decode()

@@ -158,12 +158,6 @@ def test_it_shows_how_far_each_kernel_is_with_its_image(cast: Cast, browse: Brow
     assert '<span class="number">25 %</span>' in page
 
 
-def test_it_keeps_the_variables_of_a_session_to_its_owner(cast: Cast, browse: Browse) -> None:
-    address = reverse("web:session", args=[make_session(cast.alice, environ={"TOKEN": "s3cret"}).pk])
-    assert "s3cret" in browse(cast.alice).get(address).content.decode()
-    assert "s3cret" not in browse(cast.dana).get(address).content.decode()
-
-
 def test_it_allows_inline_styles_on_the_terminals_page_alone(cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice)
     client = browse(cast.alice)

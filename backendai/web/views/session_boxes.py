@@ -51,6 +51,14 @@ def info(request: PageRequest, session_id: UUID) -> HttpResponse:
 @require_safe
 @never_cache
 @login_required
+def variables(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Show a session's environment variables with their values to its owner, and to nobody else."""
+    return box(request, find_session(request, session_id), "web/_session_variables.html", {})
+
+
+@require_safe
+@never_cache
+@login_required
 def app_launcher(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show the apps of a session."""
     return box(request, find_session(request, session_id), "web/_session_apps.html", {})
