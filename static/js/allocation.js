@@ -263,7 +263,7 @@ document.addEventListener("DOMContentLoaded", () => {
   });
 
   // What one may choose follows what was chosen; what is free changes without a key being pressed.
-  const followed = ["resource_group", "project", "image", "cluster_size", "cluster_mode", "agents"];
+  const followed = ["resource_group", "project", "image", "cluster_size", "cluster_mode", "agents", "session_type"];
   const lookAgain = () => document.hidden || htmx.trigger(presets, "look-again");
   form.addEventListener("change", ({ target }) => {
     if (followed.includes(target.name)) lookAgain();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from django.urls import reverse
 
 from backendai.accounts.models import ResourcePolicy, User
 from backendai.catalog.models import ResourcePreset
-from backendai.cluster.models import Agent, SiteSetting
+from backendai.cluster.idle import Places, write_checker
+from backendai.cluster.models import Agent, IdleChecker, ResourceGroup, SiteSetting
 from backendai.compute.models import ComputeSession
 from backendai.core.slots import Slots
 from backendai.web.launcher.presets import split_size
@@ -285,9 +287,35 @@ def test_it_asks_the_database_the_same_however_much_there_is(
         for number in range(3):
             make_running_session(lab.bob, make_agent(devices={"cuda.device": ["a"]}))
             ResourcePreset.objects.create(name=f"p-{lap}-{number}", slots={"cpu": 1})
-        with django_assert_num_queries(17):
+        with django_assert_num_queries(19):
             amounts(client, lab)
-        with django_assert_num_queries(23):
+        with django_assert_num_queries(25):
             client.get(reverse("web:launch"))
         with django_assert_num_queries(25):
             client.post(reverse("web:launch_preview"), typed(lab))
+
+
+def test_what_idle_checkers_do_to_it_stands_under_the_group_and_follows_what_is_chosen(
+    lab: Cast, browse: Browse
+) -> None:
+    client, other = browse(lab.alice), ResourceGroup.objects.create(name="other")
+    assert '<span id="idle-short" hx-swap-oob="true"></span>' in amounts(client, lab)
+    everywhere, here = Places(is_site_wide=True), Places(groups=[other])
+    both = {"session_types": ["interactive", "batch"], "warning": timedelta(minutes=5)}
+    lifetime = {"name": "day", "kind": IdleChecker.Kind.LIFETIME, "limit": timedelta(days=1), **both}
+    unused = {
+        "name": "hour",
+        "kind": IdleChecker.Kind.NETWORK,
+        "limit": timedelta(hours=1),
+        "warning": timedelta(minutes=1),
+    }
+    lazy = {"kind": IdleChecker.Kind.UTILIZATION, "thresholds": {"cpu": 5}, "limit": timedelta(hours=2), **both}
+    write_checker(None, IdleChecker(), lifetime, everywhere)
+    write_checker(None, IdleChecker(), unused | {"session_types": ["interactive"]}, everywhere)
+    write_checker(None, IdleChecker(), {"name": "lazy"} | lazy, here)
+    for part in (amounts(client, lab), client.get(reverse("web:launch")).content.decode()):
+        assert ">Ends after 1h unused · after 1d in any case</span>" in part
+        assert "<li>Ends after 1h without traffic. Its owner is warned 1m before.</li>" in part
+    assert ">Ends after 1d in any case</span>" in amounts(client, lab, session_type="batch", startup_command="true")
+    there = amounts(client, lab, resource_group="other")
+    assert ">Ends after 1h unused · after 2h below CPU 5 % · after 1d in any case</span>" in there

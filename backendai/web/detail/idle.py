@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.utils.translation import gettext as _
-
 from backendai.accounts.duration_field import short_duration
 from backendai.cluster.idle import read_holding
 from backendai.cluster.models import IdleChecker
+from backendai.cluster.per_request import once
 from backendai.cluster.slot_types import look_of
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import Status
 from backendai.planning.idle_checks import IdleCheck, checks_of
+from backendai.texts.translation import gettext as _
 
 _NEAR = 2  # times the threshold: so near to it, the figure is coloured
 
@@ -56,7 +56,14 @@ def rules_to_come(session: ComputeSession) -> list[str]:
 
 def launch_rules(session_type: str, group_id: int, project_id: UUID) -> list[str]:
     """Return in one sentence each by which checkers sessions of this type are looked at there; two queries."""
-    return [rule_text(checker) for checker in read_holding().checkers_for(session_type, group_id, project_id)]
+    return [rule_text(checker) for checker in _checkers_for(session_type, group_id, project_id)]
+
+
+def short_rules(session_type: str, group_id: int, project_id: UUID) -> str:
+    """Return in one line when checkers end sessions of this type there, the nearest end first; empty if none does. Two
+    queries."""
+    found = sorted(_checkers_for(session_type, group_id, project_id), key=lambda checker: checker.limit)
+    return _("Ends %(rules)s") % {"rules": " · ".join(map(_short, found))} if found else ""
 
 
 def rule_text(checker: IdleChecker) -> str:
@@ -77,6 +84,19 @@ def rule_text(checker: IdleChecker) -> str:
     else:
         text = _("Ends after %(limit)s without traffic.") % {"limit": limit}
     return _("%(text)s Its owner is warned %(lead)s before.") % {"text": text, "lead": lead}
+
+
+def _checkers_for(session_type: str, group_id: int, project_id: UUID) -> list[IdleChecker]:
+    return once("idle checkers", read_holding).checkers_for(session_type, group_id, project_id)
+
+
+def _short(checker: IdleChecker) -> str:
+    limit = short_duration(checker.limit)
+    if checker.kind == IdleChecker.Kind.LIFETIME:
+        return _("after %(limit)s in any case") % {"limit": limit}
+    if checker.kind == IdleChecker.Kind.UTILIZATION:
+        return _("after %(limit)s below %(least)s") % {"limit": limit, "least": _thresholds(checker.thresholds.items())}
+    return _("after %(limit)s unused") % {"limit": limit}
 
 
 def _line(check: IdleCheck) -> IdleLine:

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.utils.translation import gettext as _
-
 from backendai.accounts.models import User
 from backendai.accounts.policies import strictest
 from backendai.catalog.models import Image
@@ -22,6 +20,8 @@ from backendai.core.slots import MILLI, Slots
 from backendai.planning.amounts import Amount, Machines, kernels_now
 from backendai.planning.availability import Availability
 from backendai.scheduler.snapshot import AgentView
+from backendai.texts.translation import gettext as _
+from backendai.web.detail.idle import launch_rules, short_rules
 from backendai.web.launcher.allocation_fields import CUSTOM, MINIMUM, AllocationFields
 from backendai.web.launcher.allocation_words import Words
 from backendai.web.launcher.ground import SIZES, ground_of, may_see_room
@@ -74,6 +74,14 @@ class AgentChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleRules:
+    """What idle checkers do to such a session there: in one line (empty: nothing), and in a sentence each."""
+
+    short: str = ""
+    sentences: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """All that the form shows about amounts."""
 
@@ -86,6 +94,7 @@ class Allocation:
     kernels: KernelRoom = KernelRoom()
     minimum: Variant | None = None
     none_because: str = ""  # why there is no accelerator to choose
+    idle: IdleRules = IdleRules()
 
     @property
     def rows(self) -> list[Row]:
@@ -112,6 +121,7 @@ def allocation_of(form: AllocationFields, owner: User, actor: User) -> Allocatio
         kernels=_kernel_room(form, found, ground.machines, tells_room=may_see_room(actor)),
         minimum=Variant("", Slots({slot: amount.minimum.amount for slot, amount in ground.amounts.items()})),
         none_because=_none_because(found, ground.image, ground.amounts),
+        idle=_idle_rules(form, found),
     )
 
 
@@ -134,6 +144,11 @@ def _agent_choice(agent: AgentView) -> AgentChoice:
     if not (agent.alive and agent.schedulable):
         return AgentChoice(agent.name, None)
     return AgentChoice(agent.name, Slots({name: max(0, agent.free[name]) for name in agent.capacity}))
+
+
+def _idle_rules(form: AllocationFields, found: Availability) -> IdleRules:
+    where = str(form["session_type"].value()), found.group.pk, found.project.pk
+    return IdleRules(short_rules(*where), launch_rules(*where))
 
 
 def _kernel_room(form: AllocationFields, found: Availability, machines: Machines, *, tells_room: bool) -> KernelRoom:
