@@ -12,6 +12,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const place = times.querySelector(`[data-wish=${name}]`);
     const [tick, field] = [place.querySelector("[type=checkbox]"), document.getElementById(`id_${name}`)];
     const show = () => (place.querySelector(".field").hidden = !tick.checked);
+    Object.assign(tick, { name: "wished", value: name }).setAttribute("form", "launch"); // ticked and left empty is a mistake
     tick.checked = Boolean(field.value);
     tick.addEventListener("change", () => {
       field.value = tick.checked ? usual() : "";
@@ -48,8 +49,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const found = [...timeout.field.value.matchAll(/(\d+)\s*([smhdw])/g)];
     const seconds = found.reduce((sum, [, amount, each]) => sum + amount * units[each], 0);
     const fits = Object.entries(units).filter(([, size]) => seconds % size === 0).at(-1);
-    number.value = seconds ? seconds / fits[1] : "";
-    if (seconds) unit.value = fits[0];
+    number.value = found.length ? seconds / fits[1] : "";
+    if (found.length) unit.value = seconds ? fits[0] : found[0][2];
     echo();
   };
   const echo = () => {

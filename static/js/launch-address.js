@@ -1,7 +1,7 @@
 // The launch form in the address: what differs from the usual, under the names of the fields, without secrets.
 class LaunchAddress {
   static LONGEST = 3000; // servers cut off longer ones
-  static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "owner", "for_whom", "access_key", "go", "environ.name", "environ.value"];
+  static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "wished", "owner", "for_whom", "access_key", "go", "environ.name", "environ.value"];
   static KEPT = ["like", "recent"];
   static MARKS = "launch-addresses";
 

@@ -89,7 +89,7 @@ def test_a_batch_timeout_is_kept_for_batch_sessions_only(cast: Cast) -> None:
 def test_a_batch_timeout_that_is_no_time_is_refused(cast: Cast, timeout: timedelta) -> None:
     error = refusal(cast, session_type="batch", startup_command="true", batch_timeout=timeout)
     assert (error.field, error.code) == ("batch_timeout", "invalid-batch-timeout")
-    assert f"{timeout.total_seconds():g} s" in error.message
+    assert f" {timeout.total_seconds():.0f} s;" in error.message
     assert "3650 days" in error.message
 
 

@@ -178,9 +178,41 @@ def test_each_bad_port_has_its_reason(cast: Cast, browse: Browse, form: dict[str
     ]
 
 
-def test_a_timeout_of_nothing_is_refused(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+def told(page: str) -> list[tuple[str, str]]:
+    """Return what is said at which field, in the order of the page."""
+    return [(name, unescape(text)) for name, text in re.findall(r'data-fault="(\w+)">([^<]*)<', page)]
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("0", "The batch timeout is 0 s; it must be longer than 0 and at most 3650 days."),
+        ("0m", "The batch timeout is 0 s; it must be longer than 0 and at most 3650 days."),
+        ("-1h", "The batch timeout is -3600 s; it must be longer than 0 and at most 3650 days."),
+        ("3651d", "The batch timeout is 315446400 s; it must be longer than 0 and at most 3650 days."),
+        ("5", "Write a number with its unit, such as 90s, 30m, 2h or 7d."),
+        ("m", "Write a number with its unit, such as 90s, 30m, 2h or 7d."),
+        ("", "Write after how long it is ended, or take the tick away."),
+    ],
+)
+def test_a_timeout_that_is_none_is_refused_at_its_field_beside_all_else_that_is_wrong(
+    cast: Cast, browse: Browse, form: dict[str, Any], typed: str, words: str
+) -> None:
+    client, wished = browse(cast.alice), {"batch_timeout": typed, "wished": ["batch_timeout"]}
+    batch = form | {"session_type": "batch", "startup_command": "true", "name": "fine-name"}
+    assert told(reviewed(client, batch | wished)) == [("batch_timeout", words)]
+    worse = batch | wished | {"name": "no", "startup_command": "", "priority": "101"}
+    at = [name for name, _text in told(reviewed(client, worse))]
+    assert at == ["name", "startup_command", "batch_timeout", "priority"], "in the order of the page"
+    assert told(reviewed(client, batch | wished | {"session_type": "interactive", "startup_command": ""})) == []
+    answer = client.post(reverse("web:launch"), batch | wished)
+    assert (answer.status_code, ComputeSession.objects.exists()) == (422, False)
+
+
+def test_a_time_that_is_ticked_must_be_written(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
     batch = form | {"session_type": "batch", "startup_command": "true"}
     client = browse(cast.alice)
-    for wrong in ("0s", "0", "5", "-1h"):
-        assert 'data-fault="batch_timeout"' in reviewed(client, batch | {"batch_timeout": wrong}), wrong
-    assert 'data-wrong=""' in reviewed(client, batch | {"batch_timeout": "1s"})
+    page = reviewed(client, batch | {"starts_at": "", "wished": ["starts_at"]})
+    assert told(page) == [("starts_at", "Write when it may start, or take the tick away.")]
+    for fine in ({"batch_timeout": "1s", "wished": ["batch_timeout"]}, {"batch_timeout": "", "starts_at": ""}):
+        assert 'data-wrong=""' in reviewed(client, batch | fine)

@@ -61,6 +61,7 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     if spec.name:
         check_session_name(spec.name)
     _check_type(spec)
+    check_batch_timeout(spec)
     _check_environ(spec)
     if not 1 <= spec.cluster_size <= LARGEST_CLUSTER:
         raise UserError(f"Choose 1 to {LARGEST_CLUSTER} kernels.", field="cluster_size", code="invalid-cluster-size")
@@ -70,7 +71,6 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
             field="cluster_mode",
             code="invalid-cluster-mode",
         )
-    check_batch_timeout(spec)
     check_placement(spec)
     check_agent_loss(spec)
     actor = actor or user

@@ -27,14 +27,21 @@ def check_batch_timeout(spec: SessionSpec) -> None:
         return
     if spec.session_type != SessionType.BATCH:
         raise UserError("Only batch sessions have a batch timeout.", field="batch_timeout", code="batch-only")
-    if not timedelta(0) < spec.batch_timeout <= LONGEST_RUN:
+    check_length(spec.batch_timeout)
+
+
+def check_length(timeout: timedelta) -> timedelta:
+    """Return how long a batch session may take when that is a time at all; else a UserError with the number and the
+    limit."""
+    if not timedelta(0) < timeout <= LONGEST_RUN:
         raise UserError(
-            f"The batch timeout is {spec.batch_timeout.total_seconds():g} s; it must be longer than 0 and at most "
+            f"The batch timeout is {timeout.total_seconds():.12g} s; it must be longer than 0 and at most "
             f"{LONGEST_RUN.days} days.",
             field="batch_timeout",
             code="invalid-batch-timeout",
             limit=LONGEST_RUN.total_seconds(),
         )
+    return timeout
 
 
 def check_agent_loss(spec: SessionSpec) -> None:

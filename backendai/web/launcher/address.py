@@ -16,7 +16,7 @@ from backendai.core.secret_names import looks_secret
 from backendai.web.launcher.allocation_fields import CUSTOM
 from backendai.web.launcher.form import LaunchForm
 
-_NEVER = frozenset({"request_key", "owner", "access_key", "time_zone"})
+_NEVER = frozenset({"request_key", "owner", "access_key", "time_zone", "wished"})
 _ROWS = ("environ.name", "environ.value")
 _COMMANDS = frozenset({"startup_command", *_ROWS})
 _OF_CUSTOM = frozenset({"cpu", "mem", "shm"})

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import tzinfo
 from typing import Any, cast
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.datastructures import MultiValueDict
@@ -108,10 +109,15 @@ class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentField
 
     def first_wrong(self) -> str:
         """Return what is wrong with the first wrong field, with its name."""
-        name, errors = next(iter(self.errors.items()))
+        name, errors = self.wrong_in_order()[0]
         label = self.fields[name].label if name in self.fields else ""
         title = str(label or name.removeprefix("slot.").replace("_", " ").capitalize())
-        return f"{title}: {cast(Sequence[str], errors)[0]}"
+        return f"{title}: {errors[0].messages[0]}"
+
+    def wrong_in_order(self) -> list[tuple[str, list[ValidationError]]]:
+        """Return what is wrong with each wrong field, in the order in which the fields stand; what is nobody's last."""
+        places = {name: place for place, name in enumerate(self.fields)}
+        return sorted(self.errors.as_data().items(), key=lambda one: places.get(one[0], len(places)))
 
     def _field_of(self, error: UserError) -> str | None:
         name = _FIELD_OF.get(error.field or "", error.field or "")

@@ -139,7 +139,7 @@ def review_of(form: LaunchForm, user: User) -> Review:
 
 
 def _errors(form: LaunchForm) -> Iterator[tuple[str, str, int | None]]:
-    for name, errors in form.errors.as_data().items():
+    for name, errors in form.wrong_in_order():
         for error in errors:
             yield name, error.messages[0], (error.params or {}).get("row")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django import forms
@@ -13,13 +13,17 @@ from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import User
 from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.check_wishes import USUAL_PRIORITY
+from backendai.compute.services.check_wishes import USUAL_PRIORITY, check_length
 from backendai.compute.status import SessionType
 from backendai.core.names import check_session_name
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.launcher.checks import checked, forget
 from backendai.web.launcher.choices import SessionsField
 
+_WISHES = {
+    "starts_at": _("Write when it may start, or take the tick away."),
+    "batch_timeout": _("Write after how long it is ended, or take the tick away."),
+}
 _ORDER = ("priority", "retry_on_agent_loss", "depends_on")
 
 
@@ -60,6 +64,7 @@ class TypeFields(forms.Form):
         widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": _("such as 30m, 2h, 7d")}),
         help_text=_("At the latest, from its start. With a known end it may start sooner where the group backfills."),
     )
+    wished = forms.MultipleChoiceField(required=False, choices=[(name, name) for name in _WISHES])  # by a page's script
     priority = forms.IntegerField(
         required=False,
         min_value=0,
@@ -96,9 +101,17 @@ class TypeFields(forms.Form):
             raise forms.ValidationError(_("The start time is in the past."), code="invalid-date")
         return moment
 
+    def clean_batch_timeout(self) -> timedelta | None:
+        """Refuse what the one rule for it refuses, beside whatever else is wrong."""
+        timeout: timedelta | None = self.cleaned_data["batch_timeout"]
+        return None if timeout is None else checked(check_length, timeout)
+
     def clean(self) -> dict[str, Any] | None:
-        """Let what only batch sessions have be anything in others."""
+        """Refuse a wish that is ticked and not written; let what only batch sessions have be anything in others."""
         data = super().clean()
+        for name in self.cleaned_data.get("wished", ()):
+            if not self[name].value():
+                self.add_error(name, forms.ValidationError(_WISHES[name], code="required"))
         if self.cleaned_data.get("session_type") == SessionType.INTERACTIVE:
             forget(self, "startup_command", "starts_at", "batch_timeout", "depends_on")
         return data
