@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import KeyPair, Project, User
+from backendai.accounts.prepared import Prepared
 from backendai.activity.services import audit
 from backendai.cluster.models import IdleBinding, JoinToken, ResourceGroup
 from backendai.cluster.per_request import once
@@ -17,6 +18,9 @@ from backendai.core.errors import Conflict, UserError
 
 _NO_OBSTACLE = (JoinToken, IdleBinding)  # they go with the group
 _LISTS = ("domains", "projects", "key_pairs")
+_FOR_LAUNCH = Prepared(
+    lambda project, key_pair: ResourceGroup.objects.usable_for(project, key_pair).order_by("created_at", "pk")
+)
 
 
 def choose_group(groups: list[ResourceGroup]) -> ResourceGroup | None:
@@ -33,7 +37,7 @@ def group_for_launch(name: str, project: Project, key_pair: KeyPair | None) -> R
     that names the groups to choose from."""
     groups = once(
         ("groups-for-launch", project.pk, key_pair and key_pair.pk),
-        lambda: list(ResourceGroup.objects.usable_for(project, key_pair).order_by("created_at", "pk")),
+        lambda: _FOR_LAUNCH.rows(project, key_pair),
     )
     found = next((group for group in groups if group.name == name), None) if name else choose_group(groups)
     if found is not None:

@@ -11,11 +11,14 @@ from django.db import transaction
 from django.db.models import Q
 
 from backendai.accounts.models import User
+from backendai.accounts.prepared import Prepared
 from backendai.activity.services import audit
 from backendai.cluster.per_request import forget, once
 from backendai.cluster.site_models import Announcement, SiteSetting
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots, format_amount
+
+_STORED = Prepared(lambda: SiteSetting.objects.values_list("name", "value"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def _clean(name: str, value: Any) -> Any:
 
 
 def _read() -> SiteSettings:
-    values = {name: value for name, value in SiteSetting.objects.values_list("name", "value") if name in SCHEMA}
+    values = {name: value for name, value in _STORED.rows() if name in SCHEMA}
     if "container_caps" in values:
         values["container_caps"] = Slots.parse(values["container_caps"])
     return SiteSettings(**values)

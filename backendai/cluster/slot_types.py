@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from backendai.accounts.models import User
+from backendai.accounts.prepared import Prepared
 from backendai.activity.services import audit
 from backendai.cluster.per_request import forget, is_within_request, once
 from backendai.cluster.site_models import SlotType
@@ -15,6 +16,8 @@ from backendai.core.errors import UserError
 from backendai.core.slots import Slots, decimal_text, format_amount, format_size, is_size
 
 Looks = Mapping[str, SlotType]
+
+_ALL = Prepared(lambda: SlotType.objects.all())
 
 # What is known without the database: outside of a request, and of slots that no row describes.
 _USUAL = {"cpu": "CPU", "mem": "Memory", "cuda.device": "GPU", "cuda.shares": "GPU shares", "rocm.device": "AMD GPU"}
@@ -87,7 +90,7 @@ def change_slot_type(actor: User, slot: SlotType, values: Mapping[str, object]) 
 
 
 def _read() -> Looks:
-    return {slot.name: slot for slot in SlotType.objects.all()}
+    return {slot.name: slot for slot in _ALL.rows()}
 
 
 def _suggested(slot: str) -> SlotType:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Count, TextField
+from django.db.models import Count, QuerySet, TextField
 from django.db.models.functions import Cast
 
+from backendai.accounts.prepared import Prepared
 from backendai.activity.jobs import newest_jobs
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
@@ -52,10 +53,7 @@ class AgentRow(NamedTuple):
 def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
     """Return the group's registered agents, in one query; without those of which nothing is known yet, for their engine
     has not answered since they came."""
-    rows = Agent.objects.registered().filter(resource_group=group).exclude(capacity={}).order_by("name")
-    texts = [Cast(name, TextField()) for name in AgentRow._fields[-2:]]
-    columns = rows.annotate(key=raw_id("id")).values_list("key", *AgentRow._fields[1:-2], *texts)
-    return [AgentRow(id_of(key), *others) for key, *others in columns]
+    return [AgentRow(id_of(key), *others) for key, *others in _ROWS.rows(group.pk)]
 
 
 def images_there(
@@ -139,6 +137,12 @@ def builds_of(
     return {images[reference].pk: _build(images[reference], jobs.get(reference)) for reference in missing}
 
 
+def _rows_in(group_id: int) -> QuerySet[Any, Any]:
+    rows = Agent.objects.registered().filter(resource_group=group_id).exclude(capacity={}).order_by("name")
+    texts = [Cast(name, TextField()) for name in AgentRow._fields[-2:]]
+    return rows.annotate(key=raw_id("id")).values_list("key", *AgentRow._fields[1:-2], *texts)
+
+
 def _devices(row: AgentRow, taken: Mapping[str, Mapping[str, int]]) -> tuple[DeviceView, ...]:
     if row.devices == _NO_DEVICES:
         return ()
@@ -170,3 +174,4 @@ def _build(image: Image, job: BackgroundJob | None) -> ImageBuild:
 
 
 _NOTHING = Slots()
+_ROWS = Prepared(_rows_in)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from backendai.accounts.models import KeyPair, Project, User
 from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of
+from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import ResourcePreset
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.per_request import once
@@ -21,6 +22,8 @@ from backendai.scheduler.fitting import obstacles
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import AgentView, Holder, LimitView
+
+_PRESETS = Prepared(lambda user: ResourcePreset.objects.visible_to(user).select_related("resource_group"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +106,7 @@ def holder_of(user: User, project: Project, key_pair: KeyPair | None) -> Holder:
 
 def presets_open(user: User) -> Sequence[ResourcePreset]:
     """Return the presets that the user may pick in some group, in their order; read once for a request."""
-    return once(
-        ("presets-open", user.pk),
-        lambda: list(ResourcePreset.objects.visible_to(user).select_related("resource_group")),
-    )
+    return once(("presets-open", user.pk), lambda: _PRESETS.rows(user))
 
 
 def presets_of(user: User, group: ResourceGroup) -> list[ResourcePreset]:

@@ -6,16 +6,17 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import TextField
+from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
 
+from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.bulk import among
+from backendai.compute.services.bulk import list_of, listed
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.status import TERMINAL, ClusterMode, Result, Status
@@ -66,7 +67,7 @@ class Queue:
     def __init__(self, rows: Sequence[Row], newcomers: Sequence[Newcomer], *, with_ends: bool) -> None:
         ids = [row.id for row in rows]
         self.rows = [*rows, *(each.row for each in newcomers)]
-        self.images = Image.objects.in_bulk({row.image_id for row in self.rows})
+        self.images = {image.pk: image for image in _IMAGES.rows(list_of({row.image_id for row in self.rows}))}
         self._kernels = _kernels_of(ids)
         self._dependencies = _dependencies_of(ids)
         self._longest: dict[UUID, timedelta | None] = {row.id: row.batch_timeout for row in rows}
@@ -149,34 +150,36 @@ class Queue:
 
 def read_queue(group: ResourceGroup, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
     """Return the group's pending sessions, in four to six queries; None, after one, when there are none."""
-    sessions = ComputeSession.objects.pending().filter(resource_group=group)
-    order = _ORDERS.get(group.sequence, _USUAL_ORDER)
-    texts = [Cast(name, TextField()) for name in Row._fields[-2:]]
-    found = sessions.order_by(*order).values_list(*Row._fields[:-2], *texts)[:MOST_PER_PASS]
+    found = _PENDING.rows(group.pk, _ORDERS.get(group.sequence, _USUAL_ORDER), (MOST_PER_PASS,))
     rows = [Row._make(row) for row in found]
     return Queue(rows, newcomers, with_ends=group.backfill) if rows or newcomers else None
 
 
+def _pending_in(group_id: int, order: Sequence[str], most: tuple[int]) -> QuerySet[Any, Any]:
+    sessions = ComputeSession.objects.pending().filter(resource_group=group_id)
+    texts = [Cast(name, TextField()) for name in Row._fields[-2:]]
+    return sessions.order_by(*order).values_list(*Row._fields[:-2], *texts)[: most[0]]
+
+
 def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[tuple[UUID, str]]]:
     kernels: dict[UUID, list[tuple[UUID, str]]] = defaultdict(list)
-    rows = Kernel.objects.filter(session__in=among(session_ids), status=Status.PENDING).order_by("rank")
-    for kernel_id, session_id, slots in rows.values_list("pk", "session_id", Cast("slots", TextField())):
+    for kernel_id, session_id, slots in _KERNELS.rows(list_of(session_ids)) if session_ids else ():
         kernels[session_id].append((kernel_id, slots))
     return kernels
 
 
 def _dependencies_of(session_ids: Sequence[UUID]) -> dict[UUID, list[Dependency]]:
-    through = ComputeSession.depends_on.through.objects.filter(from_computesession__in=among(session_ids))
-    columns = [f"to_computesession__{name}" for name in ("pk", "name", "status", "result")]
     found: dict[UUID, list[Dependency]] = defaultdict(list)
-    for session_id, pk, name, status, result in through.order_by("pk").values_list("from_computesession", *columns):
+    for session_id, pk, name, status, result in _DEPENDENCIES.rows(list_of(session_ids)) if session_ids else ():
         found[session_id].append(Dependency(pk, name, _state(status, result)))
     return found
 
 
 def _dependencies_on(ids: Sequence[UUID]) -> list[Dependency]:
+    if not ids:
+        return []
     rows = ComputeSession.objects.filter(pk__in=ids).order_by("pk").values_list("pk", "name", "status", "result")
-    return [Dependency(pk, name, _state(status, result)) for pk, name, status, result in rows] if ids else []
+    return [Dependency(pk, name, _state(status, result)) for pk, name, status, result in rows]
 
 
 def _state(status: str, result: str) -> DependencyState:
@@ -199,4 +202,17 @@ def _ids(text: str) -> frozenset[UUID]:
     return _NONE if text == "[]" else frozenset(map(UUID, json.loads(text)))
 
 
+def _kernels_in(sessions: str) -> QuerySet[Any, Any]:
+    rows = Kernel.objects.filter(session__in=listed(sessions), status=Status.PENDING).order_by("rank")
+    return rows.values_list("pk", "session_id", Cast("slots", TextField()))
+
+
+def _waited_for_by(sessions: str) -> QuerySet[Any, Any]:
+    through = ComputeSession.depends_on.through.objects.filter(from_computesession__in=listed(sessions))
+    columns = [f"to_computesession__{name}" for name in ("pk", "name", "status", "result")]
+    return through.order_by("pk").values_list("from_computesession", *columns)
+
+
 _NONE: frozenset[UUID] = frozenset()
+_IMAGES = Prepared(lambda ids: Image.objects.filter(pk__in=listed(ids)).order_by())
+_PENDING, _KERNELS, _DEPENDENCIES = Prepared(_pending_in), Prepared(_kernels_in), Prepared(_waited_for_by)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
 
+from backendai.accounts.prepared import Prepared
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.ledger import occupied_by_agent, slots_of
@@ -45,19 +47,17 @@ class GroupUse:
 def use_of(groups: Sequence[ResourceGroup]) -> list[GroupUse]:
     """Return how each group is used, in three queries that the database sums up: what a page shows of a group, at a
     small part of the cost of ``room_in``."""
-    serving = _serving(groups)
+    ids = [group.pk for group in groups]
     agents: dict[int, int] = defaultdict(int)
     capacity: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    alike = serving.values_list("resource_group_id", Cast("capacity", TextField())).annotate(Count("pk"))
-    for group_id, text, number in alike:
+    for group_id, text, number in _ALIKE.rows(*ids):
         agents[group_id] += number
         for slot, amount in slots_of(text).items():
             capacity[group_id][slot] += amount * number
     occupied: dict[int, dict[str, int]] = defaultdict(dict)
-    taken = Allocation.objects.filter(agent__in=serving.values("pk")).order_by()
-    for group_id, slot, total in taken.values_list("agent__resource_group_id", "slot").annotate(Sum("amount")):
+    for group_id, slot, total in _TAKEN.rows(*ids):
         occupied[group_id][slot] = total
-    waiting = _waiting(groups)
+    waiting = dict(_WAITING.rows(*ids))
     return [
         GroupUse(group, agents[pk], waiting.get(pk, 0), Slots(capacity[pk]), Slots(occupied[pk]))
         for group in groups
@@ -68,22 +68,32 @@ def use_of(groups: Sequence[ResourceGroup]) -> list[GroupUse]:
 def room_in(groups: Sequence[ResourceGroup]) -> list[GroupRoom]:
     """Return the room of each group, in three queries."""
     # Text is turned into amounts once for all machines that are alike; whole rows of agents have much more to unpack.
-    agents = list(_serving(groups).values_list("pk", "resource_group_id", Cast("capacity", TextField())))
+    ids = [group.pk for group in groups]
+    agents = list(_serving(ids).values_list("pk", "resource_group_id", Cast("capacity", TextField())))
     taken = occupied_by_agent([pk for pk, *_ in agents])
-    waiting = _waiting(groups)
+    waiting = dict(_WAITING.rows(*ids))
     members: dict[int, list[tuple[Slots, Slots]]] = defaultdict(list)
     for pk, group_id, capacity in agents:
         members[group_id].append((slots_of(capacity), taken.get(pk, _NOTHING)))
     return [_room(group, members[group.pk], waiting.get(group.pk, 0)) for group in groups]
 
 
-def _serving(groups: Sequence[ResourceGroup]) -> QuerySet[Agent]:
-    return Agent.objects.filter(resource_group__in=groups, status=Agent.Status.ALIVE, schedulable=True).order_by()
+def _serving(group_ids: Sequence[int]) -> QuerySet[Agent]:
+    return Agent.objects.filter(resource_group__in=group_ids, status=Agent.Status.ALIVE, schedulable=True).order_by()
 
 
-def _waiting(groups: Sequence[ResourceGroup]) -> dict[int, int]:
-    pending = ComputeSession.objects.pending().filter(resource_group__in=groups).order_by()
-    return dict(pending.values_list("resource_group").annotate(Count("pk")))
+def _alike(*group_ids: int) -> QuerySet[Any, Any]:
+    return _serving(group_ids).values_list("resource_group_id", Cast("capacity", TextField())).annotate(Count("pk"))
+
+
+def _taken(*group_ids: int) -> QuerySet[Any, Any]:
+    taken = Allocation.objects.filter(agent__in=_serving(group_ids).values("pk")).order_by()
+    return taken.values_list("agent__resource_group_id", "slot").annotate(Sum("amount"))
+
+
+def _waiting(*group_ids: int) -> QuerySet[Any, Any]:
+    pending = ComputeSession.objects.pending().filter(resource_group__in=group_ids).order_by()
+    return pending.values_list("resource_group").annotate(Count("pk"))
 
 
 def _room(group: ResourceGroup, agents: Sequence[tuple[Slots, Slots]], waiting: int) -> GroupRoom:
@@ -100,3 +110,4 @@ def _room(group: ResourceGroup, agents: Sequence[tuple[Slots, Slots]], waiting: 
 
 
 _NOTHING = Slots()
+_ALIKE, _TAKEN, _WAITING = Prepared(_alike), Prepared(_taken), Prepared(_waiting)

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from backendai.accounts.models import User
+from backendai.accounts.prepared import Prepared
 from backendai.activity.jobs import newest_jobs
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.per_request import once
+
+_OPEN = Prepared(lambda user: Image.objects.usable_by(user))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Build:
 
 def images_open(user: User) -> Sequence[Image]:
     """Return the images that the user may start in some project, by name; read once for a request."""
-    return once(("images-open", user.pk), lambda: list(Image.objects.usable_by(user)))
+    return once(("images-open", user.pk), lambda: _OPEN.rows(user))
 
 
 def builds_for(user: User) -> list[Build]:

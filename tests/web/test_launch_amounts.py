@@ -291,7 +291,7 @@ def test_it_asks_the_database_the_same_however_much_there_is(
             amounts(client, lab)
         with django_assert_num_queries(25):
             client.get(reverse("web:launch"))
-        with django_assert_num_queries(25):
+        with django_assert_num_queries(23):
             client.post(reverse("web:launch_preview"), typed(lab))
 
 

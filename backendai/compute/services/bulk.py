@@ -25,9 +25,21 @@ _ROWS_AT_ONCE = 1000
 
 def among(ids: Collection[UUID]) -> RawSQL:
     """Return what ``filter(pk__in=…)`` takes for many ids: one parameter, however many there are."""
+    return listed(list_of(ids))
+
+
+def list_of(ids: Collection[UUID]) -> str:
+    """Return the ids as one text, for ``listed``."""
     if connection.vendor == "postgresql":
-        return RawSQL("SELECT unnest(%s::uuid[])", ["{" + ",".join([key.hex for key in ids]) + "}"])
-    return RawSQL("SELECT value FROM json_each(%s)", [json.dumps([key.hex for key in ids])])
+        return "{" + ",".join([key.hex for key in ids]) + "}"
+    return '["' + '","'.join([key.hex for key in ids]) + '"]' if ids else "[]"
+
+
+def listed(text: str) -> RawSQL:
+    """Return what ``filter(pk__in=…)`` takes for the ids of ``list_of``."""
+    if connection.vendor == "postgresql":
+        return RawSQL("SELECT unnest(%s::uuid[])", [text])
+    return RawSQL("SELECT value FROM json_each(%s)", [text])
 
 
 def raw_id(column: str) -> ExpressionWrapper[F]:

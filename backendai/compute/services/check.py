@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import KeyPair, Project, User
 from backendai.accounts.policies import Limited
+from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
 from backendai.cluster.groups import group_for_launch
 from backendai.cluster.models import ResourceGroup
@@ -35,6 +36,9 @@ from backendai.core.slots import Slots
 
 LARGEST_CLUSTER = 16
 _LONGEST_VALUE = 8192
+_NAMED = Prepared(
+    lambda user, domain_id, name: Image.objects.usable_by(user).usable_in(domain_id).named(name)[:1],
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +212,9 @@ def _check_limits(total: Slots, limited: list[Limited]) -> None:
 
 def _image(user: User, spec: SessionSpec, project: Project) -> Image:
     """Return the image of this name, other name or reference: the one place where a launch finds out which it is."""
-    images = Image.objects.usable_by(user).usable_in(project.domain_id)
-    found: Image | None = images.named(spec.image).first()
+    found: Image | None = _NAMED.first(user, project.domain_id, spec.image)
     if found is None:
+        images = Image.objects.usable_by(user).usable_in(project.domain_id)
         known = list(images.values_list("name", flat=True)[:10])
         raise UserError(
             f"There is no image {spec.image!r} for project {project.name}; there are: {', '.join(known) or 'none'}.",

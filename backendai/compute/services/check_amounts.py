@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
+from uuid import UUID
 
-from django.db.models import F, TextField
+from django.db.models import F, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from backendai.accounts.models import User
+from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import check_caps
 from backendai.cluster.slot_types import check_steps
+from backendai.compute.services.bulk import list_of, listed
 from backendai.compute.services.ledger import slots_of as stored_slots
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
@@ -115,11 +119,9 @@ def automatic_shm(memory: int, usual: str = "") -> int:
 def check_reach(slots: Slots, group: ResourceGroup, cluster_size: int, designated: Collection[str] = ()) -> None:
     """Refuse what no registered agent could ever give, also a lost one; with no agent at all the session may wait.
     When agents are ``designated`` (ids), only they count. One whose engine never answered may have anything."""
-    agents = Agent.objects.registered().filter(resource_group=group).exclude(capacity={})
-    if designated:
-        agents = agents.filter(pk__in=designated)
-    texts = agents.order_by().values_list(Cast("capacity", TextField()), flat=True)
-    capacities = [stored_slots(text) for text in texts.distinct()]  # many machines are alike
+    chosen = list_of([UUID(one) for one in designated]) if designated else None
+    # Many machines are alike.
+    capacities = [stored_slots(text) for text in _CAPACITIES.rows(group.pk, chosen)]
     total = slots * cluster_size
     if not capacities or any(total.fits(capacity) for capacity in capacities):
         return
@@ -138,3 +140,13 @@ def check_reach(slots: Slots, group: ResourceGroup, cluster_size: int, designate
     raise UserError(
         f"No single {where} has all of {total.describe()}.", field="resources", code="bigger-than-any-agent"
     )
+
+
+def _capacities(group_id: int, chosen: str | None) -> QuerySet[Any, Any]:
+    agents = Agent.objects.registered().filter(resource_group=group_id).exclude(capacity={})
+    if chosen is not None:
+        agents = agents.filter(pk__in=listed(chosen))
+    return agents.order_by().values_list(Cast("capacity", TextField()), flat=True).distinct()
+
+
+_CAPACITIES = Prepared(_capacities)

@@ -11,8 +11,9 @@ from uuid import UUID
 
 from django.db.models import Count, QuerySet, Sum
 
+from backendai.accounts.prepared import Prepared
 from backendai.compute.models import Allocation, Kernel
-from backendai.compute.services.bulk import among, id_of, insert_rows, raw_id
+from backendai.compute.services.bulk import among, id_of, insert_rows, list_of, listed, raw_id
 from backendai.compute.status import PLACED
 from backendai.core.slots import Slots, parse_amount
 
@@ -50,10 +51,8 @@ def amounts_of(text: str) -> Amounts:
 
 def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, Slots]:
     """Return what is taken on each agent (on all when none are named), in one query."""
-    rows = Allocation.objects.all() if agent_ids is None else Allocation.objects.filter(agent__in=among(agent_ids))
     sums: dict[UUID, dict[str, int]] = defaultdict(dict)
-    columns = rows.annotate(agent_key=raw_id("agent_id")).values_list("agent_key", "slot")
-    for key, slot, total in columns.annotate(total=Sum("amount")).order_by():
+    for key, slot, total in _OCCUPIED.rows(None if agent_ids is None else list_of(agent_ids)):
         sums[id_of(key)][slot] = total
     return {agent_id: Slots(amounts) for agent_id, amounts in sums.items()}
 
@@ -70,15 +69,13 @@ def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
 
 def kernels_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, int]:
     """Return how many placed kernels each of these agents has, in one query; agents without any are left out."""
-    rows = _placed_on(agent_ids).annotate(agent_key=raw_id("agent_id")).values_list("agent_key")
-    return {id_of(key): number for key, number in rows.annotate(number=Count("pk")).order_by()}
+    return {id_of(key): number for key, number in _KERNELS.rows(list_of(agent_ids))}
 
 
 def devices_by_agent(agent_ids: Collection[UUID]) -> dict[UUID, Devices]:
     """Return what placed kernels hold of each device of these agents, in one query."""
     taken: dict[UUID, Devices] = {}
-    rows = _placed_on(agent_ids).exclude(devices={})
-    for agent_id, shares in rows.values_list("agent_id", "devices").order_by():
+    for agent_id, shares in _DEVICES.rows(list_of(agent_ids)):
         of_agent = taken.setdefault(agent_id, {})
         for slot, devices in shares.items():
             of_slot = of_agent.setdefault(slot, {})
@@ -107,6 +104,23 @@ def free(kernel_ids: Collection[UUID]) -> None:
         Allocation.objects.filter(kernel__in=among(kernel_ids)).delete()
 
 
-def _placed_on(agent_ids: Collection[UUID]) -> QuerySet[Any]:
-    rows: QuerySet[Any] = Kernel.objects.filter(agent__in=among(agent_ids), status__in=PLACED)
+def _occupied(agents: str | None) -> QuerySet[Any, Any]:
+    rows = Allocation.objects.all() if agents is None else Allocation.objects.filter(agent__in=listed(agents))
+    columns = rows.annotate(agent_key=raw_id("agent_id")).values_list("agent_key", "slot")
+    sums: QuerySet[Any, Any] = columns.annotate(total=Sum("amount")).order_by()
+    return sums
+
+
+def _placed_on(agents: str) -> QuerySet[Any]:
+    rows: QuerySet[Any] = Kernel.objects.filter(agent__in=listed(agents), status__in=PLACED).order_by()
     return rows
+
+
+def _kernels(agents: str) -> QuerySet[Any, Any]:
+    rows = _placed_on(agents).annotate(agent_key=raw_id("agent_id")).values_list("agent_key")
+    numbers: QuerySet[Any, Any] = rows.annotate(number=Count("pk"))
+    return numbers
+
+
+_OCCUPIED, _KERNELS = Prepared(_occupied), Prepared(_kernels)
+_DEVICES = Prepared(lambda agents: _placed_on(agents).exclude(devices={}).values_list("agent_id", "devices"))

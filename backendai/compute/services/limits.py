@@ -9,17 +9,19 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, Q, Sum, TextField
+from django.db.models import Count, Q, QuerySet, Sum, TextField, Value
 from django.db.models.functions import Cast
 
 from backendai.accounts.models import ResourcePolicy
 from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited, key_of, limited_holders
 from backendai.accounts.policy_rules import thousandths
+from backendai.accounts.prepared import Prepared
 from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.bulk import among
 from backendai.compute.services.ledger import slots_of
@@ -145,23 +147,44 @@ def _view(limited: Limited, held: Mapping[str, int], sessions: int) -> LimitView
 def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Return the same as the two below, with a sum for each of a few holders: of a domain they would give a row for
     everybody in it."""
-    theirs = {f"of_{number}": _sessions_of(key, "kernel__session__") for number, key in enumerate(keys)}
-    rows = Allocation.objects.filter(_columns_and_condition(keys, "kernel__session__")[1]).order_by()
-    sums = {name: Sum("amount", filter=own) for name, own in theirs.items()}
-    by_slot: Iterable[Any] = rows.values("slot").annotate(**sums)
+    scopes, identities = zip(*map(_scope_and_identity, keys), strict=True)
     slots: dict[str, dict[str, int]] = {key: {} for key in keys}
-    for row in by_slot:
-        for key, name in zip(keys, theirs, strict=True):
-            if row[name] is not None:
-                slots[key][row["slot"]] = row[name]
-    counted = {name: Count("kernel__session", distinct=True, filter=own) for name, own in theirs.items()}
-    sessions = rows.aggregate(**counted)
-    return slots, {key: sessions[name] for key, name in zip(keys, theirs, strict=True)}
+    for slot, *sums in _SUMS.rows(scopes, *identities):
+        for key, amount in zip(keys, sums, strict=True):
+            if amount is not None:
+                slots[key][slot] = amount
+    _, *numbers = _COUNTS.rows(scopes, *identities)[0]
+    return slots, dict(zip(keys, numbers, strict=True))
 
 
-def _sessions_of(key: str, prefix: str) -> Q:
-    scope, _, identity = key.partition(":")
-    return Q(**{f"{prefix}{_COLUMNS[scope]}": identity})
+def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
+    """Return by slot what each of these holders has."""
+    theirs, rows = _each_and_all(scopes, identities)
+    sums = {f"of_{number}": Sum("amount", filter=own) for number, own in enumerate(theirs)}
+    by_slot: QuerySet[Any, Any] = rows.values_list("slot").annotate(**sums)
+    return by_slot
+
+
+def _counts_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
+    """Return one row with the number of sessions of each of these holders, behind a constant."""
+    theirs, rows = _each_and_all(scopes, identities)
+    counts = {f"of_{n}": Count("kernel__session", distinct=True, filter=own) for n, own in enumerate(theirs)}
+    one: QuerySet[Any, Any] = rows.annotate(all=Value(1)).values_list("all").annotate(**counts)
+    return one
+
+
+def _each_and_all(scopes: Sequence[str], identities: Sequence[Any]) -> tuple[list[Q], QuerySet[Any]]:
+    pairs = zip(scopes, identities, strict=True)
+    theirs = [Q(**{f"kernel__session__{_COLUMNS[scope]}": identity}) for scope, identity in pairs]
+    return theirs, Allocation.objects.filter(reduce(or_, theirs)).order_by()
+
+
+def _scope_and_identity(key: str) -> tuple[str, Any]:
+    scope, _, text = key.partition(":")
+    return scope, UUID(text) if scope in (USER, PROJECT) else int(text) if scope == DOMAIN else text
+
+
+_SUMS, _COUNTS = Prepared(_sums_of), Prepared(_counts_of)
 
 
 def _slots_held(keys: Collection[str]) -> dict[str, dict[str, int]]:

@@ -9,26 +9,28 @@ from collections.abc import Sequence
 from backendai.accounts.acting import projects_to_act_in
 from backendai.accounts.models import KeyPair, Project, User
 from backendai.accounts.policies import Limited, limits_of_launch
+from backendai.accounts.prepared import Prepared
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.per_request import once
+
+_PROJECTS = Prepared(lambda actor, owner: projects_to_act_in(actor, owner).select_related("domain"))
+_GROUPS = Prepared(lambda owner: ResourceGroup.objects.visible_to(owner).filter(is_active=True))
+_KEY_PAIR = Prepared(lambda owner: KeyPair.objects.visible_to(owner).main_first()[:1])
 
 
 def projects_open(owner: User, actor: User) -> Sequence[Project]:
     """Return the owner's projects in which the actor may start sessions for them, each with its domain, by name."""
-    return once(
-        ("projects-open", owner.pk, actor.pk),
-        lambda: list(projects_to_act_in(actor, owner).select_related("domain")),
-    )
+    return once(("projects-open", owner.pk, actor.pk), lambda: _PROJECTS.rows(actor, owner))
 
 
 def groups_open(owner: User) -> Sequence[ResourceGroup]:
     """Return the active groups that are open to the owner in some project or by a key pair, by name."""
-    return once(("groups-open", owner.pk), lambda: list(ResourceGroup.objects.visible_to(owner).filter(is_active=True)))
+    return once(("groups-open", owner.pk), lambda: _GROUPS.rows(owner))
 
 
 def key_pair_of(owner: User) -> KeyPair | None:
     """Return the key pair for which a launch of the owner's counts that names none."""
-    return once(("key-pair", owner.pk), lambda: KeyPair.objects.visible_to(owner).main_first().first())
+    return once(("key-pair", owner.pk), lambda: _KEY_PAIR.first(owner))
 
 
 def limits_on(owner: User, project: Project, key_pair: KeyPair | None) -> list[Limited]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from backendai.accounts.models import Project, User
+from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent
 from backendai.core.errors import UserError
@@ -20,6 +21,18 @@ FEW = 6
 _BASE, _ROLE, _FEATURES = "ai.backend.base-distro", "ai.backend.role", "ai.backend.features"
 _CUSTOMIZED = "ai.backend.customized-image.name"
 _SHORT_DIGEST = 12
+_OPEN_THERE = Prepared(
+    lambda owner, domain_id: Image.objects.usable_by(owner).usable_in(domain_id).order_by().values_list("pk", flat=True)
+)
+_ARCHITECTURES = Prepared(
+    lambda group: (
+        Agent.objects.registered()
+        .filter(resource_group__name=group)
+        .order_by()
+        .values_list("architecture", flat=True)
+        .distinct()
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +133,8 @@ def offer_for(owner: User, *, project: Project | None, group: str) -> Offer:
 
 def _obstacles(owner: User, project: Project | None, group: str) -> Callable[[Image], str]:
     """Return what tells why an image cannot start there."""
-    there = Image.objects.usable_by(owner).usable_in(project.domain_id).order_by() if project else None
-    open_there = None if there is None else set(there.values_list("pk", flat=True))
-    agents = Agent.objects.registered().filter(resource_group__name=group).order_by()
-    offered = sorted({name for name in agents.values_list("architecture", flat=True).distinct() if name})
+    open_there = set(_OPEN_THERE.rows(owner, project.domain_id)) if project else None
+    offered = sorted(filter(None, _ARCHITECTURES.rows(group)))
 
     def obstacle(image: Image) -> str:
         if open_there is not None and project and image.pk not in open_there:

@@ -1,0 +1,200 @@
+"""Querysets whose statement is put together once for a process, and not anew for each request.
+
+To build a filter and to turn it into SQL takes Django several times as long as the database takes to answer: it was two
+fifths of a page. What is kept are the words of a statement alone. Its rows are asked for each time, so nothing that is
+shown can be old.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import uuid
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from django.core.exceptions import EmptyResultSet
+from django.db import DEFAULT_DB_ALIAS, connections
+from django.db.models import Model, QuerySet
+
+T = TypeVar("T")
+
+
+class Prepared(Generic[T]):
+    """A queryset of what it is given: ids, numbers and texts, and rows, of which it may use the keys and what is a
+    choice among few (a role). Whatever else it uses of them, or makes of them, is refused when it is first asked for;
+    what is no part of them, such as the time, is given too."""
+
+    def __init__(self, build: Callable[..., QuerySet[Any, T]]) -> None:
+        self._build = build
+        self._statements: dict[Hashable, _Statement | None] = {}
+
+    def rows(self, *given: Any) -> list[T]:
+        """Return what the queryset of these arguments has now, in one query."""
+        parts = _Parts(given)
+        if parts.shape not in self._statements:
+            self._statements[parts.shape] = self._put_together(parts)
+        statement = self._statements[parts.shape]
+        return [] if statement is None else statement.run(parts.values)
+
+    def first(self, *given: Any) -> T | None:
+        """Return the first of the rows, of a queryset that ends after one."""
+        return next(iter(self.rows(*given)), None)
+
+    def _put_together(self, parts: _Parts) -> _Statement | None:
+        """Return the statement; what is given is found in it by making it twice, of different stand-ins. None: no row
+        can meet it."""
+        try:
+            one, other = (_made(self._build, parts) for _ in range(2))
+        except EmptyResultSet:
+            return None
+        if one.sql != other.sql:
+            raise TypeError(f"the words of a statement change with what is given: {one.sql}")
+        places = []
+        pairs = list(zip(one.stand_ins, other.stand_ins, strict=True))
+        for number, pair in enumerate(zip(one.parameters, other.parameters, strict=True)):
+            if pair in pairs:
+                places.append((number, pairs.index(pair), type(pair[0])))
+            elif getattr(pair[0], "obj", pair[0]) != getattr(pair[1], "obj", pair[1]):  # psycopg wraps JSON
+                raise TypeError(f"parameter {number} is neither given nor always the same: {one.sql}")
+        return _Statement(one.rows, one.compiler, one.sql, one.parameters, places)
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """``places``: the number of a parameter, which of the values it is, and in which type the driver wants it."""
+
+    queryset: Any
+    compiler: Any
+    sql: str
+    parameters: Sequence[Any]
+    places: Sequence[tuple[int, int, type]]
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """Return the rows, as the queryset would."""
+        database = connections[DEFAULT_DB_ALIAS]
+        native = database.features.has_native_uuid_field
+        parameters = list(self.parameters)
+        for number, place, kind in self.places:
+            value = values[place]
+            if isinstance(value, uuid.UUID) and not native:
+                value = value.hex
+            parameters[number] = value if isinstance(value, kind) else kind(value)
+        compiler = copy.copy(self.compiler)
+        compiler.connection = database
+        compiler.as_sql = lambda *_, **__: (self.sql, parameters)
+        rows: Any = self.queryset._iterable_class(_Asked(self.queryset, compiler))
+        return list(rows)
+
+
+class _Asked:
+    """As much of a queryset, and of its query, as what makes rows of the answer asks for."""
+
+    _known_related_objects: Mapping[Any, Any] = MappingProxyType({})
+
+    def __init__(self, queryset: Any, compiler: Any) -> None:
+        self.model, self.query, self.db = queryset.model, self, DEFAULT_DB_ALIAS
+        self._fields, self._compiler = queryset._fields, compiler
+
+    def get_compiler(self, *_: Any, **__: Any) -> Any:
+        """Return that of the statement."""
+        return self._compiler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._compiler.query, name)
+
+
+class _Parts:
+    """What is given, taken apart: ``values`` are what may differ without another statement, ``shape`` is the rest, and
+    which of the values are the same."""
+
+    def __init__(self, given: Sequence[Any]) -> None:
+        self.given = given
+        self.values: list[Any] = []
+        self._places: dict[Hashable, int] = {}
+        self.shape = tuple([part for one in given for part in self._parts_of(one)])
+
+    def with_values(self, values: Sequence[Any]) -> list[Any]:
+        """Return what is given with others in the place of its values."""
+        return [self._like(one, values) for one in self.given]
+
+    def _parts_of(self, one: Any) -> Iterator[Hashable]:
+        if isinstance(one, Model):
+            model: Any = one._meta.concrete_model
+            keys, choices = _columns_of(model)
+            yield model
+            yield from [getattr(one, name) for name in choices]
+            yield from [self._place_of(target, getattr(one, name)) for name, target in keys]
+        elif _is_value(one):
+            yield self._place_of(type(one), one)
+        else:
+            yield object, one  # a word of the statement
+
+    def _place_of(self, kind: Any, value: Any) -> Hashable:
+        if value is None:
+            return None
+        name = (kind, value)
+        if name not in self._places:
+            self._places[name] = len(self.values)
+            self.values.append(value)
+        return kind, self._places[name]
+
+    def _like(self, one: Any, values: Sequence[Any]) -> Any:
+        if isinstance(one, Model):
+            model: Any = one._meta.concrete_model
+            keys, choices = _columns_of(model)
+            known = {name: getattr(one, name) for name in choices}
+            for name, target in keys:
+                value = getattr(one, name)
+                known[name] = None if value is None else values[self._places[target, value]]
+            names = [field.attname for field in model._meta.concrete_fields if field.attname in known]
+            # Of everything else it knows nothing: whoever asks for that hears that there is no such row.
+            return model.from_db(DEFAULT_DB_ALIAS, names, [known[name] for name in names])
+        return values[self._places[type(one), one]] if _is_value(one) else one
+
+
+class _Made(NamedTuple):
+    rows: Any
+    compiler: Any
+    sql: str
+    parameters: Sequence[Any]
+    stand_ins: Sequence[Any]
+
+
+def _made(build: Callable[..., QuerySet[Any, Any]], parts: _Parts) -> _Made:
+    """Return a statement of stand-ins, and these as the database gets them."""
+    stand_ins = [_stand_in(value) for value in parts.values]
+    rows: Any = build(*parts.with_values(stand_ins))
+    if rows._prefetch_related_lookups:
+        raise TypeError("what further queries bring along is no part of a statement")
+    compiler: Any = rows.query.get_compiler(DEFAULT_DB_ALIAS)
+    sql, parameters = compiler.as_sql()
+    native = compiler.connection.features.has_native_uuid_field
+    known = [one if native or not isinstance(one, uuid.UUID) else one.hex for one in stand_ins]
+    compiler.connection = None  # each thread has its own
+    return _Made(rows, compiler, sql, tuple(parameters), known)
+
+
+def _stand_in(value: Any) -> Any:
+    if isinstance(value, uuid.UUID):
+        return uuid.uuid4()
+    if isinstance(value, int):
+        return random.randrange(2**30, 2**31)
+    return f"stand-in-{uuid.uuid4()}"  # no UUID: as the text of one it would not be known again
+
+
+def _is_value(one: Any) -> bool:
+    return isinstance(one, uuid.UUID | str | int) and not isinstance(one, bool)
+
+
+@cache
+def _columns_of(model: Any) -> tuple[list[tuple[str, Any]], list[str]]:
+    """Return the columns with keys, each with whose they are, and those that hold one of few choices."""
+    fields = model._meta.concrete_fields
+    keys = [
+        (field.attname, field.related_model or model) for field in fields if field.primary_key or field.related_model
+    ]
+    return keys, [field.attname for field in fields if field.choices and not field.related_model]
