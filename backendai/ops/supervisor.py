@@ -67,6 +67,8 @@ class Supervisor:
     def load_code(self, timeout: float) -> None:
         """Start what forks the platform's processes and wait until it can; without it each loads the code by itself.
         Raises Stopped."""
+        if not self._parent.is_possible():
+            return
         parent = self._add(self._parent.program())
         self.wait_until(lambda: self._parent.is_ready() or parent.fails > 0, timeout)
 

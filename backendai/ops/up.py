@@ -68,6 +68,11 @@ def welcome(choice: Choice, admin: FirstAdmin | None) -> str:
     return "\n".join([*lines, "  Stop                  Ctrl-C (a second one stops at once)", ""])
 
 
+def source_stamp() -> str:
+    """Return what changes when the platform's files do: a folder that was prepared for another needs it again."""
+    return data_folder.fingerprint([BASE_DIR / name for name in _SOURCES])
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bin/up", description="Start the whole platform on this machine.")
     told = os.environ.get
@@ -187,7 +192,7 @@ def _broker(supervisor: Supervisor, choice: Choice) -> str:
 
 
 def _prepare(supervisor: Supervisor, choice: Choice) -> None:
-    stamp = data_folder.fingerprint([BASE_DIR / name for name in _SOURCES])
+    stamp = source_stamp()
     known_database = not os.environ.get("DATABASE_URL") and (choice.data / "portal.sqlite3").exists()
     if known_database and data_folder.is_prepared(choice.data, stamp):
         return

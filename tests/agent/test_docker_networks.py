@@ -62,7 +62,11 @@ def backend(reopened: Reopen) -> DockerBackend:
 
 
 class TestKernelsInWarmNetworks(DockerContract):
-    """The whole contract, with networks ready before the kernels."""
+    """The whole contract, with networks ready before the kernels. Nothing here needs a third one."""
+
+    @pytest.fixture
+    def backend(self, reopened: Reopen) -> DockerBackend:
+        return stopped_filling(filled(reopened()))
 
 
 def test_it_starts_a_lone_kernel_in_a_network_that_was_ready(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -63,8 +65,7 @@ class Warm:
         return last()
 
     def parent(self) -> psutil.Process:
-        children = psutil.Process().children()
-        return next(one for one in children if one.cmdline()[2:3] == ["backendai.ops.warm_parent"])
+        return next(one for one in psutil.Process().children() if "backendai.ops.warm_parent" in _command(one))
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,16 @@ def test_the_supervisor_kills_what_it_forked_with_all_its_group(warm: Warm) -> N
     until_gone(child)
 
 
+def test_an_old_linux_starts_everything_the_usual_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "pidfd_open", Mock(side_effect=OSError(errno.ENOSYS, "not here")))
+    null, before = os.open(os.devnull, os.O_WRONLY), psutil.Process().children()
+    with Supervisor(tmp_path / "logs", terminal=Terminal(null)) as supervisor:
+        supervisor.load_code(PATIENCE)
+        assert psutil.Process().children() == before
+        assert Warm(tmp_path, supervisor).told("portal", PORTAL)["word"] == "given"
+    os.close(null)
+
+
 def until_gone(*processes: psutil.Process) -> None:
     """Wait for their ends, without the supervisor."""
     deadline = time.monotonic() + PATIENCE
@@ -145,6 +156,20 @@ def until_gone(*processes: psutil.Process) -> None:
 
 def _ready_after(warm: Warm, former: int) -> list[psutil.Process]:
     """Return what loads the portal below the parent that came after another, once it serves."""
-    parents = [one for one in psutil.Process().children() if "warm_parent" in " ".join(one.cmdline())]
-    children = [child for one in parents if one.pid != former for child in one.children()]
-    return [child for child in children if child.cmdline()[-1:] == [PORTAL]]
+    parents = [one for one in _below(psutil.Process()) if "warm_parent" in _command(one) and one.pid != former]
+    return [child for one in parents for child in _below(one) if _command(child).endswith(f" {PORTAL}")]
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return list(process.children())
+    except psutil.Error:
+        return []
+
+
+def _command(process: psutil.Process) -> str:
+    """Return the command line; nothing of a process that has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""

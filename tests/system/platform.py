@@ -7,12 +7,11 @@ import os
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import warnings
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +27,7 @@ from tests.system.client import Client
 from tests.system.engine import PrivateEngine
 from tests.system.images import TINY
 from tests.system.polling import until
+from tests.system.tables import copy_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 READY_WITHIN = 90.0
@@ -229,26 +229,27 @@ class Platform:
         return "\n".join(self.logs().splitlines()[-_TAIL_LINES:])
 
     def _prepare(self) -> None:
-        self._take_over()
         told = [f"{name}={reference}" for name, reference in self._images.items()]
-        done = self._python("-m", "tests.system.prepare_data", *told)
+        done = self._python("-m", "tests.system.prepare_data", self._take_over(), *told)
         assert done.returncode == 0, done.stdout + done.stderr
+        if (self.data / _EMPTY).exists():
+            type(self)._former = self.data
         self.client = Client(self.url, done.stdout.strip().splitlines()[-1])
 
-    def _take_over(self) -> None:
+    def _take_over(self) -> str:
         """Take the assets and the empty tables of a platform before this one: they are the same for all. Assets are
-        files of their own names, replaced and never written in place."""
-        former, own_tables = self._former, "DATABASE_URL" not in self.environment
+        files of their own names, replaced and never written in place. Returns where to leave such tables, if they are
+        still to be made."""
+        former = self._former
         if former is not None and (former / "static").is_dir():
             shutil.copytree(former / "static", self.data / "static", copy_function=os.link)
-        if own_tables and former is not None and (former / _EMPTY).is_file():
-            _copy(former / _EMPTY, self.data / _DATABASE)
-        elif own_tables:
-            done = self.manage("migrate", "--verbosity", "0")
-            assert done.returncode == 0, done.stdout + done.stderr
-        if own_tables:
-            _copy(self.data / _DATABASE, self.data / _EMPTY)
-            type(self)._former = self.data
+        if "DATABASE_URL" in self.environment:
+            return ""
+        if former is None or not (former / _EMPTY).is_file():
+            return str(self.data / _EMPTY)
+        for name in (_DATABASE, _EMPTY):
+            copy_tables(former / _EMPTY, self.data / name)
+        return ""
 
     def _python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {"REDIS_URL": f"unix://{self.data}/valkey.sock", "PYTHONPATH": str(ROOT)} | self.environment
@@ -295,12 +296,6 @@ def free_port(host: str = "127.0.0.1") -> int:
     """Return a port that nobody listens on now."""
     with socket.create_server((host, 0)) as server:
         return int(server.getsockname()[1])
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy an SQLite database with what is in the files beside it."""
-    with closing(sqlite3.connect(source)) as there, closing(sqlite3.connect(target)) as here:
-        there.backup(here)
 
 
 def _role(process: psutil.Process) -> str:
