@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 from django.contrib.auth.backends import ModelBackend
 from django.core.exceptions import ValidationError
@@ -13,9 +14,11 @@ from django.utils import timezone
 
 from backendai.accounts.logins import begin_login, end_login
 from backendai.accounts.models import User
+from backendai.accounts.prepared import Prepared
 from backendai.accounts.sign_ins import masked, note_failure
 
 logger = logging.getLogger(__name__)
+_BY_ID = Prepared(lambda user_id: User.objects.filter(pk=user_id))
 
 
 class PatientBackend(ModelBackend):
@@ -40,6 +43,13 @@ class PatientBackend(ModelBackend):
         else:
             end_login(email, address)
         return user
+
+    def get_user(self, user_id: Any) -> User | None:
+        """Return the person of a login, as each request asks; None for whoever may not sign in any more."""
+        if not isinstance(user_id, UUID):
+            return cast(User | None, super().get_user(user_id))
+        user = _BY_ID.first(user_id)
+        return user if user is not None and self.user_can_authenticate(user) else None
 
     def _checked(self, request: HttpRequest | None, email: str, password: str | None) -> User | None:
         user = super().authenticate(request, username=email, password=password)

@@ -20,6 +20,8 @@ from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.waits import Waiting, note_waits
+from backendai.compute.status import LIVE, TERMINAL, Status
+from backendai.web.session_list.columns import COLUMNS
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 from tests.web.conftest import HTMX
@@ -62,14 +64,39 @@ def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
     make_running_session(cast.alice, agent)
     # 2 for who asks, 1 for the columns, 2 count, 1 for groups to filter by, 3 for the page, 1 for builds, 4 for the
     # resources, 1 for slot types
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(15):
         client.get(HOME)
     for number in range(6):
         make_running_session(cast.alice, agent, name=f"more-{number}", cluster_size=2)
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(15):
         client.get(HOME, {"sort": "agent"})
     with django_assert_num_queries(5):  # 2 for who asks, 1 for groups, 2 for the file
         assert len(list(client.get(HOME, {"export": "csv"}))) == 8
+
+
+@pytest.mark.parametrize("kind", ["interactive", "batch"])
+def test_a_row_has_read_all_that_it_shows_whatever_goes_on(
+    cast: Cast, browse: Browse, django_assert_num_queries: Callable[..., Any], kind: str
+) -> None:
+    client, all_columns = browse(cast.dana), [column.name for column in COLUMNS]
+    Preference.objects.create(user=cast.dana, name="session-list.columns", value=all_columns)
+    make_image(labels={"ai.backend.service-ports": "jupyter:http:8080"})
+    for status in Status:
+        model = make_session(cast.alice, name=f"it-is-{status.lower()}")
+        ComputeSession.objects.filter(pk=model.pk).update(
+            status=status, session_type=kind, retries=1, queue_position=3, status_data={"percent": 7}, result="FAILED",
+            starts_at=timezone.now(), started_at=timezone.now(), ended_at=timezone.now(), status_reason="start-failed",
+        )  # fmt: skip
+    for view, number in (("", len(LIVE)), ("finished", len(TERMINAL))):
+        with django_assert_num_queries(15):
+            page = client.get(HOME, {"view": view})
+        assert len(page.context["page"]) == number
+        assert page.content.decode().count("alice@example.com</bdi></td>") == number
+    row = ComputeSession.objects.get(name="it-is-running")
+    with django_assert_num_queries(
+        7
+    ):  # 2 for who asks, 1 for the columns, 1 whether it is there, 2 for the row, 1 for slot types
+        client.get(reverse("web:session_row", args=[row.pk]))
 
 
 def test_it_moves_ended_sessions_to_the_other_side_and_counts_live_ones_by_type(cast: Cast, browse: Browse) -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from backendai.accounts.models import Preference, User
+from backendai.accounts.prepared import Prepared
+
+_VALUE = Prepared(
+    lambda user_id, name: Preference.objects.filter(user=user_id, name=name).values_list("value", flat=True)[:1]
+)
 
 
 def preference(user: User, name: str) -> Any:
     """Return what the user has chosen, None for what is as usual; one query."""
-    return Preference.objects.filter(user=user, name=name).values_list("value", flat=True).first()
+    return _VALUE.first(user.pk, name)
 
 
 def choose(user: User, name: str, value: Any) -> None:

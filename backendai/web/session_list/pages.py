@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Count, Prefetch, Q, QuerySet
+from django.db.models import Count, Prefetch, Q, QuerySet, Value, prefetch_related_objects
 
 from backendai.accounts.models import User
+from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
+from backendai.compute.services.bulk import list_of, listed
 from backendai.compute.status import SessionType
 from backendai.planning.idle_checks import announced_end
 from backendai.web.paging import LongPaginator
@@ -23,8 +27,13 @@ from backendai.web.session_list.filters import SessionListFilter, kind_of, narro
 MOST_SORTED = 5_000
 _ALWAYS_SHOWN = frozenset({SessionType.INTERACTIVE, SessionType.BATCH})
 _MOST_OWNERS = 1_000  # of whoever types a single letter
-_NEVER_SHOWN = (
-    "environ", "startup_command", "designated_agents", "avoid_agents", "idempotency_key", "request_digest",
+_OF_A_KERNEL = ("session_id", "rank", "status", "progress")
+# What a row is made of: a list reads only this, for a session and what it points to have a hundred columns.
+_OF_A_ROW = (
+    "name", "version", "session_type", "status", "status_reason", "status_message", "status_data", "result", "priority",
+    "slots", "cluster_size", "cluster_mode", "access_key", "preopen_ports", "starts_at", "queue_position", "retries",
+    "created_at", "started_at", "ended_at", "owner__email", "project__name", "resource_group__name",
+    "resource_group__max_retries", "image__name", "image__title", "image__labels", "image__services",
 )  # fmt: skip
 
 
@@ -54,14 +63,14 @@ class Tab:
 def whose(address: Address, user: User) -> SessionQuerySet:
     """Return the sessions that the list is about: one's own, and for administrators all that they may see unless they
     ask for theirs alone."""
-    visible: SessionQuerySet = ComputeSession.objects.visible_to(user)
-    return visible.filter(owner=user) if address.get("whose") == "mine" else visible
+    return _whose(user, address.get("whose") == "mine")
 
 
-def numbers_of(sessions: SessionQuerySet) -> Numbers:
-    """Count, in two queries that indexes alone can answer."""
-    live = dict(sessions.live().order_by().values_list("session_type").annotate(Count("pk")))
-    return Numbers(live, sessions.count() - sum(live.values()))
+def numbers_of(address: Address, user: User) -> Numbers:
+    """Count what the list is about, in two queries that indexes alone can answer."""
+    mine = address.get("whose") == "mine"
+    live, ((_, number),) = dict(_LIVE.rows(user, mine)), _ALL.rows(user, mine)
+    return Numbers(live, number - sum(live.values()))
 
 
 def chosen(address: Address, user: User, found: SessionListFilter) -> QuerySet[Any]:
@@ -78,21 +87,17 @@ def chosen(address: Address, user: User, found: SessionListFilter) -> QuerySet[A
     return in_order(rows, order)
 
 
-def shown(user: User, columns: Sequence[Column]) -> QuerySet[Any]:
-    """Return the visible sessions with what a row of the list shows of them, in two queries."""
-    names = {column.name for column in columns}
-    wanted = ["session_id", "rank", "status", "progress", "exit_code"]
-    kernels = Kernel.objects.only(*wanted)
-    if "agent" in names:
-        kernels = Kernel.objects.select_related("agent").only(*wanted, "agent__name")
-    pointed = ["image", "resource_group", "owner"] + ["project"] * ("project" in names)
-    visible: QuerySet[Any] = ComputeSession.objects.visible_to(user)
-    return (
-        visible.annotate(idle_end=announced_end())
-        .select_related(*pointed)
-        .defer(*_NEVER_SHOWN)
-        .prefetch_related(Prefetch("kernels", kernels))
-    )
+def rows_of(
+    ids: Sequence[UUID], columns: Sequence[Column], order: Sequence[str] = NEWEST_FIRST
+) -> list[ComputeSession]:
+    """Return these sessions, of which the caller knows that they may be seen, with what rows of the list show of them;
+    two queries."""
+    found = _ROWS.rows(list_of(ids), tuple(order)) if ids else []
+    kernels = Kernel.objects.only(*_OF_A_KERNEL)
+    if "agent" in {column.name for column in columns}:
+        kernels = kernels.select_related("agent").only(*_OF_A_KERNEL, "agent__name")
+    prefetch_related_objects(found, Prefetch("kernels", kernels))
+    return found
 
 
 def pages_of(
@@ -103,7 +108,8 @@ def pages_of(
     number = _known(address, found, numbers)
     if number is not None and is_cut(address, order):
         number = min(number, MOST_SORTED)
-    return LongPaginator(in_order(shown(user, columns), order), chosen(address, user, found), address.size, number)
+    read = partial(rows_of, columns=columns, order=order)
+    return LongPaginator(read, chosen(address, user, found), address.size, number)
 
 
 def is_cut(address: Address, order: Sequence[str]) -> bool:
@@ -118,6 +124,18 @@ def type_tabs(address: Address, numbers: Numbers) -> list[Tab]:
     tabs = [Tab("", numbers.all_live, address.to(type=""), not now)]
     tabs += [Tab(kind, numbers.live.get(kind, 0), address.to(type=kind), now == kind) for kind in kinds]
     return tabs
+
+
+def _whose(user: User, mine: bool) -> SessionQuerySet:
+    visible: SessionQuerySet = ComputeSession.objects.visible_to(user)
+    return visible.filter(owner=user) if mine else visible
+
+
+def _rows(ids: str, order: Sequence[str]) -> QuerySet[Any]:
+    # By their ids alone: with the owner beside them SQLite goes through all that the owner ever had.
+    rows = ComputeSession.objects.filter(pk__in=listed(ids)).annotate(idle_end=announced_end())
+    rows = rows.select_related("image", "resource_group", "owner", "project").only(*_OF_A_ROW)
+    return in_order(rows, order)
 
 
 def _known(address: Address, found: SessionListFilter, numbers: Numbers) -> int | None:
@@ -137,3 +155,14 @@ def _matching(rows: QuerySet[Any], words: str) -> QuerySet[Any]:
         owners = list(User.objects.filter(email__icontains=word).values_list("pk", flat=True)[:_MOST_OWNERS])
         rows = rows.filter(Q(name__icontains=word) | Q(image__in=images) | Q(owner__in=owners))
     return rows
+
+
+def _live(user: User, mine: bool) -> QuerySet[Any, Any]:
+    return _whose(user, mine).live().order_by().values_list("session_type").annotate(Count("pk"))
+
+
+def _all(user: User, mine: bool) -> QuerySet[Any, Any]:
+    return _whose(user, mine).order_by().annotate(all=Value(1)).values_list("all").annotate(number=Count("*"))
+
+
+_LIVE, _ALL, _ROWS = Prepared(_live), Prepared(_all), Prepared(_rows)

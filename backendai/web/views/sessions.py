@@ -14,6 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from backendai.accounts.models import User
 from backendai.cluster.site import site_settings
+from backendai.compute.models import ComputeSession
 from backendai.web.images import builds_for
 from backendai.web.requests import PageRequest
 from backendai.web.resources import RoomBars, rooms_for
@@ -33,9 +34,8 @@ from backendai.web.session_list.pages import (
     is_cut,
     numbers_of,
     pages_of,
-    shown,
+    rows_of,
     type_tabs,
-    whose,
 )
 
 _ASKING = frozenset({"q", "session-filter"})  # what asks for another list, where the rest asks for the same one again
@@ -65,7 +65,8 @@ def sessions(request: PageRequest) -> HttpResponseBase:
 def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Return one row of the list as it is now."""
     columns = chosen_columns(request.user)
-    found = get_object_or_404(shown(request.user, columns), pk=session_id)
+    visible = ComputeSession.objects.visible_to(request.user)
+    (found,) = rows_of([get_object_or_404(visible.only("pk"), pk=session_id).pk], columns)
     context = {"session": found, "address": Address.of(request.GET), "columns": columns}
     return render(request, "web/_session_row.html", context | {"column_names": {one.name for one in columns}})
 
@@ -105,7 +106,7 @@ def _filter_of(request: PageRequest, address: Address) -> SessionListFilter:
 
 def _list_context(request: PageRequest, address: Address, found: SessionListFilter) -> dict[str, Any]:
     columns = chosen_columns(request.user)
-    numbers = numbers_of(whose(address, request.user))
+    numbers = numbers_of(address, request.user)
     pages = pages_of(address, request.user, found, columns, numbers)
     page = pages.get_page(address.get("page"))
     order = order_of(address, request.user)
