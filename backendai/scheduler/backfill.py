@@ -17,9 +17,10 @@ from datetime import datetime
 from itertools import groupby
 
 from backendai.core.slots import Slots
+from backendai.scheduler.choose import Seat
 from backendai.scheduler.demand import Demand, Request
 from backendai.scheduler.devices import Shares, is_fractional, is_unique
-from backendai.scheduler.place import Seat, place
+from backendai.scheduler.place import place
 from backendai.scheduler.rooms import Room, Rooms
 from backendai.scheduler.shortfall import Refusal
 from backendai.scheduler.snapshot import AgentView, RunningView, SessionView

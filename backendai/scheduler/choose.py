@@ -9,27 +9,37 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from backendai.scheduler.demand import Request
 from backendai.scheduler.devices import Shares
 from backendai.scheduler.launches import Taste
+from backendai.scheduler.plan import new_tuple
 from backendai.scheduler.room import NO_SHARES, Room
 from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.selection import Entry
 from backendai.scheduler.shelf import STRETCH, Shelf
 from backendai.scheduler.snapshot import SessionView
 
-Choice = tuple[Room, int, Sequence[Shares]]  # the agent, how many better ranked ones have no room, the devices
-_Found = tuple[Room, Sequence[Shares], int]  # the agent, the devices, its place on the shelf
+_Found = tuple[Room, Sequence[Shares], int]  # the agent, the devices, how many better ranked ones were passed over
 
 _FEW = 64  # so few agents are looked at one by one
 
 
-def best(request: Request, session: SessionView, rooms: Rooms) -> Choice | None:
-    """Return the best agent that takes the request, or None."""
-    cost = rooms.cost(request)
-    if cost is None:
+class Seat(NamedTuple):
+    """A request with the agent it got, how many better ranked agents had no room for it, and each kernel's devices."""
+
+    request: Request
+    room: Room
+    passed_over: int
+    shares: Sequence[Shares] = NO_SHARES
+
+
+def best(request: Request, session: SessionView, rooms: Rooms) -> Seat | None:
+    """Return the seat on the best agent that takes the request, or None."""
+    cost = rooms.cost(request) if request.cost is None else request.cost
+    if cost < 0:
         return None
     avoid = session.avoid_agents
     taste = rooms.launches.taste(session) if session.placement else None
@@ -39,20 +49,16 @@ def best(request: Request, session: SessionView, rooms: Rooms) -> Choice | None:
         avoided = [room for room in few if room.id in avoid]
         return _best_of(wanted, request, rooms, taste) or _best_of(avoided, request, rooms, taste)
     ahead = 0
-    ranking = rooms.ranking
     for level in rooms.shelves.levels(request):
         if taste is not None:
             found = _most_liked(level, request, cost, rooms, avoid, taste)
-        elif len(level) == 1:
-            found = _first(level[0], request, cost, rooms, avoid)
+        elif len(level) == 1 and not rooms.takes_turns:
+            found = _first_from(bisect_left(level[0].entries, request.start), level[0], request, cost, rooms, avoid)
         else:
-            firsts = [found for shelf in level if (found := _first(shelf, request, cost, rooms, avoid))]
-            found = min(firsts, key=lambda found: ranking.rank(found[0].entry), default=None)
+            found = _first_of_several(level, request, cost, rooms, avoid)
         if found is not None:
             room, shares, place = found
-            if rooms.takes_turns or len(level) > 1:
-                place = sum([ranking.ahead(shelf.entries, room.entry) for shelf in level])
-            return room, ahead if taste is not None else ahead + place, shares
+            return new_tuple(Seat, (request, room, ahead + place, shares))
         for shelf in level:
             ahead += len(shelf.rooms)
     return _best_of([room for room in rooms.all if room.id in avoid], request, rooms, taste) if avoid else None
@@ -61,7 +67,7 @@ def best(request: Request, session: SessionView, rooms: Rooms) -> Choice | None:
 def with_amounts(request: Request, rooms: Rooms) -> Iterator[Room]:
     """Yield the agents that have the amounts and kernels for the request, and its image, whatever their devices."""
     cost = rooms.cost(request)
-    if cost is None:
+    if cost < 0:
         return
     for level in rooms.shelves.levels(request):
         for shelf in level:
@@ -71,23 +77,16 @@ def with_amounts(request: Request, rooms: Rooms) -> Iterator[Room]:
                     yield room
 
 
-def _first(shelf: Shelf, request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]) -> _Found | None:
-    """Return the first agent of a shelf that takes the request, with the devices it would get."""
-    start = bisect_left(shelf.entries, rooms.ranking.start(cost))
-    found = _first_from(start, shelf, request, cost, rooms, avoid)
-    if found is None and start and rooms.takes_turns:
-        return _first_from(0, shelf, request, cost, rooms, avoid)
-    return found
-
-
 def _first_from(
     place: int, shelf: Shelf, request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]
 ) -> _Found | None:
     standing, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
-    kernels, image = request.kernels, request.node_image
-    while place < len(standing):
+    kernels, image, count = request.kernels, request.node_image, len(shelf.rooms)
+    while place < count:
         stretch = place // STRETCH
-        end = min((stretch + 1) * STRETCH, len(standing))
+        end = (stretch + 1) * STRETCH
+        if end > count:
+            end = count
         if (bounds[stretch] | guards) - cost & guards == guards:  # as in ``Packing.has_room``
             for at in range(place, end):  # most often the first will do: a slice would copy all of them
                 room = standing[at]
@@ -99,6 +98,7 @@ def _first_from(
                 ):
                     shares = NO_SHARES if room.book is None else room.shares_for(request)
                     if shares is not None:
+                        shelf.last_found = at
                         return room, shares, at
             shelf.looked_in_vain(stretch)
         place = end
@@ -115,6 +115,24 @@ def _with_slots(shelf: Shelf, cost: int, rooms: Rooms) -> Iterator[Room]:
                     yield room
 
 
+def _first_of_several(
+    level: list[Shelf], request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]
+) -> _Found | None:
+    """Return the first agent on these shelves, from the one on whose turn it is, that takes the request."""
+    ranking, found = rooms.ranking, []
+    for shelf in level:
+        start = bisect_left(shelf.entries, ranking.start(cost))
+        first = _first_from(start, shelf, request, cost, rooms, avoid)
+        if first is None and start and rooms.takes_turns:
+            first = _first_from(0, shelf, request, cost, rooms, avoid)
+        if first is not None:
+            found.append(first)
+    if not found:
+        return None
+    room, shares, _ = min(found, key=lambda first: ranking.rank(first[0].entry))
+    return room, shares, sum([ranking.ahead(shelf.entries, room.entry) for shelf in level])
+
+
 def _most_liked(
     level: list[Shelf], request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID], taste: Taste
 ) -> _Found | None:
@@ -128,7 +146,7 @@ def _most_liked(
         beside = [room for room in companions if room.shelf in level and may_take(room)]
         chosen = _best_of(beside, request, rooms, taste)
         if chosen is not None:
-            return chosen[0], chosen[2], 0
+            return chosen.room, chosen.shares, 0
     ranking = rooms.ranking
     ranked = [room for shelf in level for room in _with_slots(shelf, cost, rooms)]
     if len(level) > 1 or rooms.takes_turns:
@@ -153,7 +171,7 @@ def _few(request: Request, rooms: Rooms) -> list[Room] | None:
     return None
 
 
-def _best_of(candidates: Iterable[Room], request: Request, rooms: Rooms, taste: Taste | None) -> Choice | None:
+def _best_of(candidates: Iterable[Room], request: Request, rooms: Rooms, taste: Taste | None) -> Seat | None:
     """Return the best of a few agents, by looking at each."""
 
     def key(room: Room) -> tuple[int, int, Entry]:
@@ -168,7 +186,7 @@ def _best_of(candidates: Iterable[Room], request: Request, rooms: Rooms, taste: 
     for ahead, room in enumerate(sorted(is_open, key=key)):
         shares = _shares(room, request) if room.fits(request) else None
         if shares is not None:
-            return room, ahead, shares
+            return Seat(request, room, ahead, shares)
     return None
 
 

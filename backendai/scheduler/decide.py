@@ -3,35 +3,41 @@
 from __future__ import annotations
 
 from backendai.scheduler.plan import Plan
-from backendai.scheduler.progress import Progress
+from backendai.scheduler.progress import Progress, Shape
 from backendai.scheduler.queueing import Queue
 from backendai.scheduler.sequence import turns
 from backendai.scheduler.shortfall import Refusal
-from backendai.scheduler.snapshot import Snapshot
+from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.strategies import check_rules, strategy_named
 
 
 def decide(snapshot: Snapshot) -> Plan:
     """Return a placement or a wait for every pending session; the same snapshot gives the same plan.
 
-    Raises ValueError for an unknown sequence or selection, and for a wrong option of theirs.
+    Raises ValueError for an unknown strategy, a wrong option, and a sequence that does not name each session once.
     """
     rules = snapshot.rules
     check_rules(rules.sequence, rules.selection, rules.options)
     sequence = strategy_named(rules.sequence)
     progress = Progress(snapshot)
     queue = Queue(snapshot, sequence, progress)
+    free, gated = progress.shapes()
     # 1. Order: whose turn comes first.
     for turn, session in enumerate(turns(sequence, snapshot, progress.tally), 1):
-        shape = progress.shape_of(session)
         # 2. Gates: what keeps this session from starting whatever the agents have.
         # 3. Capacity: could it start at all, were every agent empty?
+        shape = free.pop(id(session), None)
+        if shape is not None:
+            refusal = shape.hopeless
+        else:
+            shape = _of(session, gated, rules.sequence)
+            refusal = progress.barred(session, shape)
         # 4. Queue: does a session ahead of it hold it back?
-        refusal = progress.closed_gate(session, shape) or shape.too_big or queue.held_back(session)
+        refusal = refusal or (queue.held_back(session) if queue.holds_back else None)
         if refusal is not None:
             progress.wait(session, refusal, turn)
             continue
-        if queue.is_settled and shape.no_room is not None:  # as with most sessions of a full cluster: nothing to ask
+        if queue.is_settled and shape.no_room is not None:  # as with most of a full cluster: nothing to ask
             progress.wait(session, shape.no_room, turn, tried=shape.lacks_room)
             continue
         # 5. Place: the best agent that fits, for all of its kernels or for none.
@@ -42,4 +48,18 @@ def decide(snapshot: Snapshot) -> Plan:
         # 6. Say why not, and keep those behind from taking what it waits for.
         refusal, tried = queue.wait_for_room(session, shape, outcome)
         progress.wait(session, refusal, turn, tried=tried)
+    _check_nobody_is_left(len(free) + len(gated), snapshot)
     return progress.plan()
+
+
+def _of(session: SessionView, left: dict[int, Shape], sequence: str) -> Shape:
+    shape = left.pop(id(session), None)
+    if shape is None:
+        raise ValueError(f"sequence {sequence} names session {session.id} twice, or it is not in the line")
+    return shape
+
+
+def _check_nobody_is_left(left: int, snapshot: Snapshot) -> None:
+    if left:
+        of = len(snapshot.pending)
+        raise ValueError(f"sequence {snapshot.rules.sequence} leaves out {left} of {of} sessions")

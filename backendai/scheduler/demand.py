@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 from uuid import UUID
 
 from backendai.core.slots import Slots
@@ -20,8 +21,8 @@ class Request:
     """Amounts that one agent must give at once, for ``kernels`` kernels.
 
     No architecture means any, as do no designated agents; ``node_image`` is one that the agent must have already.
-    ``accelerators``: what each kernel asks of them, for the choice of devices. ``cost`` belongs to ``Rooms``: the
-    amounts packed; negative when no agent can have so much, None before it was asked for.
+    ``accelerators``: what each kernel asks of them, for the choice of devices. ``cost``, ``start`` and ``step`` belong
+    to ``Rooms.cost``, and are None before that was asked.
     """
 
     __slots__ = (
@@ -35,6 +36,8 @@ class Request:
         "kinds",
         "names",
         "node_image",
+        "start",
+        "step",
         "wanted",
     )
 
@@ -58,17 +61,21 @@ class Request:
         self.kinds = self.names - ORDINARY
         self.group = architecture, self.kinds
         self.cost: int | None = None
+        self.start: Any = None
+        self.step: Any = None
 
 
 class Demand:
     """All requests of a session: one for the sum of a single-node session, one per kernel of a multi-node one.
 
-    ``flaw``: why no agent can ever give it, for it is not an amount that can be given.
+    ``flaw``: why no agent can ever give it, for it is not an amount that can be given. ``only``: the request, if it is
+    one and has no flaw, as with most.
     """
 
     def __init__(self, requests: tuple[Request, ...], flaw: Reason | None = None) -> None:
         self.requests = requests
         self.flaw = flaw
+        self.only = requests[0] if len(requests) == 1 and flaw is None else None
 
     @cached_property
     def total(self) -> Slots:
@@ -76,22 +83,17 @@ class Demand:
         return sum((request.wanted for request in self.requests), Slots())
 
 
-def demand_key(session: SessionView) -> DemandKey:
-    """Return what two sessions have in common when the scheduler need not tell them apart.
+def demand_keys(sessions: Iterable[SessionView]) -> list[DemandKey]:
+    """Return for each session what it has in common with those that the scheduler need not tell from it.
 
     On which of the agents that have room a session starts decides whether it can, only when it goes to several.
     """
-    kernels = session.kernels
-    if len(kernels) == 1:
-        only = kernels[0]
-        if not session.designated and not session.node_image:
-            return only.slots, only.architecture
-        return only.slots, only.architecture, session.designated, session.node_image
-    asked = tuple([(kernel.slots, kernel.architecture) for kernel in kernels])
-    if not session.multi_node:
-        return False, asked, session.designated, session.node_image
-    tastes = session.placement, session.launch if session.placement else "", session.avoid_agents
-    return True, asked, session.designated, session.node_image, tastes
+    return [
+        (kernels[0].slots, kernels[0].architecture)
+        if len(kernels := session.kernels) == 1 and not session.designated and not session.node_image
+        else _unusual_key(session)
+        for session in sessions
+    ]
 
 
 def demand_of(session: SessionView) -> Demand:
@@ -115,6 +117,14 @@ def demand_of(session: SessionView) -> Demand:
 def architectures_of(kernels: tuple[KernelView, ...]) -> list[str]:
     """Return the architectures that the kernels insist on, sorted."""
     return sorted({kernel.architecture for kernel in kernels if kernel.architecture})
+
+
+def _unusual_key(session: SessionView) -> DemandKey:
+    asked = tuple([(kernel.slots, kernel.architecture) for kernel in session.kernels])
+    if not session.multi_node or len(session.kernels) == 1:
+        return False, asked, session.designated, session.node_image
+    tastes = session.placement, session.launch if session.placement else "", session.avoid_agents
+    return True, asked, session.designated, session.node_image, tastes
 
 
 def _accelerators(kernels: Iterable[KernelView]) -> tuple[KernelDevices, ...]:

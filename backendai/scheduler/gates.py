@@ -6,7 +6,7 @@ what is asked for only, so they are asked once for all sessions that ask for the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -26,7 +26,7 @@ class Sight:
     session_types: frozenset[str]
     limits: Limits
     has_limits: bool
-    agents: frozenset[object]
+    agents: int
     offered: frozenset[str]
     architectures: frozenset[str]
 
@@ -48,7 +48,7 @@ def sight_of(snapshot: Snapshot, limits: Limits) -> Sight:
         session_types=snapshot.rules.session_types,
         limits=limits,
         has_limits=bool(snapshot.limits) or snapshot.networks is not None,
-        agents=frozenset(agent.id for agent in snapshot.agents),
+        agents=len(snapshot.agents),
         offered=_offered(snapshot.agents),
         architectures=frozenset(agent.architecture for agent in snapshot.agents),
     )
@@ -61,15 +61,21 @@ def closed_for_all(session: SessionView, asked: Amounts, sight: Sight) -> tuple[
 
 def closed_for_one(session: SessionView, asked: Amounts, sight: Sight) -> tuple[int, Reason] | None:
     """Return the index in ``GATES`` of the first other gate that is closed for the session, and why, or None."""
-    if (
+    return _first_closed(_OF_SESSION, session, asked, sight)
+
+
+def free_of_gates(sessions: Sequence[SessionView], sight: Sight) -> list[bool]:
+    """Return for each session whether ``closed_for_one`` has nothing to look at, now and later in the pass."""
+    if sight.has_limits:
+        return [False] * len(sessions)
+    types = sight.session_types
+    return [
         session.starts_at is None
         and session.image_build is None
         and not session.dependencies
-        and session.session_type in sight.session_types
-        and not sight.has_limits
-    ):  # as with most sessions, no gate has anything to look at: one test for all of them
-        return None
-    return _first_closed(_OF_SESSION, session, asked, sight)
+        and session.session_type in types
+        for session in sessions
+    ]
 
 
 def _first_closed(
@@ -83,7 +89,7 @@ def _first_closed(
 
 
 def _offered(agents: Iterable[AgentView]) -> frozenset[str]:
-    return frozenset(name for agent in agents for name in agent.capacity)
+    return frozenset([name for agent in agents for name, _ in agent.capacity.items()])
 
 
 def _malformed(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
@@ -186,11 +192,11 @@ def _not_offered(session: SessionView, asked: Amounts, sight: Sight) -> Reason |
         return None
     (slot, amount), offered = missing[0], sorted(sight.offered)
     message = (
-        f"0 of {len(sight.agents)} agents of resource group {sight.group} offer {slot} "
+        f"0 of {sight.agents} agents of resource group {sight.group} offer {slot} "
         f"(offered: {', '.join(offered) or 'none'})."
     )
     details: dict[str, object] = {"slot": slot, "asked": decimal_text(amount), "offered": offered}
-    return Reason("slot-not-offered", message, {**details, "agents": len(sight.agents)}, never=True)
+    return Reason("slot-not-offered", message, {**details, "agents": sight.agents}, never=True)
 
 
 def _no_such_architecture(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
@@ -203,7 +209,7 @@ def _no_such_architecture(session: SessionView, asked: Amounts, sight: Sight) ->
 
 
 def _architecture_reason(wanted: str, sight: Sight) -> Reason:
-    offered, agents = sorted(sight.architectures - {""}), len(sight.agents)
+    offered, agents = sorted(sight.architectures - {""}), sight.agents
     message = (
         f"The image needs architecture {wanted}; "
         f"0 of {agents} agents {'has' if agents == 1 else 'have'} it (offered: {', '.join(offered) or 'none'})."

@@ -113,10 +113,12 @@ class _Search:
 
 def _halves(rooms: list[Room]) -> tuple[list[Room], list[Room]]:
     """Return two halves, the lesser and the greater in the slot in which they differ most."""
-    spread = dict.fromkeys(rooms[0].free, 0.0)
-    for name in spread:
-        amounts = [room.free.get(name, 0) for room in rooms]
-        spread[name] = (max(amounts) - min(amounts)) / (max(amounts) or 1)
-    name = max(spread, key=lambda name: spread[name], default="")
-    ordered = sorted(rooms, key=lambda room: room.free.get(name, 0))
+    frees = [room.free for room in rooms]
+    widest, spread = [0] * len(rooms), -1.0
+    for name in frees[0]:
+        amounts = [free.get(name, 0) for free in frees]
+        most = max(amounts)
+        if (most - min(amounts)) / (most or 1) > spread:
+            widest, spread = amounts, (most - min(amounts)) / (most or 1)
+    ordered = [rooms[at] for at in sorted(range(len(rooms)), key=widest.__getitem__)]
     return ordered[: len(rooms) // 2], ordered[len(rooms) // 2 :]

@@ -14,7 +14,7 @@ from backendai.scheduler.demand import Demand, Request
 from backendai.scheduler.feasible import describe_request, distance, shortage_details, shortages
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.rooms import Room
-from backendai.scheduler.snapshot import AgentView
+from backendai.scheduler.snapshot import NAME, AgentView
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Kind:
 def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
     """Return the agents by kind, each shown by the first name of its kind."""
     alike: dict[tuple[object, ...], list[AgentView]] = {}
-    for agent in sorted(agents, key=lambda agent: (agent.name, agent.id)):
+    for agent in sorted(agents, key=NAME):
         features = (
             agent.architecture,
             agent.alive,

@@ -34,7 +34,7 @@ class Packing:
         for name, amount in free.items():
             if amount > 0:
                 shift, most = self._fields[name]
-                packed |= min(amount, most) << shift
+                packed |= (amount if amount < most else most) << shift
         return packed
 
     def cost(self, items: Iterable[tuple[str, int]]) -> int | None:

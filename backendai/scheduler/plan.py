@@ -1,7 +1,8 @@
 """What the scheduler decides: placements and waits, each wait with its reason as data.
 
-What there is one of for every session is a named tuple: a pass makes tens of thousands, and they cost a third.
-Where it makes them, ``new_tuple`` with every field in order takes a third again, for it leaves out a Python call.
+What there is one of for every session is a named tuple, without one inside it: a pass makes tens of thousands, and they
+cost a third. Where it makes them, ``new_tuple`` with every field in order takes a third again, for it leaves out a
+Python call.
 """
 
 from __future__ import annotations
@@ -40,22 +41,41 @@ class Step(NamedTuple):
     code: str = ""
 
 
-class Trail(NamedTuple):
-    """What the scheduler looked at on the way to its decision about a session.
+class Pass(NamedTuple):
+    """What the words about all sessions of a pass have in common."""
 
-    ``shared``: what it found for all sessions that ask for the same and end the same way. ``own``: the agents that it
-    chose for this one. ``of``: what ``turn`` is counted in.
+    pending: int = 0
+    sequence: str = ""
+    selection: str = ""
+
+
+class Trail(NamedTuple):
+    """What the scheduler looked at on the way to its decision about a session; the words are made when asked for.
+
+    ``shared``: what it found for all sessions that ask for the same and end the same way. ``chosen``: the agents that
+    it chose for this one, each with how many better ranked ones lacked room.
     """
 
     turn: int
-    of: str
+    within: Pass
     shared: tuple[Step, ...]
-    own: tuple[Step, ...] = ()
+    chosen: tuple[tuple[str, int], ...] = ()
 
     @property
     def in_turn(self) -> str:
         """Whose turn it was, in words."""
-        return f"turn {self.turn} of {self.of}"
+        return f"turn {self.turn} of {self.within.pending} by {self.within.sequence}"
+
+    @property
+    def own(self) -> tuple[Step, ...]:
+        """The agents that it chose, in words."""
+        selection = self.within.selection
+        return tuple(
+            [
+                Step("selection", True, f"{name} by {selection}; {ahead} better ranked lacked room")
+                for name, ahead in self.chosen
+            ]
+        )
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -67,16 +87,27 @@ new_tuple = tuple.__new__
 
 DeviceShares = Mapping[str, Mapping[str, int]]  # slot → device id → thousandths
 _NO_DEVICES: Mapping[UUID, DeviceShares] = {}
-_NO_TRAIL = Trail(0, "", ())
+_SOME_PASS = Pass()
 
 
 class Placement(NamedTuple):
-    """Start this session: kernel id → agent id, for every kernel; and which devices each kernel gets, if any."""
+    """Start this session: kernel id → agent id, for every kernel; and which devices each kernel gets, if any.
+
+    The last four fields are those of its ``trail``.
+    """
 
     session_id: UUID
     kernels: dict[UUID, UUID]
-    trail: Trail = _NO_TRAIL
     devices: Mapping[UUID, DeviceShares] = _NO_DEVICES
+    turn: int = 0
+    within: Pass = _SOME_PASS
+    shared: tuple[Step, ...] = ()
+    chosen: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def trail(self) -> Trail:
+        """What the scheduler looked at."""
+        return Trail(self.turn, self.within, self.shared, self.chosen)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -88,15 +119,23 @@ class Wait(NamedTuple):
     """Leave this session pending; ``position`` counts from 1 in the order of the pass.
 
     ``tried``: it was its turn and it did not fit, which counts as a try. ``overtaken``: it was tried so often that
-    others may pass it; since when must be remembered until it is placed, for the cap on overtaking.
+    others may pass it; since when must be remembered until it is placed, for the cap on overtaking. The last three
+    fields are those of its ``trail``.
     """
 
     session_id: UUID
     reason: Reason
     position: int
-    trail: Trail = _NO_TRAIL
     tried: bool = False
     overtaken: bool = False
+    turn: int = 0
+    within: Pass = _SOME_PASS
+    shared: tuple[Step, ...] = ()
+
+    @property
+    def trail(self) -> Trail:
+        """What the scheduler looked at."""
+        return Trail(self.turn, self.within, self.shared)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from backendai.scheduler.demand import DemandKey, demand_key, demand_of
-from backendai.scheduler.gates import closed_for_all, closed_for_one, needs_network, sight_of
+from backendai.scheduler.choose import Seat
+from backendai.scheduler.demand import DemandKey, demand_keys, demand_of
+from backendai.scheduler.gates import closed_for_all, closed_for_one, free_of_gates, needs_network, sight_of
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.outlook import Kind, kinds_of, no_designated_agent, outlook
-from backendai.scheduler.place import Seat, place, placement_of
-from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait, new_tuple
+from backendai.scheduler.place import place, placement_of
+from backendai.scheduler.plan import Pass, Placement, Plan, Reason, Step, Wait, new_tuple
 from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.sequence import Tally
 from backendai.scheduler.shortfall import Refusal, passed_steps
@@ -25,19 +26,19 @@ _LACKS_ROOM = frozenset({"insufficient-resources", "too-many-kernels", "fragment
 class Shape:
     """What is known of all sessions that ask for the same: what they ask for, and why they cannot start, if so.
 
-    ``malformed``: a gate that none of them passes. ``too_big``: they would not start even if nothing else ran.
-    ``lacks_room``: ``no_room`` is one that ends when others end.
+    ``hopeless``: they would not start even if nothing else ran; ``is_malformed`` if a gate says so that none of them
+    passes. ``lacks_room``: ``no_room`` is one that ends when others end.
     ``no_room_beside``: they find none beside what is kept for the first in line. ``steps``: those before an agent is
     selected.
     """
 
-    __slots__ = ("asked", "demand", "lacks_room", "malformed", "no_room", "no_room_beside", "steps", "too_big")
+    __slots__ = ("asked", "demand", "hopeless", "is_malformed", "lacks_room", "no_room", "no_room_beside", "steps")
 
     def __init__(self, session: SessionView) -> None:
         self.demand = demand_of(session)
         self.asked = tuple(session.total.items())
-        self.malformed: Refusal | None = None
-        self.too_big: Refusal | None = None
+        self.hopeless: Refusal | None = None
+        self.is_malformed = False
         self.no_room: Refusal | None = None
         self.lacks_room = False
         self.no_room_beside: Refusal | None = None
@@ -49,7 +50,7 @@ class Progress:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._rules = snapshot.rules
+        self._keeps_started = snapshot.rules.backfill
         self._retries_to_skip = snapshot.rules.retries_to_skip
         self.rooms = Rooms(snapshot.agents, snapshot.rules)
         self.tally = Tally(snapshot.held)
@@ -62,29 +63,35 @@ class Progress:
         self._gate_refusals: dict[int, Refusal] = {}
         self._placements: list[Placement] = []
         self._waits: list[Wait] = []
-        self._of_all = f"{len(snapshot.pending)} by {snapshot.rules.sequence}"
-        self._by_selection = f" by {snapshot.rules.selection}; "
+        self._pass = Pass(len(snapshot.pending), snapshot.rules.sequence, snapshot.rules.selection)
 
-    def shape_of(self, session: SessionView) -> Shape:
-        """Return what is known of sessions that ask for the same as this one."""
-        key = demand_key(session)
-        try:
-            return self._shapes[key]
-        except KeyError:
-            shape = self._shapes[key] = self._new_shape(session)
-            return shape
+    def shapes(self) -> tuple[dict[int, Shape], dict[int, Shape]]:
+        """Return for each pending session, by its ``id``, what is known of those that ask for the same: first those
+        that no gate looks at but once for all who ask for the same, then the others.
 
-    def closed_gate(self, session: SessionView, shape: Shape) -> Refusal | None:
-        """Return the refusal of the first gate that is closed for the session, or None. One that time opens does not
-        hide that the session can never start."""
-        if shape.malformed is not None:
-            return shape.malformed
+        For all at once and as they stand in memory: at its turn each session would have to be fetched from there anew.
+        """
+        free: dict[int, Shape] = {}
+        gated: dict[int, Shape] = {}
+        pending, shapes, sight = self.snapshot.pending, self._shapes, self._sight
+        for session, key, is_free in zip(pending, demand_keys(pending), free_of_gates(pending, sight), strict=True):
+            shape = shapes.get(key)
+            if shape is None:
+                shape = shapes[key] = self._new_shape(session)
+            (free if is_free else gated)[id(session)] = shape
+        return free, gated
+
+    def barred(self, session: SessionView, shape: Shape) -> Refusal | None:
+        """Return why the session may not start whatever is free: a gate is closed, or it is too big even for empty
+        agents. A gate that time opens does not hide that the session can never start."""
+        if shape.is_malformed:
+            return shape.hopeless
         closed = closed_for_one(session, shape.asked, self._sight)
         if closed is None:
-            return None
+            return shape.hopeless
         index, reason = closed
-        if shape.too_big is not None and shape.too_big.reason.never and not reason.never:
-            return shape.too_big
+        if shape.hopeless is not None and shape.hopeless.reason.never and not reason.never:
+            return shape.hopeless
         refusal = self._gate_refusals.get(id(reason))  # one reason may hold many sessions
         if refusal is None or refusal.reason is not reason:
             refusal = self._gate_refusals[id(reason)] = at_gate(index, reason)
@@ -104,10 +111,8 @@ class Progress:
         """Write down that the session starts, and count what it takes."""
         if not shape.steps:
             shape.steps = (*QUEUE_PASSED, *passed_steps(seats[0].request, self.rooms))
-        own = (self._selected(seats[0]),) if len(seats) == 1 else tuple(map(self._selected, seats))
-        trail = new_tuple(Trail, (turn, self._of_all, shape.steps, own))
-        self._placements.append(placement_of(session, seats, trail))
-        if self._rules.backfill:
+        self._placements.append(placement_of(session, seats, turn, self._pass, shape.steps))
+        if self._keeps_started:
             self.started.append((session, seats))
         if self._has_limits:
             self._limits.count(session.holder, shape.asked)
@@ -117,10 +122,10 @@ class Progress:
 
     def wait(self, session: SessionView, refusal: Refusal, turn: int, *, tried: bool = False) -> None:
         """Write down that the session waits, and why."""
-        waits = self._waits
-        trail = new_tuple(Trail, (turn, self._of_all, refusal.steps, ()))
+        waits, within = self._waits, self._pass
         overtaken = 0 < self._retries_to_skip <= session.attempts  # as in ``is_tired``
-        waits.append(new_tuple(Wait, (session.id, refusal.reason, len(waits) + 1, trail, tried, overtaken)))
+        fields = session.id, refusal.reason, len(waits) + 1, tried, overtaken, turn, within, refusal.steps
+        waits.append(new_tuple(Wait, fields))
 
     def plan(self) -> Plan:
         """Return what was written down."""
@@ -130,11 +135,11 @@ class Progress:
         shape = Shape(session)
         closed = closed_for_all(session, shape.asked, self._sight)
         if closed is not None:
-            shape.malformed = at_gate(*closed)
+            shape.hopeless, shape.is_malformed = at_gate(*closed), True
             return shape
         reason = self._reason_even_if_empty(session, shape)
         if reason is not None:
-            shape.too_big = at_capacity(reason)
+            shape.hopeless = at_capacity(reason)
         return shape
 
     def _reason_even_if_empty(self, session: SessionView, shape: Shape) -> Reason | None:
@@ -153,7 +158,3 @@ class Progress:
                 agents = tuple(agent for agent in agents if agent.id in designated)
             kinds = self._kinds[designated] = kinds_of(agents)
         return kinds
-
-    def _selected(self, seat: Seat) -> Step:
-        chosen = f"{seat.room.name}{self._by_selection}{seat.passed_over} better ranked lacked room"
-        return new_tuple(Step, ("selection", True, chosen, ""))

@@ -10,12 +10,14 @@ it can have no reserved start.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
 from backendai.scheduler.backfill import Reservation, Start, earliest_start, reserve, reserve_anywhere
+from backendai.scheduler.choose import Seat
 from backendai.scheduler.feasible import describe_request
-from backendai.scheduler.place import Seat, place
+from backendai.scheduler.place import place
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.progress import Progress, Shape
 from backendai.scheduler.sequence import Sequence, may_be_passed
@@ -25,14 +27,19 @@ from backendai.scheduler.trace import at_agents, at_queue
 
 
 class Queue:
-    """Who is held back as the pass goes. ``is_settled``: whoever still has his turn and finds no room changes nothing
-    in that."""
+    """Who is held back as the pass goes.
+
+    ``holds_back``: there may be somebody who is. ``is_settled``: whoever still has his turn and finds no room changes
+    nothing in that. ``place`` returns the seats of a session, which leave the first in line what is kept for it, or why
+    there are none.
+    """
 
     def __init__(self, snapshot: Snapshot, sequence: Sequence, progress: Progress) -> None:
         self._snapshot = snapshot
         self._is_strict = sequence.is_strict
         self._progress = progress
-        self.is_settled = False
+        self.is_settled = self.holds_back = False
+        self.place: Callable[[SessionView, Shape], list[Seat] | Refusal] = progress.place
         self._first: SessionView | None = None
         self._behind: Refusal | None = None
         self._reservation: Reservation | None = None
@@ -40,18 +47,9 @@ class Queue:
 
     def held_back(self, session: SessionView) -> Refusal | None:
         """Return the refusal of a session that may not even try, or None."""
-        if self._first is None or self._reservation is not None:
+        if self._first is None:
             return None
         return self._behind if self._is_strict or session.priority < self._first.priority else None
-
-    def place(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
-        """Return the seats of the session, which leave the first in line what is kept for it, or why there are none."""
-        if self._reservation is None:
-            return self._progress.place(session, shape)
-        if self._reservation.ends_before(session, self._snapshot.now):
-            self._reservation.keep(False)
-            return self._progress.place(session, shape)
-        return self._place_beside(session, shape, self._reservation)
 
     def wait_for_room(self, session: SessionView, shape: Shape, refusal: Refusal) -> tuple[Refusal, bool]:
         """Return why the session waits that found no room, and whether that was a try: its turn, with nobody before it.
@@ -72,10 +70,14 @@ class Queue:
             self._hold_back(session, shape, refusal.reason)
         return refusal, True
 
-    def _place_beside(self, session: SessionView, shape: Shape, reservation: Reservation) -> list[Seat] | Refusal:
-        """Place a session that may still run when the first in line starts."""
+    def _place_beside(self, session: SessionView, shape: Shape) -> list[Seat] | Refusal:
+        """Place a session while something is kept for the first in line."""
+        assert self._reservation is not None
+        if self._reservation.ends_before(session, self._snapshot.now):
+            self._reservation.keep(False)
+            return self._progress.place(session, shape)
         if shape.no_room_beside is None:
-            reservation.keep(True)
+            self._reservation.keep(True)
             outcome = place(session, shape.demand, self._progress.rooms)
             if not isinstance(outcome, Refusal):
                 return outcome
@@ -112,12 +114,13 @@ class Queue:
             message = f"{reason.message} It starts {_when(start.at)} at the latest."
             details = {**reason.details, "starts_at": start.at.isoformat()}
             reason = replace(reason, message=message, details=details, until=start.at)
+        self.place = self._place_beside
         self._hold_back(session, shape, reason)
         return Refusal(reason, refusal.steps)
 
     def _hold_back(self, session: SessionView, shape: Shape, why: Reason) -> None:
         self._first = session
-        self.is_settled = not self._snapshot.rules.backfill
+        self.is_settled = self.holds_back = not self._snapshot.rules.backfill
         kernels = len(shape.demand.requests)
         asked = describe_request(shape.demand.requests[0]) if kernels == 1 else _describe_kernels(shape)
         # The name of the first in line is its owner's affair: whoever waits may not see that session.

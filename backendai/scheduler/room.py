@@ -40,7 +40,7 @@ class Room:
         self.packed = 0
         self.entry: Any = None
         self.shelf: Any = None
-        self.ledger: dict[str, int] = dict(agent.capacity)
+        self.ledger: dict[str, int] = dict(agent.capacity.items())
         for name, amount in agent.occupied.items():
             self.ledger[name] = self.ledger.get(name, 0) - amount
         self.free = self.ledger

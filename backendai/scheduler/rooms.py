@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from uuid import UUID
 
 from backendai.core.slots import Slots
@@ -23,14 +24,14 @@ from backendai.scheduler.room import NO_SHARES
 from backendai.scheduler.room import Room as Room
 from backendai.scheduler.selection import InTurn
 from backendai.scheduler.shelf import Shelves
-from backendai.scheduler.snapshot import AgentView, Rules
+from backendai.scheduler.snapshot import NAME, AgentView, Rules
 
 
 class Rooms:
     """All agents of the group within one pass, by name; ValueError for an unknown selection or a wrong option."""
 
     def __init__(self, agents: Iterable[AgentView], rules: Rules) -> None:
-        by_name = sorted(agents, key=lambda agent: (agent.name, agent.id))
+        by_name = sorted(agents, key=NAME)
         self.all = [Room(agent, order, rules) for order, agent in enumerate(by_name)]
         self.has_devices = any(room.book for room in self.all)
         self.fixed_counts: dict[tuple[frozenset[UUID], str, str], dict[str, int]] = {}
@@ -41,7 +42,6 @@ class Rooms:
         self.ranking = selection.ranking(self.packing, own_options(selection.options, rules.options))
         self._next_agent = rules.next_agent
         self.launches = Launches(by_name)
-        self.by_id = {room.id: room for room in self.all}
         self._having: dict[str, list[Room]] = {}
         self._nearest: Nearest | None = None
         self.takes_turns = isinstance(self.ranking, InTurn)
@@ -49,6 +49,11 @@ class Rooms:
             self.turn = bisect_left([room.name for room in self.all], rules.next_agent) % len(self.all)
         self._first_turn = self.turn
         self._shelve()
+
+    @cached_property
+    def by_id(self) -> dict[UUID, Room]:
+        """The agents by their id."""
+        return {room.id: room for room in self.all}
 
     @property
     def next_agent(self) -> str:
@@ -65,13 +70,17 @@ class Rooms:
         if isinstance(self.ranking, InTurn):
             self.ranking.following = turn
 
-    def cost(self, request: Request) -> int | None:
-        """Return the request packed, or None when it asks for more than any agent can have."""
-        cost = request.cost
-        if cost is None:
+    def cost(self, request: Request) -> int:
+        """Return the request packed, negative when it asks for more than any agent can have.
+
+        With that the request learns where its agents start, unless they take turns, and the step that one of them
+        makes in their order when it takes the request, if that is the same for all.
+        """
+        if request.cost is None:
             packed = self.packing.cost(request.items)
-            cost = request.cost = -1 if packed is None else packed
-        return None if cost < 0 else cost
+            request.cost = cost = -1 if packed is None else packed
+            request.start, request.step = self.ranking.start(cost), self.ranking.step(cost)
+        return request.cost
 
     def book(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
         """Take what was chosen for the rest of the pass; it is another agent's turn then."""
@@ -82,15 +91,16 @@ class Rooms:
             self.launches.count(launch, room.order, request.kernels)
         if self.takes_turns:
             self.ranking.chosen(room.order, len(self.all))
-        cost = self.cost(request)
-        is_last = request.kinds and not all(map(room.free.get, request.kinds))  # then it stands on another shelf
-        if cost is None or is_last or room.book or room.shelf is None or self._nearest is not None:
+        cost, step, kinds = request.cost, request.step, request.kinds
+        took_last = kinds and not all(map(room.free.get, kinds))  # then the agent stands on another shelf
+        if took_last or cost is None or step is None or room.shelf is None or room.book is not None:
             self._settle(room, request)
             return
         room.packed -= cost  # as ``_settle`` does, for most of them in short
-        entry = self.ranking.entry(room, room.packed, room.order)
-        if entry != room.entry:
-            room.shelf.move(room, entry)
+        if step:
+            room.shelf.move(room, room.entry + step)
+        if self._nearest is not None:
+            self._nearest.shrunk(room)
 
     def undo(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
         """Undo ``book``; the turn is the caller's to set back."""
@@ -117,7 +127,7 @@ class Rooms:
         """Return an independent copy as things stand now."""
         other = copy(self)
         other.all = [room.copy() for room in self.all]
-        other.by_id = {room.id: room for room in other.all}
+        other.__dict__.pop("by_id", None)  # those are the rooms of this one
         other.ranking = copy(self.ranking)
         other.launches = self.launches.copy()
         other._having = {}
@@ -182,12 +192,12 @@ class Rooms:
 def _largest(agents: Iterable[AgentView]) -> dict[str, int]:
     """Return by slot the most that one agent has when empty, 0 for what is only held: no agent has more free."""
     largest: dict[str, int] = {}
-    seen: dict[int, Slots] = {}
+    held: dict[str, int] = {}
     for agent in agents:
-        if id(agent.capacity) not in seen:  # agents that are alike share it
-            seen[id(agent.capacity)] = agent.capacity
-            for name, amount in agent.capacity.items():
-                largest[name] = max(amount, largest.get(name, 0))
-        for name in (*agent.occupied, *(device.slot for device in agent.devices)):
-            largest.setdefault(name, 0)
-    return largest
+        for name, amount in agent.capacity.items():
+            if amount > largest.get(name, 0):
+                largest[name] = amount
+        held.update(agent.occupied.items())
+        if agent.devices:
+            held.update([(device.slot, 0) for device in agent.devices])
+    return dict.fromkeys(held, 0) | largest

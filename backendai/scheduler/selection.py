@@ -38,6 +38,9 @@ class Ranking(Protocol):
     def start(self, cost: int) -> Entry:
         """Return the entry before which no agent has room for the request, or from which agents take turns."""
 
+    def step(self, cost: int) -> Entry | None:
+        """Return what is added to the entry of an agent that takes the request; None where one must ask anew."""
+
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
         """Return how many of the entries are better."""
 
@@ -86,6 +89,9 @@ class LeastLeft:
     def start(self, cost: int) -> Entry:
         return cost << self._shift
 
+    def step(self, cost: int) -> Entry | None:
+        return -cost << self._shift
+
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
         return bisect_left(entries, entry)
 
@@ -109,6 +115,9 @@ class MostLeft(LeastLeft):
     def start(self, cost: int) -> Entry:
         return 0
 
+    def step(self, cost: int) -> Entry | None:
+        return cost << self._shift
+
 
 class InTurn:
     """One agent after the other by name, whatever they have left. ``following`` is the place whose turn it is."""
@@ -121,6 +130,9 @@ class InTurn:
 
     def start(self, cost: int) -> Entry:
         return self.following
+
+    def step(self, cost: int) -> Entry | None:
+        return 0
 
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
         ahead = bisect_left(entries, entry) - bisect_left(entries, self.following)
@@ -144,6 +156,9 @@ class ByKey:
 
     def start(self, cost: int) -> Entry:
         return ()
+
+    def step(self, cost: int) -> Entry | None:
+        return None
 
     def ahead(self, entries: Sequence[Entry], entry: Entry) -> int:
         return bisect_left(entries, entry)

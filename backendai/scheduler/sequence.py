@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, islice, tee
+from itertools import chain
 from operator import attrgetter
 
-from backendai.core.slots import Slots
 from backendai.scheduler.options import Option, own_options
 from backendai.scheduler.snapshot import AgentView, Rules, SessionView, Snapshot
 
@@ -30,7 +29,7 @@ class Tally:
     __slots__ = ("held", "latest")
 
     def __init__(self, held: Mapping[str, Mapping[str, int]]) -> None:
-        self.held: dict[str, dict[str, int]] = {user: dict(slots) for user, slots in held.items()}
+        self.held: dict[str, dict[str, int]] = {user: dict(slots.items()) for user, slots in held.items()}
         self.latest: Amounts = ()
 
 
@@ -70,22 +69,25 @@ class Sequence:
 def turns(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[SessionView]:
     """Yield every pending session when its turn comes: by priority, then as the sequence orders them.
 
-    Raises ValueError for a wrong option, and in the end for a sequence that left out a session or named one twice.
+    Raises ValueError for a wrong option. That each comes once is the sequence's word: whoever asks looks at that.
     """
-    return chain.from_iterable(_lines(sequence, snapshot, tally))
+    options = own_options(sequence.options, snapshot.rules.options)
+    capacity = capacity_of(snapshot.agents)
+    return chain.from_iterable(
+        sequence.order(
+            Line(snapshot.now, line, snapshot.rules, capacity, tally, snapshot.weights, snapshot.past_usage, options)
+        )
+        for line in _bands(snapshot.pending)
+    )
 
 
 def capacity_of(agents: Iterable[AgentView]) -> dict[str, int]:
     """Return what the agents that are alive and schedulable have together."""
-    alike: dict[int, tuple[Slots, int]] = {}  # agents that are alike share their capacity
+    total: dict[str, int] = {}
     for agent in agents:
         if agent.alive and agent.schedulable:
-            same = alike.get(id(agent.capacity))
-            alike[id(agent.capacity)] = (agent.capacity, same[1] + 1 if same else 1)
-    total: dict[str, int] = {}
-    for capacity, number in alike.values():
-        for name, amount in capacity.items():
-            total[name] = total.get(name, 0) + amount * number
+            for name, amount in agent.capacity.items():
+                total[name] = total.get(name, 0) + amount
     return total
 
 
@@ -102,30 +104,6 @@ def is_overdue(session: SessionView, rules: Rules, now: datetime) -> bool:
 def may_be_passed(session: SessionView, rules: Rules, now: datetime) -> bool:
     """Return whether the session goes behind the others of its priority and holds back nobody."""
     return is_tired(session, rules) and not is_overdue(session, rules, now)
-
-
-def _lines(sequence: Sequence, snapshot: Snapshot, tally: Tally) -> Iterator[Iterable[SessionView]]:
-    options = own_options(sequence.options, snapshot.rules.options)
-    capacity = capacity_of(snapshot.agents)
-    for sessions in _bands(snapshot.pending):
-        line = Line(
-            snapshot.now, sessions, snapshot.rules, capacity, tally, snapshot.weights, snapshot.past_usage, options
-        )
-        # Looked at when all have had their turn: asking about each as it comes would cost more than ordering them.
-        passing, record = tee(islice(sequence.order(line), len(sessions) + 1))
-        yield passing
-        _check_each_once(sequence, sessions, list(record))
-
-
-def _check_each_once(sequence: Sequence, sessions: list[SessionView], ordered: list[SessionView]) -> None:
-    if len(ordered) == len(sessions) and not set(map(id, sessions)).difference(map(id, ordered)):
-        return
-    left = set(map(id, sessions))
-    for session in ordered:
-        if id(session) not in left:
-            raise ValueError(f"sequence {sequence.name} names session {session.id} twice, or it is not in the line")
-        left.remove(id(session))
-    raise ValueError(f"sequence {sequence.name} leaves out {len(left)} of {len(sessions)} sessions")
 
 
 def _bands(pending: Iterable[SessionView]) -> Iterator[list[SessionView]]:

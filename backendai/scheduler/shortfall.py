@@ -67,12 +67,12 @@ def _fixed_counts(request: Request, rooms: Rooms) -> Counts:
 
 
 def _removed(request: Request, rooms: Sequence[Room]) -> Counts:
-    filters = [each for each in FIXED_FILTERS if each.asked(request)]
-    counts = {each.step: 0 for each in filters}
-    for room in rooms:
-        obstacle = first_obstacle(room, request, filters)
-        if obstacle is not None:
-            counts[obstacle.step] += 1
+    counts = {}
+    for each in FIXED_FILTERS:
+        if each.asked(request):
+            left = [room for room in rooms if each.passes(room, request)]
+            counts[each.step] = len(rooms) - len(left)
+            rooms = left
     return counts
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
@@ -51,6 +52,9 @@ class AgentView:
     def free(self) -> Slots:
         """What is left of it."""
         return self.capacity - self.occupied
+
+
+NAME = attrgetter("name", "id")  # by what agents are sorted
 
 
 @dataclass(frozen=True, slots=True)

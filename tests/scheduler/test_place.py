@@ -8,7 +8,7 @@ import pytest
 
 from backendai.core.slots import Slots
 from backendai.scheduler import rank
-from backendai.scheduler.demand import demand_key, demand_of
+from backendai.scheduler.demand import demand_keys, demand_of
 from backendai.scheduler.options import Option
 from backendai.scheduler.place import place
 from backendai.scheduler.rooms import Rooms
@@ -265,16 +265,17 @@ def test_it_refuses_an_amount_that_no_device_gives():
     [{"asks": {"cpu": 2}}, {"architectures": ["aarch64"]}, {"designated": frozenset({uuid4()})}, {"node_image": "x"}],
 )
 def test_it_tells_sessions_apart_that_other_agents_suit(changes):
-    assert demand_key(a_session()) != demand_key(a_session(**changes))
+    plain, other = demand_keys([a_session(), a_session(**changes)])
+    assert plain != other
 
 
 def test_it_does_not_tell_sessions_apart_by_what_decides_no_refusal():
-    plain = demand_key(a_session())
-    assert demand_key(a_session("other", age=5, launch="sweep", placement="pack")) == plain
-    assert demand_key(a_session(avoid_agents=frozenset({uuid4()}))) == plain
+    later = a_session("other", age=5, launch="sweep", placement="pack")
+    plain, *alike = demand_keys([a_session(), later, a_session(avoid_agents=frozenset({uuid4()}))])
+    assert alike == [plain, plain]
     several = a_session(kernels=[{"cpu": 1}] * 2, multi_node=True)
     packed = a_session(kernels=[{"cpu": 1}] * 2, multi_node=True, placement="pack", launch="sweep")
-    assert demand_key(several) != demand_key(packed)
+    assert len(set(demand_keys([several, packed]))) == 2
 
 
 # --- looking into the future ---

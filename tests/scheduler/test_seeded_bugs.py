@@ -152,8 +152,8 @@ def what_did_not_fit_as_a_whole_stays_booked(patch: Patch) -> None:
 def the_last_kernel_of_a_cluster_is_forgotten(patch: Patch) -> None:
     usual = place.placement_of
 
-    def short(session, seats, steps):  # type: ignore[no-untyped-def]
-        placement = usual(session, seats, steps)
+    def short(session, *rest):  # type: ignore[no-untyped-def]
+        placement = usual(session, *rest)
         kernels = list(placement.kernels.items())
         return placement._replace(kernels=dict(kernels[:-1] or kernels))
 

@@ -12,7 +12,7 @@ from backendai.scheduler.decide import decide
 from backendai.scheduler.sequence import Sequence, Tally, turns
 from backendai.scheduler.sequences import SEQUENCES
 from backendai.scheduler.sequences.fair_share import factor
-from backendai.scheduler.snapshot import Holder
+from backendai.scheduler.snapshot import Holder, ImageBuild
 from tests.scheduler.worlds import NOW, a_session, a_snapshot, an_agent, plan_of, wait_of
 
 OLD, NEW = a_session("old", age=5), a_session("new", age=1)
@@ -167,6 +167,9 @@ def test_the_factor_halves_with_every_share_that_was_used(usage, weight, expecte
 
 
 @pytest.mark.parametrize("wrong", [lambda line: line.sessions[1:], lambda line: line.sessions * 2])
-def test_it_notices_a_sequence_that_loses_or_doubles_a_session(wrong):
+@pytest.mark.parametrize("gate", [{}, {"image_build": ImageBuild(0.5, "")}], ids=["free", "gated"])
+def test_a_pass_notices_a_sequence_that_loses_or_doubles_a_session(monkeypatch, wrong, gate):
+    monkeypatch.setitem(SEQUENCES, "odd", Sequence("odd", "an odd one", wrong))
+    sessions = [a_session(name, age=age, **gate) for name, age in (("old", 5), ("new", 1))]
     with pytest.raises(ValueError, match=r"leaves out 1 of 2 sessions|twice"):
-        list(turns(Sequence("odd", "an odd one", wrong), a_snapshot([], [OLD, NEW]), Tally({})))
+        plan_of([an_agent()], sessions, sequence="odd")

@@ -7,13 +7,23 @@ his weight. It follows each placement.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
-from backendai.scheduler.sequence import Amounts, Line, Sequence
+from backendai.scheduler.sequence import Line, Sequence
 from backendai.scheduler.snapshot import SessionView
 
-_NOTHING: Amounts = ()
+
+class _User:
+    """A user in the line: his sessions by their place in it, the oldest last, what he holds, and what counts of it."""
+
+    __slots__ = ("counted", "held", "queue", "weight")
+
+    def __init__(self, held: dict[str, int], weight: float, capacity: Mapping[str, float]) -> None:
+        self.queue: list[int] = []
+        self.held = held
+        self.weight = weight
+        self.counted = capacity if weight > 0 else {}
 
 
 def drf(line: Line) -> Iterator[SessionView]:
@@ -21,36 +31,39 @@ def drf(line: Line) -> Iterator[SessionView]:
 
     A user whose session finds no room keeps his share, and the next of his sessions is tried: he stops nobody.
     """
-    sessions, tally, weights = line.sessions, line.tally, line.weights
-    # As floats, which are exact for whole mebibytes: dividing by a whole number of that size takes four times as long.
-    capacity = {name: float(amount) for name, amount in line.capacity.items() if amount}
-    nothing: dict[str, float] = {}
-    heap = [
-        (
-            dominant_share(held, capacity, weight := weights.get(user, 1.0)),
-            queue[-1],
-            queue,
-            held,
-            weight,
-            capacity if weight > 0 else nothing,
-        )
-        for user, queue in _queues(sessions).items()
-        for held in (tally.held.setdefault(user, {}),)
-    ]  # no two are equal in the first two: the others are never compared
-    heapify(heap)
-    while heap:
-        share, place, queue, held, weight, counted = heap[0]
-        tally.latest = _NOTHING
-        yield sessions[place]
-        for name, more in tally.latest:  # what is held of other slots weighs what it did
-            held[name] = amount = held.get(name, 0) + more
-            if name in counted and share < (grown := amount / counted[name] / weight):
-                share = grown
-        queue.pop()
-        if queue:
-            heapreplace(heap, (share, queue[-1], queue, held, weight, counted))
-        else:
-            heappop(heap)
+    sessions, tally = line.sessions, line.tally
+    users, levels = _users(line)
+    shares = list(levels)
+    heapify(shares)
+    while shares:
+        share = shares[0]
+        level = levels[share]  # the places of the sessions that are next, one of each user who has this share
+        while level:
+            place = level[0]
+            tally.latest = ()
+            yield sessions[place]
+            user = users[place]
+            grown = share
+            if tally.latest:
+                held, counted, weight = user.held, user.counted, user.weight
+                for name, more in tally.latest:  # what is held of other slots weighs what it did
+                    held[name] = amount = held.get(name, 0) + more
+                    if name in counted and grown < (part := amount / counted[name] / weight):
+                        grown = part
+            queue = user.queue
+            queue.pop()
+            if not queue:
+                heappop(level)
+            elif grown == share:
+                heapreplace(level, queue[-1])
+            else:
+                heappop(level)
+                if grown in levels:
+                    heappush(levels[grown], queue[-1])
+                else:
+                    levels[grown] = [queue[-1]]
+                    heappush(shares, grown)
+        del levels[heappop(shares)]
 
 
 def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weight: float) -> float:
@@ -65,12 +78,25 @@ def dominant_share(held: Mapping[str, int], capacity: Mapping[str, float], weigh
     return largest / weight if weight > 0 else inf
 
 
-def _queues(sessions: list[SessionView]) -> dict[str, list[int]]:
-    """Return by user the places of his sessions, the oldest last."""
-    queues: dict[str, list[int]] = {}
-    for place in range(len(sessions) - 1, -1, -1):
-        queues.setdefault(sessions[place].holder.user, []).append(place)
-    return queues
+def _users(line: Line) -> tuple[list[_User], dict[float, list[int]]]:
+    """Return whose session stands at each place of the line, and by share the places of the users' oldest sessions."""
+    # As floats, which are exact for whole mebibytes: dividing by a whole number of that size takes four times as long.
+    capacity = {name: float(amount) for name, amount in line.capacity.items() if amount}
+    by_name: dict[str, _User] = {}
+    users = []
+    for place, session in enumerate(line.sessions):
+        name = session.holder.user
+        user = by_name.get(name)
+        if user is None:
+            user = by_name[name] = _User(line.tally.held.setdefault(name, {}), line.weights.get(name, 1.0), capacity)
+        user.queue.append(place)
+        users.append(user)
+    levels: dict[float, list[int]] = {}
+    for user in by_name.values():
+        share = dominant_share(user.held, capacity, user.weight)
+        levels.setdefault(share, []).append(user.queue[0])  # by place, so each level is a heap
+        user.queue.reverse()
+    return users, levels
 
 
 SEQUENCE = Sequence("drf", "dominant resource fairness: the smallest share first", drf)
