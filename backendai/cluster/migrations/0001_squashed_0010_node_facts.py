@@ -175,6 +175,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['name'],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('is_default', True)), fields=('is_default',), name='one_default_resource_group')],
             },
         ),
         migrations.CreateModel(
@@ -212,10 +213,6 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['name'],
             },
-        ),
-        migrations.AddConstraint(
-            model_name='resourcegroup',
-            constraint=models.UniqueConstraint(condition=models.Q(('is_default', True)), fields=('is_default',), name='one_default_resource_group'),
         ),
         migrations.RunPython(seed, migrations.RunPython.noop),
     ]
