@@ -29,23 +29,29 @@
   });
 
   let dragged = null;
+  let behind = null; // the line before which it stood
   for (const line of list.children) line.draggable = true;
   list.addEventListener("dragstart", (event) => {
     dragged = event.target.closest("li");
     dragged.classList.add("is-dragged");
+    behind = dragged.nextElementSibling;
     event.dataTransfer.effectAllowed = "move";
+    event.dataTransfer.setData("text/plain", ""); // Firefox drags nothing without data
   });
   list.addEventListener("dragover", (event) => {
     const over = dragged && event.target.closest("li");
     if (!over) return;
     event.preventDefault();
+    event.dataTransfer.dropEffect = "move";
     const { top, height } = over.getBoundingClientRect();
     if (over !== dragged) event.clientY < top + height / 2 ? over.before(dragged) : over.after(dragged);
   });
   list.addEventListener("drop", (event) => event.preventDefault());
-  list.addEventListener("dragend", () => {
-    dragged?.classList.remove("is-dragged");
-    if (dragged) say(dragged);
-    dragged = null;
+  list.addEventListener("dragend", (event) => {
+    if (!dragged) return;
+    dragged.classList.remove("is-dragged");
+    if (event.dataTransfer.dropEffect === "none") list.insertBefore(dragged, behind); // Esc, or let go elsewhere
+    say(dragged);
+    dragged = behind = null;
   });
 })();

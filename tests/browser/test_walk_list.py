@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Campus, Visit
-from tests.browser.people import ALICE
+from tests.browser.people import ALICE, SCRIPT
 from tests.browser.visitor import Visitor
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
@@ -55,6 +55,41 @@ def test_columns_are_put_in_order_with_the_keyboard_and_stay_so(walk: Visit, ses
     expect(heads.filter(has_text="Access key")).to_have_count(0)
 
 
+def test_columns_are_dragged_with_the_mouse_and_fall_back_when_it_is_given_up(
+    walk: Visit, session: dict[str, str]
+) -> None:
+    visitor = _at_the_list(walk)
+    page = visitor.page
+    page.get_by_text("Columns", exact=True).click()
+    for name in ("Type", "Access key"):
+        page.get_by_role("checkbox", name=name).check()
+    names = page.locator("#column-order label")
+    before = [name.strip() for name in names.all_inner_texts()]
+    moved = ["Access key", *(name for name in before if name != "Access key")]
+    assert moved != before
+    _drag_to_the_front(page, "Access key")
+    expect(names).to_have_text(moved)
+    page.keyboard.press("Escape")
+    expect(names).to_have_text(before)
+    page.mouse.up()
+    _drag_to_the_front(page, "Access key")
+    page.mouse.move(5, 5, steps=5)
+    page.mouse.up()
+    expect(names).to_have_text(before)
+    _drag_to_the_front(page, "Access key")
+    page.mouse.up()
+    expect(names).to_have_text(moved)
+    expect(page.locator("#announce")).to_have_text(f"Access key: place 1 of {len(before)}")
+    page.get_by_role("button", name="Save").click()
+    heads = page.get_by_role("columnheader").filter(has_text=re.compile("^(Type|Access key)$"))
+    expect(heads).to_have_text(["Access key", "Type"])
+    page.get_by_text("Columns", exact=True).click()
+    for name in ("Type", "Access key"):
+        page.get_by_role("checkbox", name=name).uncheck()
+    page.get_by_role("button", name="Save").click()
+    expect(heads).to_have_count(0)
+
+
 def test_a_log_opens_over_the_list_under_an_address_of_its_own(walk: Visit, session: dict[str, str]) -> None:
     visitor = _at_the_list(walk)
     page = visitor.page
@@ -98,7 +133,34 @@ def test_the_log_of_a_kernel_opens_over_the_panel_and_comes_back_with_its_addres
     expect(page).to_have_url(re.compile(rf"\?session={session['id']}$"))
 
 
+def test_neither_long_names_nor_news_lie_over_anything(walk: Visit, campus: Campus, session: dict[str, str]) -> None:
+    visitor = _at_the_list(walk)
+    page = visitor.page
+    failed = campus.alice.launch("has-failed", image="tiny", type="batch", startup_command="exit 3")
+    campus.alice.wait_for(failed["id"], "TERMINATED")
+    visitor.go("/dashboard/")
+    expect(page.locator(".dashboard table.rows").filter(has_text=SCRIPT)).to_be_visible()
+    wider = "(cards) => cards.filter((card) => card.scrollWidth > card.clientWidth).map((card) => card.innerText)"
+    assert page.locator(".dashboard .card").evaluate_all(wider) == []
+    visitor.go("/sessions/new/")
+    news = page.locator("#note-cards .tone-bad")
+    expect(news).to_be_visible()
+    card, button = news.bounding_box(), page.locator(".launch-bar [data-go=next]").bounding_box()
+    assert card and button and card["x"] >= button["x"] + button["width"]
+
+
 def _at_the_list(walk: Visit) -> Visitor:
     visitor = walk(ALICE)
     expect(visitor.page.locator("#live-mark")).to_have_text("Live")  # its scripts have begun
     return visitor
+
+
+def _drag_to_the_front(page: Page, name: str) -> None:
+    """Take hold of a column's name and move it over the first one, without letting go."""
+    lines = page.locator("#column-order li")
+    lines.filter(has=page.get_by_role("checkbox", name=name)).locator("[data-name]").hover()
+    page.mouse.down()
+    first = lines.first.bounding_box()
+    assert first
+    for height in (first["height"] - 3, 3):
+        page.mouse.move(first["x"] + 40, first["y"] + height, steps=8)

@@ -89,6 +89,30 @@ def test_its_actions_have_one_order_and_say_why_they_cannot_be_pressed(cast: Cas
     assert "The session never ran, so there is no log." in page and "Start again" in page
 
 
+def test_a_session_whose_start_failed_offers_its_log_only_when_there_is_one(cast: Cast, browse: Browse) -> None:
+    agent, client = make_agent(), browse(cast.alice)
+    silent, said = make_session(cast.alice), make_session(cast.alice)
+    for session in (silent, said):
+        place(session, agent)
+        refused = report_of(session.kernels.get(), KernelState.TERMINATED, reason="image-not-found", message="No.")
+        kernel_reported(agent, refused)
+    KernelLog.objects.create(kernel=said.kernels.get(), content=b"", size=12)
+    page = text_of(client, silent)
+    assert obstacles(page)["log"] and "The session never ran, so there is no log." in page
+    assert not obstacles(text_of(client, said))["log"]
+
+
+def test_ending_what_is_still_prepared_does_not_warn_of_a_loss(cast: Cast, browse: Browse) -> None:
+    agent, session, client = make_agent(), make_session(cast.alice), browse(cast.alice)
+    place(session, agent)
+    page = client.get(reverse("web:terminate", args=[session.pk])).content.decode()
+    assert "nothing runs in it yet" in page and "is deleted" not in page
+    assert 'name="force"' in page, "it can be ended even when its node does not answer"
+    running = make_running_session(cast.alice, agent)
+    page = client.get(reverse("web:terminate", args=[running.pk])).content.decode()
+    assert "is deleted" in page and "nothing runs in it yet" not in page
+
+
 def test_it_tells_an_administrator_whose_session_it_is(cast: Cast, browse: Browse) -> None:
     session = make_running_session(cast.alice)
     assert "foreign-notice" not in text_of(browse(cast.alice), session)

@@ -27,14 +27,15 @@ class Action:
     in_new_window: bool = False
 
 
-def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool) -> list[Action]:
-    """Return app launcher, terminal, log, saving as an image, and terminate."""
+def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool, kept_log: int | None = None) -> list[Action]:
+    """Return app launcher, terminal, log, saving as an image, and terminate. ``kept_log``: the bytes of log that are
+    kept of a session that has ended."""
     page = reverse("web:session", args=[session.pk])
     end = _("Cancel") if session.status == Status.PENDING else _("Terminate")
     return [
         Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", _no_apps(session)),
         Action("terminal", _("Terminal"), "terminal-2", f"{page}#terminal", "", _no_terminal(session), in_drawer),
-        Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session)),
+        Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session, kept_log)),
         Action(
             "commit",
             _("Save as image"),
@@ -63,10 +64,10 @@ def _no_terminal(session: ComputeSession) -> str:
     return _("The session does not run yet.")
 
 
-def _no_log(session: ComputeSession) -> str:
+def _no_log(session: ComputeSession, kept_log: int | None) -> str:
     if session.status == Status.PENDING or session.status in STARTING - {Status.CREATING}:
         return _("The log begins when the session starts.")
-    if session.status == Status.CANCELLED:
+    if session.status == Status.CANCELLED or (session.is_terminal and not session.started_at and not kept_log):
         return _("The session never ran, so there is no log.")
     return ""
 

@@ -23,12 +23,13 @@ _MOST_NAMED = 20
 def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now: datetime) -> dict[str, Any]:
     """Return what the panel's templates show of a session that the user may see. ``in_drawer``: it lies over a list."""
     kernels = list(session.kernels.select_related("agent"))
-    actions = actions_of(session, in_drawer=in_drawer, is_own=session.owner_id == user.pk)
+    facts, own = _facts(session, kernels, now), session.owner_id == user.pk
+    actions = actions_of(session, in_drawer=in_drawer, is_own=own, kept_log=facts["kept_log"])
     return (
         ending_context(session, user)
         | _advice(session, kernels)
         | _neighbours(session, user)
-        | _facts(session, kernels, now)
+        | facts
         | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
     )
