@@ -16,7 +16,7 @@ from backendai.compute.services.waits import Waiting, note_waits
 from backendai.wire.messages import KernelState
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
-from tests.factories import make_agent, make_running_session, make_session, place, report_of
+from tests.factories import make_agent, make_running_session, make_session, make_sessions, place, report_of
 
 pytestmark = pytest.mark.django_db
 NOWHERE = "The registry does not know it."
@@ -116,8 +116,8 @@ def test_it_asks_the_database_as_often_for_many_rows_as_for_few(
     caller, path = Caller(cast.alice), f"{SESSIONS}{failed.pk}/history/"
     with django_assert_max_num_queries(4) as few:
         caller.get(path, phase="schedule", message="x")
-    for number in range(40):
-        note_waits([Waiting(make_session(cast.alice).pk, f"code-{number}", "x")], now=timezone.now())
+    others = enumerate(make_sessions(cast.alice, 40))
+    note_waits([Waiting(one.pk, f"code-{number}", "x") for number, one in others], now=timezone.now())
     SchedulingRecord.objects.update(session=failed)
     with django_assert_max_num_queries(len(few.captured_queries)):
         assert len(caller.get(path).json()["results"]) == 50

@@ -13,7 +13,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.status import Status
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, make_sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -199,8 +199,7 @@ def test_it_asks_the_database_as_often_for_thirty_sessions_as_for_one(
     address = SESSIONS + path.format(one=one.pk)
     with django_assert_max_num_queries(4) as first:
         assert client.get(address).status_code == 200
-    for _ in range(29):
-        make_session(cast.alice, cluster_size=2)
+    make_sessions(cast.alice, 29, cluster_size=2)
     with django_assert_max_num_queries(len(first.captured_queries)):
         answer = client.get(address)
     if not path:

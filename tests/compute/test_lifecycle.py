@@ -26,7 +26,16 @@ from backendai.core.slots import Slots
 from backendai.wire.messages import KernelSighting, KernelState
 from tests.cast import Cast
 from tests.controller.clocks import repair_at
-from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, place, report_of
+from tests.factories import (
+    make_agent,
+    make_group,
+    make_image,
+    make_running_session,
+    make_session,
+    make_sessions,
+    place,
+    report_of,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -450,8 +459,7 @@ def test_a_pass_takes_a_fixed_number_of_queries(cast: Cast, django_assert_max_nu
         make_session(cast.alice)
     with django_assert_max_num_queries(40) as few:
         assert run_pass(timezone.now()) == 5
-    for _ in range(25):
-        make_session(cast.alice)
+    make_sessions(cast.alice, 25)
     with django_assert_max_num_queries(40) as many:
         assert run_pass(timezone.now()) == 25
     assert len(few.captured_queries) == len(many.captured_queries)

@@ -16,7 +16,7 @@ from backendai.compute.models import Allocation, ComputeSession, Kernel, Schedul
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.status import Status
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_running_session, make_session
+from tests.factories import make_agent, make_group, make_running_session, make_session, make_sessions
 
 pytestmark = pytest.mark.django_db
 GPU = {"cpu": "8", "mem": "17179869184", "cuda.shares": "2"}
@@ -41,7 +41,7 @@ def test_the_number_of_statements_does_not_grow_with_the_sessions(cast: Cast) ->
     agent = make_agent(cpu=100, mem="100g")
     counts = []
     for number in (2, 50):
-        made = [make_session(cast.alice) for _ in range(number)]
+        made = make_sessions(cast.alice, number)
         assignments = [Assignment(session.pk, {session.kernels.get().pk: agent.pk}) for session in made]
         with CaptureQueriesContext(connection) as captured:
             assert len(place_sessions(make_group().pk, assignments, now=timezone.now())) == number

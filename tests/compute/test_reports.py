@@ -18,7 +18,7 @@ from backendai.compute.services.reports import Verdict, Word, kernels_reported
 from backendai.compute.status import Result, Status
 from backendai.wire.messages import KernelReport, KernelState
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_session, place
+from tests.factories import make_agent, make_group, make_session, make_sessions, place, place_all
 
 pytestmark = pytest.mark.django_db
 
@@ -44,7 +44,8 @@ def test_one_call_leaves_the_database_as_one_call_for_each_does(cast: Cast, seed
         make_placed(cast, dice, agents, number)
     now = timezone.now() + timedelta(seconds=1)
     for _ in range(3):
-        words = [word for word in (make_word(dice, agents) for _ in range(dice.randint(1, 12))) if word]
+        kernels = list(Kernel.objects.select_related("agent").order_by("session__name", "rank"))
+        words = [word for word in (make_word(dice, agents, kernels) for _ in range(dice.randint(1, 12))) if word]
         assert tried(together, words, now) == tried(one_by_one, words, now)
         together(words, now)
         now += timedelta(seconds=1)
@@ -94,9 +95,8 @@ def test_the_number_of_statements_does_not_grow_with_the_reports(cast: Cast) -> 
     agent = make_agent(cpu=1000, mem="1000g")
     counts = {}
     for number in (10, 200):
-        sessions = [make_session(cast.alice, session_type="batch", startup_command="true") for _ in range(number)]
-        for session in sessions:
-            place(session, agent)
+        sessions = make_sessions(cast.alice, number, session_type="batch", startup_command="true")
+        place_all(sessions, agent)
         kernels = list(Kernel.objects.filter(session__in=sessions))
         starts = [KernelReport(kernel_id=one.pk, generation=1, state=S.RUNNING, container_id="c") for one in kernels]
         ends = [end_of(one, exit_code=place_ % 3, reason="exited") for place_, one in enumerate(kernels)]
@@ -116,8 +116,8 @@ def make_placed(cast: Cast, dice: random.Random, agents: Sequence[Agent], number
     place(session, dice.choice(agents))
 
 
-def make_word(dice: random.Random, agents: Sequence[Agent]) -> Word | None:
-    kernel = dice.choice(list(Kernel.objects.order_by("session__name", "rank")))
+def make_word(dice: random.Random, agents: Sequence[Agent], kernels: Sequence[Kernel]) -> Word | None:
+    kernel = dice.choice(kernels)
     states = [S.PREPARING, S.PULLING, S.CREATING, S.RUNNING, S.RUNNING, S.RUNNING, S.TERMINATED]
     state = dice.choice(states)
     told = dice.choice(_ENDS) if state == S.TERMINATED else {"progress": dice.choice([None, 0.5]), "message": "So."}

@@ -15,7 +15,7 @@ from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.wire import browser
 from tests.cast import Cast
-from tests.factories import make_agent, make_session, place
+from tests.factories import make_agent, make_session, make_sessions, place
 
 pytestmark = pytest.mark.django_db
 NO_ROOM = {"code": "no-room", "message": "cpu: 8 asked, 2 available."}
@@ -130,7 +130,7 @@ def test_a_session_that_is_not_pending_any_more_is_left_alone(cast: Cast) -> Non
 
 
 def test_the_number_of_statements_does_not_grow_with_the_sessions(cast: Cast) -> None:
-    few, many = [make_session(cast.alice) for _ in range(2)], [make_session(cast.bob) for _ in range(40)]
+    few, many = make_sessions(cast.alice, 2), make_sessions(cast.bob, 40)
 
     def waits(sessions: list[ComputeSession], number: int) -> list[Waiting]:
         return [

@@ -20,7 +20,7 @@ from backendai.compute.status import PLACED, Phase, Status
 from backendai.controller.loops import schedule_group
 from backendai.wire.messages import KernelState
 from tests.cast import Cast, make_cast
-from tests.factories import make_agent, make_group, make_image, make_session, report_of
+from tests.factories import make_agent, make_group, make_image, make_session, make_sessions, report_of
 
 
 @pytest.mark.django_db
@@ -28,8 +28,7 @@ def test_of_50_sessions_under_a_limit_of_5_exactly_5_start_and_45_wait_with_the_
     cast.alice.policy = ResourcePolicy.objects.create(name="five", max_sessions=5)
     cast.alice.save()
     group, agent = make_group(), make_agent(cpu=128, mem="256g")
-    for _ in range(50):
-        make_session(cast.alice)
+    make_sessions(cast.alice, 50)
     bobs = make_session(cast.bob)
     now = timezone.now()
     assert schedule_group(group.pk, now) == 6, "five of Alice's and one of Bob's"

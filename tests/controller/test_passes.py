@@ -30,7 +30,7 @@ from backendai.scheduler.snapshot import Snapshot
 from backendai.wire.messages import Note
 from tests.cast import Cast, make_cast
 from tests.controller.clocks import sync_of
-from tests.factories import make_agent, make_group, make_running_session, make_session
+from tests.factories import make_agent, make_group, make_running_session, make_session, make_sessions
 
 SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08"]
 
@@ -56,8 +56,7 @@ def test_a_pass_takes_the_same_number_of_statements_for_ten_sessions_and_for_hun
     loops.run_pass(timezone.now())  # makes the lease rows
     counts = []
     for number in (10, 300):
-        for _ in range(number):
-            make_session(cast.alice)
+        make_sessions(cast.alice, number)
         with CaptureQueriesContext(connection) as captured:
             assert loops.run_pass(timezone.now()) == number
         counts.append(len(captured))
@@ -69,8 +68,7 @@ def test_a_pass_in_which_nothing_fits_takes_a_fixed_number_of_statements_too(cas
     make_agent(cpu=1)
     counts = []
     for number in (10, 60):
-        for _ in range(number):
-            make_session(cast.alice)
+        make_sessions(cast.alice, number)
         ComputeSession.objects.update(slots={"cpu": "2"})
         Kernel.objects.update(slots={"cpu": "2"})
         loops.run_pass(timezone.now())
@@ -228,8 +226,7 @@ def test_two_schedulers_that_act_on_the_same_picture_place_every_session_once() 
     alice, group = make_cast().alice, make_group()
     for _ in range(4):
         make_agent(cpu=4)
-    for _ in range(24):
-        make_session(alice)
+    make_sessions(alice, 24)
     picture = read_snapshot(group, timezone.now())
     plan, together, placed = decide(picture), threading.Barrier(2), []
 

@@ -20,7 +20,7 @@ from backendai.planning.snapshot import read_picture, read_snapshot
 from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import SLOT_ORDER, DependencyState, DeviceView, Snapshot
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, make_sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -42,8 +42,7 @@ def test_the_number_of_queries_does_not_grow_with_sessions_agents_or_kernels(cas
     few = queries()
     for _ in range(5):
         make_running_session(cast.bob)
-    for _ in range(20):
-        make_session(cast.alice)
+    make_sessions(cast.alice, 20)
     assert queries() == few
 
 

@@ -16,14 +16,15 @@ from backendai.scheduler.snapshot import Snapshot
 from tests.scheduler.checks import CHECKS
 from tests.scheduler.crowds import a_crowd
 
-CROWDS = [a_crowd(Random(seed)) for seed in range(700)]
+CROWDS = 700
 Patch = pytest.MonkeyPatch
 Check = Callable[[Snapshot, Callable], None]
 
 
-def first_broken(crowds: list[Snapshot]) -> tuple[Snapshot, Check] | None:
-    """The first crowd that breaks a check, and that check; nothing when all hold."""
-    for crowd in crowds:
+def first_broken(beginning: int) -> tuple[Snapshot, Check] | None:
+    """The first crowd from this one on that breaks a check, and that check; nothing when all hold for all crowds."""
+    for number in range(beginning, beginning + CROWDS):
+        crowd = a_crowd(Random(number % CROWDS))
         for check in CHECKS:
             try:
                 check(crowd, decide.decide)
@@ -172,38 +173,39 @@ def what_found_no_room_has_no_room_anywhere(patch: Patch) -> None:
     patch.setattr(progress.Progress, "place", hopeless)
 
 
-BUGS: tuple[Callable[[Patch], None], ...] = (
-    priorities_do_not_count,
-    equals_stay_in_the_order_of_the_input,
-    memory_does_not_count,
-    the_last_core_of_an_agent_is_given_twice,
-    limits_count_what_ran_before_only,
-    only_the_narrowest_limit_counts_on,
-    a_slot_that_is_not_named_may_always_be_had,
-    dependencies_do_not_count,
-    nobody_is_held_back,
-    lower_priorities_pass_unless_the_sequence_is_strict,
-    those_that_may_be_passed_still_hold_back,
-    those_that_may_be_passed_keep_their_place,
-    overtaking_has_no_cap,
-    shares_are_those_from_before_the_pass,
-    weights_do_not_count_for_shares,
-    fair_share_forgets_the_project,
-    nothing_is_kept_for_the_first_in_line,
-    everybody_is_said_to_end_before_the_reserved_start,
-    the_reserved_start_is_too_early,
-    without_known_ends_nothing_is_kept,
-    what_did_not_fit_as_a_whole_stays_booked,
-    the_last_kernel_of_a_cluster_is_forgotten,
-    what_found_no_room_has_no_room_anywhere,
-)
+# With the crowd that gave it away when it was tried last: the others are asked after that one.
+BUGS: dict[Callable[[Patch], None], int] = {
+    priorities_do_not_count: 0,
+    equals_stay_in_the_order_of_the_input: 0,
+    memory_does_not_count: 4,
+    the_last_core_of_an_agent_is_given_twice: 31,
+    limits_count_what_ran_before_only: 34,
+    only_the_narrowest_limit_counts_on: 300,
+    a_slot_that_is_not_named_may_always_be_had: 118,
+    dependencies_do_not_count: 11,
+    nobody_is_held_back: 4,
+    lower_priorities_pass_unless_the_sequence_is_strict: 4,
+    those_that_may_be_passed_still_hold_back: 38,
+    those_that_may_be_passed_keep_their_place: 32,
+    overtaking_has_no_cap: 91,
+    shares_are_those_from_before_the_pass: 136,
+    weights_do_not_count_for_shares: 81,
+    fair_share_forgets_the_project: 30,
+    nothing_is_kept_for_the_first_in_line: 40,
+    everybody_is_said_to_end_before_the_reserved_start: 40,
+    the_reserved_start_is_too_early: 18,
+    without_known_ends_nothing_is_kept: 343,
+    what_did_not_fit_as_a_whole_stays_booked: 30,
+    the_last_kernel_of_a_cluster_is_forgotten: 14,
+    what_found_no_room_has_no_room_anywhere: 340,
+}
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_a_seeded_bug_is_caught_and_it_alone(bug):
     with pytest.MonkeyPatch.context() as patch:
         bug(patch)
-        found = first_broken(CROWDS)
+        found = first_broken(BUGS[bug])
     assert found, f"no check notices that {bug.__name__.replace('_', ' ')}"
     crowd, check = found
     check(crowd, decide.decide)  # the scheduler as it is passes
