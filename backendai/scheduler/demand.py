@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -21,8 +21,8 @@ class Request:
     """Amounts that one agent must give at once, for ``kernels`` kernels.
 
     No architecture means any, as do no designated agents; ``node_image`` is one that the agent must have already.
-    ``accelerators``: what each kernel asks of them, for the choice of devices. ``cost``, ``start`` and ``step`` belong
-    to ``Rooms.cost``, and are None before that was asked.
+    ``accelerators``: what each kernel asks of them, for the choice of devices. ``cost``, ``fields``, ``start`` and
+    ``step`` belong to ``Rooms.cost``; before that was asked there are none.
     """
 
     __slots__ = (
@@ -30,6 +30,7 @@ class Request:
         "architecture",
         "cost",
         "designated",
+        "fields",
         "group",
         "items",
         "kernels",
@@ -61,6 +62,7 @@ class Request:
         self.kinds = self.names - ORDINARY
         self.group = architecture, self.kinds
         self.cost: int | None = None
+        self.fields: Sequence[int] = ()
         self.start: Any = None
         self.step: Any = None
 

@@ -47,6 +47,11 @@ class Packing:
             cost |= amount << shift
         return cost
 
+    def field(self, name: str) -> int:
+        """Return the bits of a slot, none for one that nobody offers."""
+        shift, most = self._fields.get(name, (0, 0))
+        return most << shift
+
     def most_of(self, several: Sequence[int]) -> int:
         """Return packed amounts of which each is the largest of its slot."""
         return sum([max([number & field for number in several]) for field in self._masks])

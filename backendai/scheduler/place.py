@@ -35,12 +35,12 @@ def placement_of(
     kernels = session.kernels
     if len(seats) == 1:
         _, room, passed_over, given = seats[0]
-        agents = {kernels[0].id: room.id} if len(kernels) == 1 else {kernel.id: room.id for kernel in kernels}
+        agents = ((kernels[0].id, room.id),) if len(kernels) == 1 else tuple([(each.id, room.id) for each in kernels])
         chosen: tuple[tuple[str, int], ...] = ((room.name, passed_over),)
         if not given:
             return new_tuple(Placement, (session.id, agents, _NO_DEVICES, turn, within, shared, chosen))
     else:
-        agents = {kernel.id: seat.room.id for kernel, seat in zip(kernels, seats, strict=True)}
+        agents = tuple([(kernel.id, seat.room.id) for kernel, seat in zip(kernels, seats, strict=True)])
         chosen = tuple([(seat.room.name, seat.passed_over) for seat in seats])
         given = [seat.shares[0] if seat.shares else {} for seat in seats]
     devices = {kernel.id: shares for kernel, shares in zip(kernels, given, strict=True) if shares}

@@ -91,18 +91,23 @@ _SOME_PASS = Pass()
 
 
 class Placement(NamedTuple):
-    """Start this session: kernel id → agent id, for every kernel; and which devices each kernel gets, if any.
+    """Start this session: kernel id and agent id, for every kernel; and which devices each kernel gets, if any.
 
     The last four fields are those of its ``trail``.
     """
 
     session_id: UUID
-    kernels: dict[UUID, UUID]
+    seats: tuple[tuple[UUID, UUID], ...]
     devices: Mapping[UUID, DeviceShares] = _NO_DEVICES
     turn: int = 0
     within: Pass = _SOME_PASS
     shared: tuple[Step, ...] = ()
     chosen: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def kernels(self) -> dict[UUID, UUID]:
+        """By kernel id, the agent's."""
+        return dict(self.seats)
 
     @property
     def trail(self) -> Trail:

@@ -17,12 +17,13 @@ NO_SHARES: Sequence[Shares] = ()
 class Room:
     """It reads like an ``AgentView`` whose free amounts and kernels follow the pass. ``order``: its place by name.
 
-    ``book`` is None when nothing is known of its devices: then amounts alone count. ``shelf``, ``entry`` and ``packed``
-    belong to ``Rooms``.
+    ``book`` is None when nothing is known of its devices: then amounts alone count, and what was taken is written down
+    and subtracted when somebody asks, which most often nobody does. ``shelf``, ``entry`` and ``packed`` belong to
+    ``Rooms``.
     """
 
     __slots__ = (
-        "alive", "architecture", "book", "entry", "free", "id", "images", "kernels", "ledger", "low_disk",
+        "_free", "_ledger", "_taken", "alive", "architecture", "book", "entry", "id", "images", "kernels", "low_disk",
         "max_kernels", "name", "order", "packed", "schedulable", "shelf",
     )  # fmt: skip
 
@@ -40,16 +41,31 @@ class Room:
         self.packed = 0
         self.entry: Any = None
         self.shelf: Any = None
-        self.ledger: dict[str, int] = dict(agent.capacity.items())
+        ledger: dict[str, int] = dict(agent.capacity.items())
         for name, amount in agent.occupied.items():
-            self.ledger[name] = self.ledger.get(name, 0) - amount
-        self.free = self.ledger
+            ledger[name] = ledger.get(name, 0) - amount
+        self._ledger = self._free = ledger
+        self._taken: list[Request] = []
         self.book: DeviceBook | None = None
         if agent.devices:
             self.book = DeviceBook(
                 agent.devices, fill=rules.fill_devices, allow_fragmentation=rules.allow_fragmentation
             )
-            self.free = self._given_by_devices()
+            self._free = self._given_by_devices()
+
+    @property
+    def ledger(self) -> dict[str, int]:
+        """What it has less what is taken."""
+        if self._taken:
+            self._subtract()
+        return self._ledger
+
+    @property
+    def free(self) -> dict[str, int]:
+        """What it can still give: the ledger, but no more than the devices can give."""
+        if self._taken:
+            self._subtract()
+        return self._free
 
     def fits(self, request: Request) -> bool:
         """Return whether the request finds its amounts and its kernels here now, whatever the devices."""
@@ -71,16 +87,18 @@ class Room:
 
     def take(self, request: Request, times: int = 1) -> None:
         """Take the request's amounts out of what is free; ``times=-1`` gives them back."""
-        ledger = self.ledger
+        self.kernels += request.kernels * times
+        if self.book is None and times == 1:
+            self._taken.append(request)
+            return
+        ledger, free = self.ledger, self.free
         for name, amount in request.items:
             ledger[name] = ledger.get(name, 0) - amount * times
-        self.kernels += request.kernels * times
-        if self.book is not None:
-            if request.kinds:
-                self.free = self._given_by_devices()
-            else:
-                for name, _ in request.items:
-                    self.free[name] = ledger[name]
+        if self.book is not None and request.kinds:
+            self._free = self._given_by_devices()
+        elif self.book is not None:
+            for name, _ in request.items:
+                free[name] = ledger[name]
 
     def take_devices(self, shares: Sequence[Shares], times: int = 1) -> None:
         """Book the devices of a request; ``times=-1`` gives them back. What is free follows with its amounts."""
@@ -96,16 +114,24 @@ class Room:
     def copy(self) -> Room:
         """Return an independent copy."""
         other = copy(self)
-        other.ledger = dict(self.ledger)
-        other.free = other.ledger if self.book is None else dict(self.free)
+        other._ledger = dict(self.ledger)
+        other._free = other._ledger if self.book is None else dict(self.free)
+        other._taken = []
         other.book = self.book and self.book.copy()
         other.shelf = None
         return other
 
+    def _subtract(self) -> None:
+        ledger = self._ledger
+        for request in self._taken:
+            for name, amount in request.items:
+                ledger[name] = ledger.get(name, 0) - amount
+        self._taken.clear()
+
     def _given_by_devices(self) -> dict[str, int]:
         """Return what is free by the ledger, but no more than the devices can give."""
         assert self.book is not None
-        free = dict(self.ledger)
+        free = dict(self._ledger)
         for slot in self.book.slots:
             free[slot] = min(free.get(slot, 0), self.book.total(slot))
         return free

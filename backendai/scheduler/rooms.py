@@ -73,13 +73,14 @@ class Rooms:
     def cost(self, request: Request) -> int:
         """Return the request packed, negative when it asks for more than any agent can have.
 
-        With that the request learns where its agents start, unless they take turns, and the step that one of them
-        makes in their order when it takes the request, if that is the same for all.
+        With that the request learns where its agents start, unless they take turns, the step that one of them makes in
+        their order when it takes the request, if that is the same for all, and the fields of its accelerators.
         """
         if request.cost is None:
             packed = self.packing.cost(request.items)
             request.cost = cost = -1 if packed is None else packed
             request.start, request.step = self.ranking.start(cost), self.ranking.step(cost)
+            request.fields = [self.packing.field(name) for name in request.kinds]
         return request.cost
 
     def book(self, room: Room, request: Request, shares: Sequence[Shares] = NO_SHARES, launch: str = "") -> None:
@@ -91,12 +92,12 @@ class Rooms:
             self.launches.count(launch, room.order, request.kernels)
         if self.takes_turns:
             self.ranking.chosen(room.order, len(self.all))
-        cost, step, kinds = request.cost, request.step, request.kinds
-        took_last = kinds and not all(map(room.free.get, kinds))  # then the agent stands on another shelf
-        if took_last or cost is None or step is None or room.shelf is None or room.book is not None:
+        step, packed = request.step, room.packed - (request.cost or 0)
+        took_last = request.kinds and not all([packed & field for field in request.fields])  # then it changes its shelf
+        if took_last or step is None or room.shelf is None or room.book is not None:
             self._settle(room, request)
             return
-        room.packed -= cost  # as ``_settle`` does, for most of them in short
+        room.packed = packed  # as ``_settle`` does, for most of them in short
         if step:
             room.shelf.move(room, room.entry + step)
         if self._nearest is not None:

@@ -57,7 +57,8 @@ def the_last_core_of_an_agent_is_given_twice(patch: Patch) -> None:
     def generous(self: rooms.Room, request: Request, times: int = 1) -> None:
         usual(self, request, times)
         self.ledger["cpu"] += 1000 * times
-        self.free = dict(self.ledger) if self.free is not self.ledger else self.ledger
+        if self.free is not self.ledger:
+            self.free["cpu"] += 1000 * times
 
     patch.setattr(rooms.Room, "take", generous)
 
@@ -155,8 +156,7 @@ def the_last_kernel_of_a_cluster_is_forgotten(patch: Patch) -> None:
 
     def short(session, *rest):  # type: ignore[no-untyped-def]
         placement = usual(session, *rest)
-        kernels = list(placement.kernels.items())
-        return placement._replace(kernels=dict(kernels[:-1] or kernels))
+        return placement._replace(seats=placement.seats[:-1] or placement.seats)
 
     patch.setattr(progress, "placement_of", short)
 
