@@ -130,4 +130,4 @@ class TypeFields(forms.Form):
 
 def _batch_sessions(user: User, actor: User) -> QuerySet[ComputeSession]:
     own = ComputeSession.objects.visible_to(actor).filter(owner=user)
-    return own.filter(session_type=SessionType.BATCH).live()
+    return own.filter(session_type=SessionType.BATCH).live().only("name", "status")
