@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from docker import APIClient
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from tests.agent.images import ensure_tmux_image
-from tests.browser.visitor import Visitor, open_chromium, run_on
+from tests.browser.chromium import Chromium, open_chromium
+from tests.browser.visitor import Visitor, run_on
 from tests.system.client import Client
 from tests.system.images import ensure_tiny
 from tests.system.platform import Platform
@@ -42,14 +43,14 @@ def alice(platform: Platform) -> Client:
 
 
 @pytest.fixture(scope="package")
-def chromium() -> Iterator[Browser]:
+def chromium() -> Iterator[Chromium]:
     """The browser."""
     with open_chromium() as browser:
         yield browser
 
 
 @pytest.fixture
-def visit(chromium: Browser, platform: Platform, alice: Client) -> Iterator[Visit]:
+def visit(chromium: Chromium, platform: Platform, alice: Client) -> Iterator[Visit]:
     """Return a visitor; each must leave without a complaint."""
     visitors: list[Visitor] = []
 
@@ -82,7 +83,7 @@ def campus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campus]:
 
 
 @pytest.fixture
-def walk(chromium: Browser, campus: Campus) -> Iterator[Visit]:
+def walk(chromium: Chromium, campus: Campus) -> Iterator[Visit]:
     """Return a visitor of the campus; each must leave without a complaint."""
     visitors: list[Visitor] = []
 

@@ -11,10 +11,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
+from tests.browser.chromium import Chromium, open_chromium
 from tests.browser.people import ADMIN
-from tests.browser.visitor import Visitor, open_chromium, run_on
+from tests.browser.visitor import Visitor, run_on
 from tests.system.client import Client
 from tests.system.platform import ROOT, Platform
 
@@ -84,7 +85,7 @@ def _launch(client: Client, name: str, cpu: int, mem: str, **fields: object) -> 
     return str(client.launch(name, **({"image": "python", "resources": {"cpu": cpu, "mem": mem}} | fields))["id"])
 
 
-def _train(browser: Browser, platform: Platform, path: str) -> None:
+def _train(browser: Chromium, platform: Platform, path: str) -> None:
     visitor = Visitor(browser, platform.url).sign_in(ADMIN)
     visitor.go(f"{path}#terminal")
     visitor.type(_FILE + "clear; python -VV; nproc; python train.py 18 0.05")

@@ -38,6 +38,9 @@ def test_a_card_comes_with_the_session_follows_it_and_goes_when_all_is_well(visi
     expect(card.get_by_role("link", name="Change and start again")).to_have_attribute(
         "href", re.compile(f"like={bad['id']}$")
     )
+    # A long reason can be scrolled, and so by the keyboard too.
+    card.locator(".note-text").first.evaluate("(text) => text.append(' and why'.repeat(200))")
+    assert not visitor.accessibility_faults()
     assert page.evaluate("window.stayed && document.activeElement.outerHTML") == focused
     expect(page.locator("#bell-mark")).to_contain_text("1")
     page.reload()

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
+from tests.browser.chromium import Chromium
 from tests.browser.people import ADMIN, PASSWORD
 from tests.browser.visitor import RESOURCES, Visitor, run_on
 from tests.system.platform import Platform
@@ -25,7 +26,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 def test_a_lab_is_set_up_and_somebody_who_was_invited_reads_why_a_second_session_waits(
-    lab: Platform, chromium: Browser
+    lab: Platform, chromium: Chromium
 ) -> None:
     admin = Visitor(chromium, lab.url).sign_in(ADMIN)
     page = admin.page

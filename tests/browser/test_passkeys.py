@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
+from tests.browser.chromium import Chromium
 from tests.browser.people import CHARLIE, PASSWORD
 from tests.browser.visitor import Visitor
 from tests.system.client import Client
@@ -24,7 +25,7 @@ _DEVICE = {
 
 
 @pytest.fixture
-def charlie(chromium: Browser, platform: Platform, alice: Client) -> Iterator[Visitor]:
+def charlie(chromium: Chromium, platform: Platform, alice: Client) -> Iterator[Visitor]:
     """Charlie, with such a device. Passkeys belong to names, so he does not come by the address."""
     visitor = Visitor(chromium, platform.url.replace("127.0.0.1", "localhost"))
     session = visitor.page.context.new_cdp_session(visitor.page)

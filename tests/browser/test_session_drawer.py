@@ -4,31 +4,51 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Error, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
-from tests.system.client import Client
+from tests.browser.visitor import Visitor
+from tests.system.client import Body, Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 
 
-@pytest.fixture
-def session(alice: Client) -> Iterator[dict[str, str]]:
-    """A session that waits for its time."""
-    session = alice.launch("looked-into", type="batch", startup_command="true", starts_at="2090-01-01T00:00:00Z")
-    yield session
-    alice.end(session["id"])
+_TRIES = 3
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_name_opens_the_panel_which_can_be_left_come_back_to_and_worked_in(
-    visit: Visit, session: dict[str, str], theme: str
+    visit: Visit, alice: Client, theme: str
 ) -> None:
-    visitor = visit(ALICE, theme=theme)
+    for left in reversed(range(_TRIES)):
+        visitor = visit(ALICE, theme=theme)
+        try:
+            with _session(alice) as session:
+                return _use_the_panel(visitor, session)
+        except (AssertionError, Error):
+            # A panel that the browser did not get because the machine's network changed is shown as a page.
+            if not (visitor.was_cut_off and left):
+                raise
+    return None
+
+
+@contextmanager
+def _session(alice: Client) -> Iterator[Body]:
+    """A session that waits for its time."""
+    session = alice.launch("looked-into", type="batch", startup_command="true", starts_at="2090-01-01T00:00:00Z")
+    try:
+        yield session
+    finally:
+        alice.end(session["id"])
+
+
+def _use_the_panel(visitor: Visitor, session: Body) -> None:
     page = visitor.page
+    visitor.go("/")
     page.evaluate("window.stayed = true")
     link = page.locator("#session-list").get_by_role("link", name="looked-into", exact=True)
     drawer = page.get_by_role("dialog", name="looked-into")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
 
+from tests.browser.chromium import Chromium
 from tests.browser.conftest import Campus
 from tests.browser.people import ADMIN, ALICE, RIGHT_TO_LEFT
 from tests.browser.visitor import Visitor
@@ -51,9 +51,9 @@ def session(campus: Campus) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def seen_by(campus: Campus, chromium: Browser) -> Iterator[dict[str, Visitor]]:
+def seen_by(campus: Campus, chromium: Chromium) -> Iterator[dict[str, Visitor]]:
     """Those who look, signed in once."""
-    visitors = {email: Visitor(chromium, campus.platform.url).sign_in(email) for email in (ALICE, ADMIN)}
+    visitors = {email: Visitor(chromium, campus.platform.url).sign_in(email, afresh=True) for email in (ALICE, ADMIN)}
     yield visitors
     for visitor in visitors.values():
         visitor.leave()

@@ -10,48 +10,31 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from playwright.sync_api import Browser, ConsoleMessage, Error, Locator, Page, Response, expect, sync_playwright
+from playwright.sync_api import ConsoleMessage, Error, Locator, Page, Response, expect
 
+from tests.browser.chromium import DESK, PHONE, Chromium, Manner
 from tests.browser.people import PASSWORD
 from tests.system.platform import Platform
 
 RESOURCES = "Environments & resource allocation"
 REVIEW = "Confirm and launch"
-_CHROMIUM = "/usr/bin/chromium"
-_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 _AXE = Path(__file__).parent / "vendor" / "axe.min.js"
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
-# A colour on its way to another is none that anybody reads.
-_AT_REST = """() => new Promise(requestAnimationFrame).then(() => new Promise(requestAnimationFrame)).then(() =>
-    document.getAnimations().forEach((one) => one.effect.getComputedTiming().endTime < 1e6 && one.finish()))"""
-_PATIENCE_MS = 15_000
+# What the head of the page half covers counts as small, and a colour on its way to another is none that anybody reads.
+_LOOK = """async (options) => {
+  if (!("axe" in window)) return null;
+  scrollTo({ top: 0, behavior: "instant" });
+  for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
+  document.getAnimations().forEach((one) => one.effect.getComputedTiming().endTime < 1e6 && one.finish());
+  return (await axe.run(document, options)).violations;
+}"""
 _TRIES = 5
 # Every container that starts or ends gives the machine another network interface, and Chromium then drops requests.
-_NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
+_NETWORK_CHANGED, _OF_THE_BROWSER = "ERR_NETWORK_CHANGED", "chrome-error:"
 # Leaving a page ends its requests, of which htmx complains; so does a newer question to an older one.
 _ABORTED = re.compile("htmx:(sendAbort|afterRequest),")
-_PHONE = {"width": 375, "height": 760}
 # Nothing that keeps to the lower edge of the screen covers anything here.
 _TALL_PHONE = {"width": 375, "height": 6000}
-_DESK = {"width": 1280, "height": 800}
-
-
-@contextmanager
-def open_chromium() -> Iterator[Browser]:
-    """Run the machine's Chromium without a window."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 def run_on(platform: Platform, name: str, module: str = "make_people") -> str:
@@ -65,14 +48,13 @@ class Visitor:
     """A browser context of its own. ``complaints`` gathers errors of scripts, policy violations and missing files."""
 
     def __init__(
-        self, browser: Browser, url: str, *, theme: str = "light", scripts: bool = True, on_phone: bool = False
+        self, chromium: Chromium, url: str, *, theme: str = "light", scripts: bool = True, on_phone: bool = False
     ) -> None:
-        self._url = url
+        self._chromium, self._url = chromium, url
         self.complaints: list[str] = []
-        self._was_cut_off, self._cut_offs = False, 0
-        size: Any = _PHONE if on_phone else _DESK
-        self._context = browser.new_context(viewport=size, color_scheme=theme, java_script_enabled=scripts)  # type: ignore[arg-type]
-        self._context.set_default_timeout(_PATIENCE_MS)
+        self._cut_offs = 0
+        self._manner = Manner(theme, scripts, on_phone)
+        self._context = chromium.lend(self._manner)
         self.page: Page = self._context.new_page()
         self.page.on("console", self._listen)
         self.page.on("pageerror", lambda error: self.complaints.append(f"error on {self.page.url}: {error}"))
@@ -82,24 +64,29 @@ class Visitor:
         """Open a page of the portal; once more when the machine's network changed meanwhile."""
         answer: Response | None = None
         for _ in range(_TRIES):
-            self._was_cut_off = False
+            before = self._cut_offs
             try:
                 answer = self.page.goto(urljoin(self._url, path))
             except Error as error:
-                if _NETWORK_CHANGED not in error.message:
+                # The browser's own page about it may come late, in place of what was asked for next.
+                if _NETWORK_CHANGED not in error.message and _OF_THE_BROWSER not in error.message:
                     raise
                 continue
-            if not self._was_cut_off:
+            if self._cut_offs == before:
                 break
         return answer
 
-    def sign_in(self, email: str) -> Visitor:
-        """Sign in with the form."""
-        self.go("/login/")
-        self.page.get_by_label("E-mail address").fill(email)
-        self.page.get_by_label("Password").fill(PASSWORD)
-        self.page.get_by_role("button", name="Sign in").click()
+    def sign_in(self, email: str, *, afresh: bool = False) -> Visitor:
+        """Come to the list of sessions as this person: with the form, unless they have used it before and what they
+        were given still counts. ``afresh``: with the form in any case."""
+        known = [] if afresh else self._chromium.signed_in.get((self._url, email), [])
+        if known:
+            self._context.add_cookies(known)
+            self.go("/")
+        if not known or self.page.get_by_label("Password").count():
+            self._fill_in_who(email)
         expect(self.page.get_by_role("heading", name="Sessions", level=1)).to_be_visible()
+        self._chromium.signed_in[self._url, email] = self._context.cookies()
         return self
 
     def type(self, command: str) -> None:
@@ -134,32 +121,39 @@ class Visitor:
         """The status beside the session's name."""
         return self.page.locator("#session-state .status").first
 
+    @property
+    def was_cut_off(self) -> bool:
+        """Whether the browser has dropped a request because the machine's network changed."""
+        return self._cut_offs > 0
+
     def accessibility_faults(self, *, colours_only: bool = False) -> list[str]:
         """Return what the WCAG 2.2 AA rules of axe find wrong with the page as it is now."""
-        self.page.evaluate("scrollTo(0, 0)")  # what the head of the page half covers counts as small
-        self.page.evaluate(_AT_REST)
-        if not self.page.evaluate("'axe' in window"):
-            self.page.evaluate(_AXE.read_text())
         only = {"type": "rule", "values": ["color-contrast"]} if colours_only else {"type": "tag", "values": _RULES}
-        options: dict[str, Any] = {"runOnly": only, "resultTypes": ["violations"]}
-        found = self.page.evaluate("(options) => axe.run(document, options)", options)
+        # What is loaded before: only sounds that might begin by themselves. The rules about style sheets are others.
+        media = {"assets": ["media"]}
+        options: dict[str, Any] = {"runOnly": only, "resultTypes": ["violations"], "preload": media}
+        found = self.page.evaluate(_LOOK, options)
+        if found is None:
+            self.page.evaluate(_AXE.read_text())
+            found = self.page.evaluate(_LOOK, options)
         return [
             f"{fault['id']}: {json.dumps(node['html'])} {node['failureSummary']}"
-            for fault in found["violations"]
+            for fault in found
             for node in fault["nodes"]
         ]
 
     def faults_in_every_light(self) -> list[str]:
         """Return what is wrong with the page as it is now, light and dark, on a desk and on a phone."""
         found = [f"light: {fault}" for fault in self.accessibility_faults()]
-        with self.dark():
-            found += [f"dark: {fault}" for fault in self.accessibility_faults(colours_only=True)]
         with self.on_a_phone(_TALL_PHONE):
             found += [f"on a phone: {fault}" for fault in self.accessibility_faults()]
-            with self.dark():
-                found += [f"dark on a phone: {fault}" for fault in self.accessibility_faults(colours_only=True)]
             if (overflow := self._overflow()) > 0:
                 found.append(f"{overflow} pixels wider than a phone")
+            # Of the colours that fade into others only the last are looked at: without motion they come at once.
+            self.page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+            found += [f"dark on a phone: {fault}" for fault in self.accessibility_faults(colours_only=True)]
+        found += [f"dark: {fault}" for fault in self.accessibility_faults(colours_only=True)]
+        self.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
         return found
 
     def overflow_on_a_phone(self) -> int:
@@ -168,13 +162,13 @@ class Visitor:
             return self._overflow()
 
     @contextmanager
-    def on_a_phone(self, size: dict[str, int] = _PHONE) -> Iterator[None]:
+    def on_a_phone(self, size: dict[str, int] = PHONE) -> Iterator[None]:
         """Look at the page through a small screen."""
         self.page.set_viewport_size(size)  # type: ignore[arg-type]
         try:
             yield
         finally:
-            self.page.set_viewport_size(_DESK)  # type: ignore[arg-type]
+            self.page.set_viewport_size(DESK)  # type: ignore[arg-type]
 
     @contextmanager
     def dark(self) -> Iterator[None]:
@@ -187,17 +181,22 @@ class Visitor:
 
     def leave(self) -> None:
         """Close the browser's windows; fails when something went wrong behind the pages."""
-        self._context.close()
-        if self._cut_offs:  # htmx tells by itself of a request that the machine's network dropped
+        self._chromium.take_back(self._context, self._manner, self._url)
+        if self.was_cut_off:  # htmx tells by itself of a request that the machine's network dropped
             self.complaints = [each for each in self.complaints if "htmx:sendError" not in each]
         assert not self.complaints, "\n".join(self.complaints)
+
+    def _fill_in_who(self, email: str) -> None:
+        self.go("/login/")
+        self.page.get_by_label("E-mail address").fill(email)
+        self.page.get_by_label("Password").fill(PASSWORD)
+        self.page.get_by_role("button", name="Sign in").click()
 
     def _overflow(self) -> int:
         return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
     def _listen(self, message: ConsoleMessage) -> None:
         if _NETWORK_CHANGED in message.text:
-            self._was_cut_off = True
             self._cut_offs += 1
             return
         if _ABORTED.match(message.text):
