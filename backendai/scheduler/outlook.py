@@ -52,11 +52,11 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
             return reason
     if not _hold_together(demand, kinds):
         return _too_big_for_all(demand, kinds)
-    alive = tuple(kind for kind in kinds if kind.empty.alive)
-    if not _hold(demand, alive):
+    alive = tuple([kind for kind in kinds if kind.empty.alive])
+    if len(alive) < len(kinds) and not _hold(demand, alive):  # all of them could, as was just seen
         return _not_enough_alive(demand, kinds, alive)
-    schedulable = tuple(kind for kind in alive if kind.empty.schedulable)
-    if not _hold(demand, schedulable):
+    schedulable = tuple([kind for kind in alive if kind.empty.schedulable])
+    if len(schedulable) < len(alive) and not _hold(demand, schedulable):
         return _not_enough_schedulable(alive, schedulable)
     return None
 

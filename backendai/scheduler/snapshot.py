@@ -144,7 +144,8 @@ class SessionView:
     @property
     def total(self) -> Slots:
         """What all its kernels ask for together."""
-        return sum((kernel.slots for kernel in self.kernels), Slots())
+        kernels = self.kernels
+        return kernels[0].slots if len(kernels) == 1 else sum((kernel.slots for kernel in kernels), Slots())
 
 
 @dataclass(frozen=True, slots=True)
