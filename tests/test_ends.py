@@ -146,7 +146,11 @@ def page_of(client: Client) -> list[Header]:
 
 
 async def closed(one: Socket) -> bool:
-    return not await one.is_quiet() and (await one.closing())[0] == 4003
+    while not await one.is_quiet():  # what stays open may say something meanwhile
+        event = await one.event()
+        if event["type"] == "websocket.close":
+            return bool(event["code"] == 4003)
+    return False
 
 
 async def cut(websocket: Any) -> bool:
