@@ -127,6 +127,9 @@ class AgentAdmin(admin.ModelAdmin):
     def has_add_permission(self, request):
         return False  # agents introduce themselves with a join token
 
+    def has_delete_permission(self, request, obj=None):
+        return False  # their history stays; one that is gone for good is said to be on its page
+
     @admin.action(description="Keep new sessions away from selected agents")
     def keep_new_sessions_away(self, request, agents):
         _set_schedulable(request, agents, to=False)

@@ -194,8 +194,15 @@ class Kernel(models.Model):
     progress = models.FloatField(null=True, blank=True)
     fetched_bytes = models.BigIntegerField(null=True, blank=True, help_text="Of its image, while it is fetched.")
     image_bytes = models.BigIntegerField(null=True, blank=True, help_text="To fetch in all, as far as that is known.")
+    # Not checked by the database again: a placement has just looked at the agent, and rows of agents stay.
     agent = models.ForeignKey(
-        Agent, null=True, blank=True, on_delete=models.PROTECT, related_name="kernels", db_index=False
+        Agent,
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="kernels",
+        db_index=False,
+        db_constraint=False,
     )
     generation = models.PositiveIntegerField(default=0)
     container_id = models.CharField(max_length=64, blank=True)
@@ -237,7 +244,7 @@ class Allocation(models.Model):
     and live; "used" is a sum over rows."""
 
     # Neither is checked by the database again: the transaction that writes a row has just changed its kernel, which
-    # the lock on that row keeps, and whose own reference keeps the agent.
+    # the lock on that row keeps, and rows of agents stay.
     kernel = models.ForeignKey(
         Kernel, on_delete=models.CASCADE, related_name="allocations", db_index=False, db_constraint=False
     )

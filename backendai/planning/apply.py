@@ -63,7 +63,7 @@ class _Writer:
                 [f", {_text_of(step)}" for step in short_steps(trail.shared)]
             )
         own = "".join([f", {_text_of(step)}" for step in trail.own])
-        return f'[{{"step": "sequencing", "message": {_quoted(trail.in_turn)}}}{shared}{own}]'
+        return f'[["sequencing", {_quoted(trail.in_turn)}]{shared}{own}]'
 
 
 def _data_of(reason: Reason) -> dict[str, Any]:
@@ -74,6 +74,10 @@ def _data_of(reason: Reason) -> dict[str, Any]:
 
 
 def _text_of(step: Step) -> str:
-    """Return the step as it is stored; success and no code are what a reader takes for granted."""
-    result = "" if step.passed else f', "result": "FAILURE", "error_code": {_quoted(step.code)}'
-    return f'{{"step": {_quoted(step.step)}, "message": {_quoted(step.message)}{result}}}'
+    """Return the step as it is stored: of one that was passed, as most are, there is no more to say than the two."""
+    if step.passed:
+        return f"[{_quoted(step.step)}, {_quoted(step.message)}]"
+    return (
+        f'{{"step": {_quoted(step.step)}, "message": {_quoted(step.message)}, '
+        f'"result": "FAILURE", "error_code": {_quoted(step.code)}}}'
+    )

@@ -16,7 +16,7 @@ from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.bulk import list_of, listed
+from backendai.compute.services.bulk import list_of, listed, raw_time, time_of
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.status import TERMINAL, ClusterMode, Result, Status
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
     id: UUID
     name: str
-    created_at: datetime
+    created_at: datetime | float  # for ``time_of``
     priority: int
     starts_at: datetime | None
     image_id: UUID
@@ -127,7 +127,7 @@ class Queue:
         return SessionView(
             id=row.id,
             name=row.name,
-            created_at=row.created_at,
+            created_at=time_of(row.created_at),
             priority=row.priority,
             kernels=tuple([KernelView(pk, slots_of(slots), image.architecture) for pk, slots in kernels]),
             starts_at=row.starts_at,
@@ -157,8 +157,11 @@ def read_queue(group: ResourceGroup, newcomers: Sequence[Newcomer] = ()) -> Queu
 
 def _pending_in(group_id: int, order: Sequence[str], most: tuple[int]) -> QuerySet[Any, Any]:
     sessions = ComputeSession.objects.pending().filter(resource_group=group_id)
-    texts = [Cast(name, TextField()) for name in Row._fields[-2:]]
-    return sessions.order_by(*order).values_list(*Row._fields[:-2], *texts)[: most[0]]
+    expressions = {"created_at": raw_time("created_at")} | {
+        name: Cast(name, TextField()) for name in ("avoid_agents", "designated_agents")
+    }
+    columns = [expressions.get(name, name) for name in Row._fields]
+    return sessions.order_by(*order).values_list(*columns)[: most[0]]
 
 
 def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[tuple[UUID, str]]]:

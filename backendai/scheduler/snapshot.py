@@ -57,8 +57,7 @@ class AgentView:
 NAME = attrgetter("name", "id")  # by what agents are sorted
 
 
-@dataclass(frozen=True, slots=True)
-class KernelView:
+class KernelView(NamedTuple):
     """One kernel to place."""
 
     id: UUID
@@ -93,8 +92,7 @@ class Dependency:
     state: DependencyState
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(NamedTuple):
     """Whom a session counts against: keys into ``Snapshot.limits``, ``weights`` and ``past_usage``."""
 
     user: str = ""
@@ -111,8 +109,7 @@ class Holder:
 _NOBODY = Holder()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionView:
+class SessionView(NamedTuple):
     """One pending session.
 
     ``designated``: the only agents it may run on (empty: any). ``placement`` (``spread``, ``pack`` or empty) says how

@@ -49,8 +49,8 @@ def _with_less(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slot
     if not snapshot.rules.backfill and _code(plan, session.id) == "behind-in-queue":
         return  # in a strict queue a smaller session waits for its turn as well
     for amounts in _reductions(snapshot, session, plan, least):
-        kernels = tuple(replace(kernel, slots=amounts) for kernel in session.kernels)
-        placed = _tried(snapshot, session, replace(session, kernels=kernels))
+        kernels = tuple(kernel._replace(slots=amounts) for kernel in session.kernels)
+        placed = _tried(snapshot, session, session._replace(kernels=kernels))
         if placed:
             agents = _names(snapshot, placed)
             message = f"With {_difference(session.kernels[0], amounts)} it starts now on {', '.join(agents)}."
@@ -80,7 +80,7 @@ def _reductions(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slo
 
 
 def _elsewhere(others: Sequence[Snapshot], session: SessionView) -> Iterator[Suggestion]:
-    moved = replace(session, attempts=0, overtaken_since=None, avoid_agents=frozenset(), image_build=None)
+    moved = session._replace(attempts=0, overtaken_since=None, avoid_agents=frozenset(), image_build=None)
     for other in others:
         placed = _tried(other, None, moved)
         if placed:

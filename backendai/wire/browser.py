@@ -11,8 +11,8 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import NamedTuple
 from uuid import UUID
 
 from channels.layers import get_channel_layer
@@ -25,8 +25,7 @@ _REST_SECONDS = 1.0
 _LAST_WORDS_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEvent:
+class SessionEvent(NamedTuple):
     """A compute session changed; ``version`` grows with every change of the row."""
 
     id: str
@@ -35,8 +34,7 @@ class SessionEvent:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class JobEvent:
+class JobEvent(NamedTuple):
     """A background job changed; ``owner_id`` is empty where the platform itself asked for it."""
 
     id: str

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from uuid import uuid4
 
 import pytest
 from django.db import DatabaseError, transaction
 from django.db.models import F
+from django.utils import timezone
 
-from backendai.compute.models import ComputeSession, SchedulingRecord
+from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.bulk import among, insert_rows, update_returning, update_rows
 from backendai.compute.services.moves import Why, move
 from backendai.compute.status import Phase, Status
@@ -63,6 +65,39 @@ def test_a_move_that_no_status_allows_moves_nothing(cast: Cast) -> None:
     session = make_session(cast.alice)
     assert move([session.pk], Status.SCHEDULED, Why(Phase.SCHEDULE), only_from=[Status.RUNNING]) == set()
     assert update_returning(ComputeSession.objects.filter(status__in=[]), {"status": "ERROR"}, ["id"]) == []
+
+
+def test_rows_hold_what_was_given_whatever_its_signs(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    texts = ["plain", "", "a\ttab", "two\nlines\r", "back\\slash \\t", "\\N", 'it\'s "quoted" é 🦔']
+    columns = {
+        "uid": [uuid4() for _ in texts],
+        "session_id": [session.pk.hex] * len(texts),
+        "message": texts,
+        "sub_steps": [json.dumps([["step", text]]) for text in texts],
+        "created_at": timezone.now(),
+        "updated_at": timezone.now(),
+    }
+    common = {"phase": "schedule", "result": "SUCCESS", "from_status": "", "to_status": "", "error_code": ""}
+    insert_rows(SchedulingRecord._meta.db_table, columns | common | {"attempts": 1})
+    found = session.records.filter(uid__in=columns["uid"]).order_by("id").values_list("uid", "message", "sub_steps")
+    assert list(found) == [(uid, text, [["step", text]]) for uid, text in zip(columns["uid"], texts, strict=True)]
+
+
+def test_nothing_is_a_value_among_others(cast: Cast) -> None:
+    sessions = [make_session(cast.alice) for _ in range(2)]
+    insert_rows(
+        Kernel._meta.db_table,
+        dict.fromkeys(("role", "status_reason", "status_message", "container_id", "moved_from"), "")
+        | dict.fromkeys(("created_at", "changed_at"), timezone.now())
+        | dict.fromkeys(("slots", "devices"), "{}")
+        | {
+            "id": [uuid4(), uuid4()], "session_id": [one.pk for one in sessions], "index": 1, "rank": 7,
+            "hostname": "sub7", "status": "PENDING", "exit_code": [None, 3], "generation": 0, "steps": "[]",
+            "is_unconfirmed": False,
+        },
+    )  # fmt: skip
+    assert [one.kernels.get(rank=7).exit_code for one in sessions] == [None, 3]
 
 
 def test_what_the_database_refuses_is_an_error_of_django() -> None:

@@ -24,7 +24,7 @@ def test_every_gate_and_filter_of_a_pass_is_a_step_of_its_own(cast: Cast) -> Non
     group = agent.resource_group
     apply_plan(group, decide(read_snapshot(group, now=now)), now=now)
     found = {
-        each: shown_steps(SchedulingRecord.objects.get(session=each, phase="schedule", sub_steps__0__step="sequencing"))
+        each: shown_steps(SchedulingRecord.objects.get(session=each, phase="schedule", sub_steps__0__0="sequencing"))
         for each in (starts, waits)
     }
     gates = [(gate.step, gate.passed) for gate in GATES]
@@ -38,11 +38,10 @@ def test_every_gate_and_filter_of_a_pass_is_a_step_of_its_own(cast: Cast) -> Non
     assert found[waits][-1]["error_code"] == "insufficient-resources"
 
 
-def test_a_gate_that_is_gone_since_keeps_its_name() -> None:
+@pytest.mark.parametrize("kept", [["gates", "passed: bygone"], {"step": "gates", "message": "passed: bygone"}])
+def test_a_gate_that_is_gone_since_keeps_its_name(kept: object) -> None:
     now = timezone.now()
-    record = SchedulingRecord(
-        created_at=now, updated_at=now, sub_steps=[{"step": "gates", "message": "passed: bygone"}]
-    )
+    record = SchedulingRecord(created_at=now, updated_at=now, sub_steps=[kept])
     assert [(step["step"], step["message"], step["result"]) for step in shown_steps(record)] == [
         ("bygone", "", "SUCCESS")
     ]

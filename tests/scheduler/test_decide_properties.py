@@ -87,7 +87,7 @@ def test_it_still_places_a_lone_single_node_session_when_an_agent_joins(agents, 
 @given(random_snapshots(), st.sampled_from(sorted(SEQUENCES)))
 def test_it_leaves_nobody_waiting_for_resources_when_an_agent_joins_that_could_hold_them_all(snapshot, sequence):
     pending = tuple(
-        replace(session, kernels=tuple(replace(kernel, architecture="x86_64") for kernel in session.kernels))
+        session._replace(kernels=tuple(kernel._replace(architecture="x86_64") for kernel in session.kernels))
         for session in snapshot.pending
     )
     huge = replace(an_agent("huge"), capacity=sum((session.total for session in pending), Slots()))

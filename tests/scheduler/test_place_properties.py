@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -165,7 +163,7 @@ def assert_complete(refusal, request, plain):
 @given(agents_with_devices(), wishful_sessions(), some_rules)
 def test_it_restores_everything_when_what_was_booked_is_undone(agents, sessions, rules):
     rooms = Rooms(agents, rules)
-    first, *others = (replace(session, multi_node=True) for session in sessions)
+    first, *others = (session._replace(multi_node=True) for session in sessions)
     place(first, demand_of(first), rooms)
     before = picture(rooms)
     for session in others:

@@ -122,7 +122,7 @@ def weights_do_not_count_for_shares(patch: Patch) -> None:
 
 def fair_share_forgets_the_project(patch: Patch) -> None:
     usual = fair_share._burdens
-    patch.setattr(fair_share, "_burdens", lambda line, holder: usual(line, replace(holder, project="project:none")))
+    patch.setattr(fair_share, "_burdens", lambda line, holder: usual(line, holder._replace(project="project:none")))
 
 
 def nothing_is_kept_for_the_first_in_line(patch: Patch) -> None:

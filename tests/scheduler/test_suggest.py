@@ -25,7 +25,7 @@ def instead(snapshot, old, new):
 
 
 def smaller(session, amounts):
-    return replace(session, kernels=tuple(replace(kernel, slots=amounts) for kernel in session.kernels))
+    return session._replace(kernels=tuple(kernel._replace(slots=amounts) for kernel in session.kernels))
 
 
 def test_it_gives_up_as_little_as_it_can():
@@ -94,7 +94,7 @@ def test_a_suggestion_that_is_taken_up_starts_the_session(snapshot, other_agents
     other = a_snapshot(other_agents, [])
     for found in suggest(snapshot, session, [replace(other, group="other")], least=NOTHING):
         if found.resources is None:
-            moved = replace(session, attempts=0, avoid_agents=frozenset(), image_build=None)
+            moved = session._replace(attempts=0, avoid_agents=frozenset(), image_build=None)
             assert starts(replace(other, pending=(moved,)), moved)
         else:
             changed = smaller(session, found.resources)

@@ -33,11 +33,11 @@ _FAILURES = FAULTS | {"task-failed", "out-of-memory", "scratch-full"}
 
 
 class Moved(NamedTuple):
-    """A session that has just moved, and since when there is such a session (on SQLite as the database has it)."""
+    """A session that has just moved, with the columns of ``told_with`` (on SQLite as the database has them)."""
 
     session_id: UUID
     owner_id: UUID
-    created_at: datetime | str
+    created_at: datetime | str | None = None
 
 
 class IdleNotice(NamedTuple):
@@ -52,6 +52,11 @@ def note_launch(session: ComputeSession) -> None:
     """Tell the owner of a new session, in the caller's transaction. It is no news under the bell: they launched it."""
     now = session.created_at
     SessionNotice.objects.bulk_create([_notice(session.pk, session.owner_id, NoticeKind.LAUNCHED, now, seen_at=now)])
+
+
+def told_with(to: Status) -> tuple[str, ...]:
+    """Return which more columns of a session ``note_moves`` must know of a move to ``to``."""
+    return ("created_at",) if to == Status.RUNNING else ()
 
 
 def note_moves(moved: Sequence[Moved], to: Status, code: str, now: datetime) -> None:
@@ -165,8 +170,8 @@ def _warn(due: Iterable[tuple[UUID, UUID, str, datetime]], now: datetime, kind: 
     )
 
 
-def _time(value: datetime | str) -> datetime:
-    moment = value if isinstance(value, datetime) else parse_datetime(value)
+def _time(value: datetime | str | None) -> datetime:
+    moment = parse_datetime(value) if isinstance(value, str) else value
     if moment is None:
         raise ValueError(f"{value!r} is no time")
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -50,7 +50,8 @@ def steps_of(kernels: Iterable[Kernel]) -> str:
 
 
 def full_steps(record: SchedulingRecord) -> list[Step]:
-    """Return a row's steps, each with all of its fields: a step without times has the row's own."""
+    """Return a row's steps, each with all of its fields: a step without times has the row's own. What was passed may be
+    kept as a mere pair of its name and its message."""
     usual = {
         "step": "",
         "result": str(Outcome.SUCCESS),
@@ -59,7 +60,8 @@ def full_steps(record: SchedulingRecord) -> list[Step]:
         "started_at": record.created_at.isoformat(),
         "ended_at": record.updated_at.isoformat(),
     }
-    return [usual | step for step in record.sub_steps if isinstance(step, dict)]
+    steps = [{"step": step[0], "message": step[1]} if isinstance(step, list) else step for step in record.sub_steps]
+    return [usual | step for step in steps if isinstance(step, dict)]
 
 
 def _step(kernel: Kernel, agent: str, stage: str, start: datetime, end: datetime) -> Step:
