@@ -92,6 +92,7 @@ urlpatterns = [
     path("v1/jobs/", jobs.JobList.as_view(), name="jobs"),
     path("v1/jobs/<uuid:job_id>/", jobs.JobDetail.as_view(), name="job"),
     path("v1/jobs/<uuid:job_id>/cancel/", jobs.JobCancel.as_view(), name="job-cancel"),
+    path("v1/jobs/<uuid:job_id>/retry/", jobs.JobRetry.as_view(), name="job-retry"),
     path("v1/statistics/", statistics.StatisticsView.as_view(), name="statistics"),
     path("v1/me/limits/", limits.OwnLimits.as_view(), name="own-limits"),
     path("v1/me/recent-launches/", recent.RecentLaunchList.as_view(), name="recent-launches"),

@@ -35,6 +35,14 @@ class RegistryError(PlatformError):
     code = "registry-error"
 
 
+class NotThere(RegistryError):
+    """The registry has nothing under this name."""
+
+
+class DeletesNothing(RegistryError):
+    """The registry lets nobody delete."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundImage:
     """One tag: the digest that pins it, and what its configuration says. No architecture: for several."""
@@ -48,8 +56,8 @@ class FoundImage:
 
 
 class RegistryClient:
-    """Reads one registry. Account and tokens go to ``url`` only, and where its challenge sends for a token if that host
-    is among ``other_hosts``."""
+    """Reads one registry, and takes manifests out of it. Account and tokens go to ``url`` only, and where its challenge
+    sends for a token if that host is among ``other_hosts``."""
 
     def __init__(
         self, url: str, *, username: str = "", password: str = "", verify_tls: bool = True, other_hosts: str = ""
@@ -102,6 +110,25 @@ class RegistryClient:
             else {},
         )
 
+    def digest_of(self, repository: str, tag: str) -> str | None:
+        """Return the digest of what the tag stands for now, counted here, not as a header says; None: no tag."""
+        try:
+            return f"sha256:{hashlib.sha256(self._manifest(repository, tag)).hexdigest()}"
+        except NotThere:
+            return None
+
+    def delete(self, repository: str, digest: str) -> None:
+        """Take a manifest out, with every tag that stands for it; one that is not there is no error. Raises
+        RegistryError."""
+        path = f"/v2/{_path(repository)}/manifests/{quote(digest, safe=':')}"
+        status, _, body = self._answer("DELETE", path, f"repository:{repository}:delete", "application/json")
+        if status in (405, 501) or (status == 400 and b"UNSUPPORTED" in body):
+            raise DeletesNothing(f"It lets nobody delete (HTTP {status}).")
+        if status in (401, 403):
+            raise RegistryError(f"The account may not delete there (HTTP {status}).")
+        if status not in (200, 202, 204, 404):
+            raise RegistryError(_words(status, path))
+
     def _manifest(self, repository: str, name: str) -> bytes:
         body = self._get(f"/v2/{_path(repository)}/manifests/{quote(name, safe=':')}", _pull(repository), _ACCEPT)[0]
         _check_digest(body, name)
@@ -134,14 +161,21 @@ class RegistryClient:
             raise RegistryError("It answered with what is no JSON.") from error
 
     def _get(self, path: str, scope: str, accept: str = "application/json") -> tuple[bytes, Mapping[str, str]]:
+        status, answered, body = self._answer("GET", path, scope, accept)
+        if status != 200:
+            raise (NotThere if status == 404 else RegistryError)(_words(status, path))
+        return body, answered
+
+    def _answer(self, method: str, path: str, scope: str, accept: str) -> tuple[int, Mapping[str, str], bytes]:
+        """Ask with what is known of the account for this scope, and once more with what the registry then wants."""
         headers = {"Accept": accept} | self._credentials(scope)
-        status, answered, body = self._ask(self._url + path, headers)
+        follow = method == "GET"
+        status, answered, body = self._ask(self._url + path, headers, follow=follow, method=method)
         if status == 401 and "Authorization" not in headers:
             self._tokens[scope] = self._answer_to(answered.get("WWW-Authenticate", ""), scope)
-            status, answered, body = self._ask(self._url + path, headers | self._credentials(scope))
-        if status != 200:
-            raise RegistryError(_words(status, path))
-        return body, answered
+            headers |= self._credentials(scope)
+            status, answered, body = self._ask(self._url + path, headers, follow=follow, method=method)
+        return status, answered, body
 
     def _credentials(self, scope: str) -> dict[str, str]:
         return {"Authorization": self._tokens[scope]} if scope in self._tokens else {}
@@ -166,12 +200,12 @@ class RegistryClient:
         return f"Bearer {given.get('token') or given.get('access_token') or ''}"
 
     def _ask(
-        self, url: str, headers: Mapping[str, str], *, follow: bool = True
+        self, url: str, headers: Mapping[str, str], *, follow: bool = True, method: str = "GET"
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Ask once; a redirect is followed to known hosts only, and to another one without credentials."""
         for _ in range(_MOST_HOPS):
             self._check_host(url)
-            status, answered, body = self._request(url, headers)
+            status, answered, body = self._request(method, url, headers)
             if status not in (301, 302, 303, 307, 308) or not follow:
                 return status, answered, body
             target = urljoin(url, answered.get("Location", ""))
@@ -190,10 +224,10 @@ class RegistryClient:
         if self._url.startswith("https:") and parts.scheme != "https":
             raise RegistryError("It sends to an address without encryption.")
 
-    def _request(self, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
+    def _request(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         try:
             response = self._pool.request(
-                "GET", url, headers=dict(headers), redirect=False, preload_content=False, decode_content=True
+                method, url, headers=dict(headers), redirect=False, preload_content=False, decode_content=True
             )
             try:
                 body = response.read(LARGEST_ANSWER + 1)

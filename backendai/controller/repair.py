@@ -8,6 +8,7 @@ from datetime import datetime
 
 from backendai.activity.jobs import forget_jobs, give_up_jobs
 from backendai.catalog.pulls import follow_pulls
+from backendai.catalog.tags import try_old_ones_again
 from backendai.compute.services.commit_reports import mark_unwanted
 from backendai.compute.services.commits import follow_commits
 from backendai.compute.services.draining import end_drained
@@ -21,6 +22,7 @@ from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
 from backendai.controller.overdue_waits import cancel_in_vain, give_up_scheduling, sweep_pending
 from backendai.controller.scans import hint_again
+from backendai.controller.tags import hint_at_tags
 from backendai.controller.unfollowed import follow_kernels
 
 logger = logging.getLogger(__name__)
@@ -48,6 +50,8 @@ RULES: tuple[Rule, ...] = (
     mail_news,
     forget_notices,
     hint_again,
+    try_old_ones_again,
+    hint_at_tags,
     settle_accounts,
 )
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.catalog.pulls import follow_pulls as follow
 from backendai.compute.services.commits import follow_commits
-from backendai.controller import idle, loops, observe, scans
+from backendai.controller import idle, loops, observe, scans, tags
 
 
 @shared_task(name="controller.run_pass", ignore_result=True)
@@ -46,6 +46,12 @@ def schedule_group(group_id: int) -> None:
 def scan_registry(job_id: str) -> None:
     """Look through a registry, beside the passes."""
     scans.begin(UUID(job_id))
+
+
+@shared_task(name="controller.remove_tags", ignore_result=True)
+def remove_tags() -> None:
+    """Take tags of deleted images out of their registries, beside the passes."""
+    tags.begin()
 
 
 @shared_task(name="controller.follow_pulls", ignore_result=True)

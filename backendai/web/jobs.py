@@ -12,6 +12,7 @@ _KINDS = {
     "image.commit": _noop("Saving as image"),
     "image.build": _noop("Building image"),
     "image.pull": _noop("Putting image on agents"),
+    "image.untag": _noop("Taking out of its registry:"),
     "registry.scan": _noop("Looking through registry"),
 }
 

@@ -1,4 +1,4 @@
-"""A small registry over real HTTP: manifests, indexes, tokens, pages, redirects, and what a bad one may answer."""
+"""A small registry over real HTTP: manifests and their end, indexes, tokens, pages, redirects, and bad answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ ACCOUNT = ("robot", "correct horse")
 
 class FakeRegistry:
     """Fill it before it is asked. ``wants_token``: everything needs a token, which the account gets. ``asked`` holds
-    (path, Authorization) of every request."""
+    (path, Authorization) of every request, ``deleted`` what a DELETE took out; ``to_delete`` is another answer to
+    that."""
 
     def __init__(self) -> None:
         self.tags: dict[str, dict[str, str]] = {}
@@ -29,6 +30,8 @@ class FakeRegistry:
         self.page = 2
         self.address = ""
         self.asked: list[tuple[str, str]] = []
+        self.deleted: list[str] = []
+        self.to_delete: tuple[int, Any] | None = None
 
     def put(self, kind: str, content: Any) -> str:
         """Keep something and return its digest."""
@@ -62,7 +65,7 @@ def serving(registry: FakeRegistry) -> Iterator[FakeRegistry]:
             registry.asked.append((self.path, authorization))
             _answer(self, registry, authorization)
 
-        do_HEAD = do_GET
+        do_HEAD = do_DELETE = do_GET
 
         def log_message(self, *_: Any) -> None: ...
 
@@ -99,10 +102,24 @@ def _content(handler: BaseHTTPRequestHandler, registry: FakeRegistry, path: str,
         repository = path.removeprefix("/v2/").removesuffix("/tags/list")
         return _page(handler, registry, path, query, "tags", sorted(registry.tags.get(repository, {})))
     repository, _, name = path.removeprefix("/v2/").replace("/blobs/", "/manifests/").partition("/manifests/")
+    if handler.command == "DELETE":
+        return _delete(handler, registry, repository, name)
     digest = registry.tags.get(repository, {}).get(name, name)
     kind, body = registry.files.get(digest, ("", b""))
     headers = {"Content-Type": kind or "application/json", "Docker-Content-Digest": digest}
     return _send(handler, 200 if kind else 404, body or {}, headers)
+
+
+def _delete(handler: BaseHTTPRequestHandler, registry: FakeRegistry, repository: str, name: str) -> None:
+    """Take out a manifest by its digest, with every tag that stands for it."""
+    if registry.to_delete is not None:
+        return _send(handler, *registry.to_delete)
+    tags = registry.tags.get(repository, {})
+    if not name.startswith("sha256:") or name not in tags.values():
+        return _send(handler, 404 if name.startswith("sha256:") else 405, {})
+    registry.tags[repository] = {tag: digest for tag, digest in tags.items() if digest != name}
+    registry.deleted.append(f"{repository}@{name}")
+    return _send(handler, 202, {})
 
 
 def _page(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
+from rest_framework import status
 from rest_framework.generics import GenericAPIView, ListAPIView, RetrieveAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,10 +16,11 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import BackgroundJob
-from backendai.api.authentication import asker
+from backendai.api.authentication import asker, steerer
 from backendai.api.filters import FiltersAskedFor, JobFilter
 from backendai.api.job_bodies import JobBody
 from backendai.api.paging import NewestFirst
+from backendai.catalog.tags import try_removal_again
 
 
 class JobList(ListAPIView[BackgroundJob]):
@@ -56,3 +59,19 @@ class JobCancel(GenericAPIView[BackgroundJob]):
     def post(self, request: Request, job_id: UUID) -> Response:
         """Ask for its end; its worker stops at its next word. 409 when it is over."""
         return Response(JobBody(cancel_job(asker(request), job_id, now=timezone.now())).data)
+
+
+class JobRetry(GenericAPIView[BackgroundJob]):
+    """Another try of a job that failed; superadmins only."""
+
+    serializer_class = JobBody
+    token_scopes = (Scope.ADMIN,)
+
+    @extend_schema(request=None, responses={202: JobBody})
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """Ask a registry once more to take out the tag of a deleted image (kind ``image.untag``), and return the new
+        job; 409 for what cannot be tried again."""
+        user = steerer(request)
+        job = get_object_or_404(BackgroundJob, pk=job_id)
+        again = try_removal_again(user, job, now=timezone.now())
+        return Response(JobBody(again).data, status=status.HTTP_202_ACCEPTED)

@@ -16,6 +16,7 @@ from backendai.activity.services import audit
 from backendai.catalog.images import free_name
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.registry_access import account_of
+from backendai.catalog.tags import start_removal
 from backendai.cluster.models import Agent
 from backendai.compute.models import ImageCommit
 from backendai.compute.services.commits import NOT_OVER, end_commit
@@ -65,7 +66,7 @@ def commit_spec(agent: Agent, commit_id: UUID) -> CommitSpec:
 def commits_reported(words: Sequence[tuple[Agent, CommitReport]], *, now: datetime) -> list[bool]:
     """Write what agents say about images that they make; returns for each whether it is still wanted. One that is made
     enters the catalogue, for its owner."""
-    return [_reported(agent, report, now) for agent, report in words]
+    return [_heard(agent, report, now) for agent, report in words]
 
 
 def mark_unwanted(now: datetime) -> int:
@@ -86,6 +87,16 @@ def _own_labels(commit: ImageCommit) -> dict[str, str]:
         ID_LABEL: str(commit.pk),
         DEPLOYMENT_LABEL: settings.DEPLOYMENT,
     }
+
+
+def _heard(agent: Agent, report: CommitReport, now: datetime) -> bool:
+    """Return whether it is still wanted; what a registry has already and nobody wants any more leaves it."""
+    is_wanted = _reported(agent, report, now)
+    if not is_wanted and report.state == CommitState.DONE:
+        pushed = ImageCommit.objects.filter(pk=report.commit_id, agent=agent).exclude(registry=None)
+        for reference in pushed.values_list("reference", flat=True):
+            start_removal(reference, now=now)
+    return is_wanted
 
 
 def _reported(agent: Agent, report: CommitReport, now: datetime) -> bool:

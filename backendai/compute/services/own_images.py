@@ -14,6 +14,7 @@ from backendai.accounts.models import User
 from backendai.accounts.policies import USER, key_of
 from backendai.activity.services import audit
 from backendai.catalog.models import Image, ImageOnAgent
+from backendai.catalog.tags import start_removal
 from backendai.compute.models import ComputeSession, ImageCommit
 from backendai.compute.services.commit_reports import mark_unwanted
 from backendai.compute.services.commits import NOT_OVER
@@ -65,8 +66,8 @@ def rename_own_image(actor: User, image: Image, title: str) -> Image:
 
 
 def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
-    """Delete an image that was made of a session: nobody can start from it, and its nodes remove it. What a registry
-    has of it stays there. Raises Conflict that names the sessions which still need it."""
+    """Delete an image that was made of a session: nobody can start from it, and its nodes remove it; its tag leaves its
+    registry by a background job. Raises Conflict that names the sessions which still need it."""
     with transaction.atomic():
         if live := sessions_on(image):
             names = ", ".join(session.name for session in live[:_MOST_NAMED])
@@ -95,6 +96,8 @@ def sessions_on(image: Image) -> QuerySet[ComputeSession]:
 def _forget(image: Image, now: datetime) -> None:
     """Hide it at once; ended sessions go on to name it. Nodes hear of it at once, or with their next sync."""
     Image.objects.filter(pk=image.pk).update(is_enabled=False, deleted_at=now, title="", description="")
+    if image.registry_id is not None or image.digest:  # only what was pushed has a digest
+        start_removal(image.reference, now=now)
     agents = list(ImageOnAgent.objects.filter(reference=image.reference).values_list("agent__name", flat=True))
     mark_unwanted(now)
     for agent in agents:

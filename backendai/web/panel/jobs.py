@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import django_tables2 as tables
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _l
 
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import BackgroundJob
+from backendai.catalog.tags import tags_that_stayed, try_removal_again
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.jobs import percent_of, title_of
@@ -58,8 +59,10 @@ class JobTable(PanelTable):
         """Return its last words, and what would mend a failure."""
         return f"{record.message} {record.fix}".strip()
 
-    def render_cancel(self, record: BackgroundJob) -> str:
-        """Return the way to its end, while it runs."""
+    def render_cancel(self, record: Any) -> str:
+        """Return the way to its end, while it runs, or to another try."""
+        if record.stayed:
+            return format_html('<a href="{}">{}</a>', reverse("manage:job-again", args=[record.pk]), _("Try again…"))
         if not record.is_running or record.is_cancelling:
             return ""
         return format_html('<a href="{}">{}</a>', reverse("manage:job-cancel", args=[record.pk]), _("Cancel…"))
@@ -88,7 +91,8 @@ class JobList(ListPage):
 
     def get_queryset(self) -> QuerySet[BackgroundJob]:
         """Return all jobs."""
-        return BackgroundJob.objects.select_related("owner")
+        stayed = Exists(tags_that_stayed().filter(pk=OuterRef("pk")))
+        return BackgroundJob.objects.select_related("owner").annotate(stayed=stayed)
 
 
 class JobCancel(ConfirmPage):
@@ -112,3 +116,27 @@ class JobCancel(ConfirmPage):
         """Ask for its end."""
         cancel_job(self.viewer, self.object.pk, now=timezone.now())
         return _("It was asked to stop.")
+
+
+class JobAgain(ConfirmPage):
+    """Asks before a registry is asked once more to take out the tag of a deleted image."""
+
+    section = "jobs"
+    title = _l("Try a job again")
+    model = BackgroundJob
+    list_address = "manage:jobs"
+    submit_label = _l("Try it again")
+
+    def question(self) -> str:
+        """Return what is asked."""
+        return _("%(object)s: try it again?") % {"object": title_of(self.object)}
+
+    def consequences(self) -> list[str]:
+        """Return what stood in the way, and what will happen."""
+        said = [in_words(sentence) for sentence in (self.object.message, self.object.fix) if sentence]
+        return [*said, _("A new job asks the registry; when it can, the tag of the deleted image is gone for good.")]
+
+    def act(self) -> str:
+        """Begin through its verb."""
+        try_removal_again(self.viewer, self.object, now=timezone.now())
+        return _("It is being tried again.")

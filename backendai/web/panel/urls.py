@@ -86,5 +86,6 @@ urlpatterns = [
     path("registries/<int:pk>/delete/", registries.RegistryDelete.as_view(), name="registry-delete"),
     path("jobs/", jobs.JobList.as_view(), name="jobs"),
     path("jobs/<uuid:pk>/cancel/", jobs.JobCancel.as_view(), name="job-cancel"),
+    path("jobs/<uuid:pk>/again/", jobs.JobAgain.as_view(), name="job-again"),
     path("audit/", audit.AuditList.as_view(), name="audit"),
 ]

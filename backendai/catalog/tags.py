@@ -1,0 +1,179 @@
+"""Tags of deleted own images leave the registries that they were pushed to: a background job for each.
+
+Nothing is taken out but what is surely the deleted image, and nothing that an image of the catalogue still needs: a
+registry takes out a whole manifest, with every tag that stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Exists, F, OuterRef, QuerySet
+
+from backendai.accounts.models import User
+from backendai.activity.jobs import finish_job, start_job, stop_job
+from backendai.activity.models import BackgroundJob
+from backendai.activity.services import audit
+from backendai.catalog.models import Image, Registry
+from backendai.catalog.registries import WAITING
+from backendai.catalog.registry_client import DeletesNothing, RegistryClient, RegistryError
+from backendai.core.errors import Conflict, PlatformError
+from backendai.core.image_names import CUSTOMIZED_TAG, ImageName, parse_image_name
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL
+from backendai.wire.queues import CONTROL_QUEUE
+
+TAG_JOB = "image.untag"
+_LONGEST = timedelta(hours=12)
+_SILENCE = timedelta(hours=1)
+_PAUSE = timedelta(days=7)
+_MOST_AT_ONCE = 100
+_AGAIN = "Then try it again."
+_LET_IT = "Allow it to delete: a Docker registry wants REGISTRY_STORAGE_DELETE_ENABLED set to true."
+_LOOK = "Check the registry's address and account."
+Clock = Callable[[], datetime]
+
+
+class _Stays(PlatformError):
+    """The tag must not be taken out, or cannot be."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message, code="tag-stays")
+        self.fix = fix
+
+
+def start_removal(reference: str, *, now: datetime) -> BackgroundJob:
+    """Return the job that takes this tag of a deleted image out of its registry soon; in the caller's transaction."""
+    job = start_job(TAG_JOB, reference, WAITING, now=now, silence_limit=_SILENCE, longest=_LONGEST)
+    hint_on_commit("controller.remove_tags", queue=CONTROL_QUEUE)
+    return job
+
+
+def try_removal_again(user: User, job: BackgroundJob, *, now: datetime) -> BackgroundJob:
+    """Return a new job for the tag that this one left there. Raises Conflict when there is nothing to try again."""
+    is_newest = not BackgroundJob.objects.filter(kind=TAG_JOB, subject=job.subject, created_at__gt=job.created_at)
+    if job.kind != TAG_JOB or job.status not in (job.Status.FAILED, job.Status.CANCELLED) or not is_newest:
+        raise Conflict("Only a tag that stayed in its registry can be tried again.", code="nothing-to-try-again")
+    audit(user.pk, "image.untag", "job", [job.pk], reference=job.subject)
+    return start_removal(job.subject, now=now)
+
+
+def tags_that_stayed() -> QuerySet[BackgroundJob]:
+    """Return the newest job of each tag that is still in its registry against its owner's will."""
+    newer = BackgroundJob.objects.filter(
+        kind=TAG_JOB, subject=OuterRef("subject"), created_at__gt=OuterRef("created_at")
+    )
+    over = (BackgroundJob.Status.FAILED, BackgroundJob.Status.CANCELLED)
+    rows: QuerySet[BackgroundJob] = BackgroundJob.objects.filter(~Exists(newer), kind=TAG_JOB, status__in=over)
+    return rows
+
+
+def waiting_removals() -> list[UUID]:
+    """Return the removals that no worker has begun, the oldest first."""
+    jobs = BackgroundJob.objects.running().filter(kind=TAG_JOB, message=WAITING)
+    return list(jobs.order_by("created_at").values_list("pk", flat=True)[:_MOST_AT_ONCE])
+
+
+def try_old_ones_again(now: datetime) -> int:
+    """Try what failed long ago once more: the registry may be back, and no tag shall be forgotten with its job. Returns
+    0, for that puts nothing right by itself."""
+    old = tags_that_stayed().filter(finished_at__lt=now - _PAUSE).order_by("created_at")
+    for subject in list(old.values_list("subject", flat=True)[:_MOST_AT_ONCE]):
+        start_removal(subject, now=now)
+    return 0
+
+
+def remove_tag(job_id: UUID, clock: Clock) -> None:
+    """Carry out a removal that waits for a worker; of several that try one does. Every end is written to the job."""
+    waiting = BackgroundJob.objects.running().filter(pk=job_id, kind=TAG_JOB, message=WAITING)
+    if not waiting.update(message="Asks the registry.", updated_at=clock()):
+        return
+    job = BackgroundJob.objects.get(pk=job_id)
+    if job.cancel_requested_at:
+        stop_job(job_id, message="Cancelled: the tag stays.", now=clock())
+        return
+    try:
+        message = _take_out(job.subject)
+    except _Stays as reason:
+        finish_job(job_id, message=reason.message, now=clock(), failed=True, fix=reason.fix)
+    except RegistryError as error:
+        said, now = f"The tag stays: {error.message}", clock()
+        if isinstance(error, DeletesNothing):
+            finish_job(job_id, message=said, now=now, failed=True, fix=f"{_LET_IT} {_AGAIN}")
+        else:
+            finish_job(job_id, message=said, now=now, failed=True, fix=f"{_LOOK} {_AGAIN}")
+    else:
+        finish_job(job_id, message=message, now=clock())
+
+
+def _take_out(reference: str) -> str:
+    """Return what was done. Raises _Stays and RegistryError."""
+    image = Image.objects.filter(reference=reference).first()
+    if image is not None and image.deleted_at is None:
+        raise _Stays("The tag stays: an image of the catalogue bears it.", f"Forget the image. {_AGAIN}")
+    name = parse_image_name(reference)
+    registry = _registry_of(image, name)
+    client = RegistryClient(
+        registry.url,
+        username=registry.username,
+        password=registry.password,
+        verify_tls=registry.verify_tls,
+        other_hosts=registry.other_hosts,
+    )
+    digest = client.digest_of(name.repository, name.tag)
+    if digest is None:
+        return "The registry has no such tag any more."
+    _check_that_it_is_it(client, name, digest, image)
+    _check_that_no_other_needs_it(client, name, digest, reference)
+    client.delete(name.repository, digest)
+    return "The tag is taken out of the registry; its space is free after the registry's own cleaning."
+
+
+def _registry_of(image: Image | None, name: ImageName) -> Registry:
+    """Return the registry that has the tag: the image's own, else one at the same host that takes such images."""
+    if image is not None and image.registry is not None:
+        return image.registry
+    rows = Registry.objects.order_by(F("takes_pushes").desc(), "name")
+    found = next((row for row in rows if row.host.lower() == name.registry.lower()), None)
+    if found is None:
+        raise _Stays(
+            f"The tag stays: no registry at {name.registry} is known any more.",
+            f"Add it under Registries. {_AGAIN}",
+        )
+    return found
+
+
+def _check_that_it_is_it(client: RegistryClient, name: ImageName, digest: str, image: Image | None) -> None:
+    """Raise _Stays unless the tag stands for what was pushed: by its digest, else by the labels of this deployment."""
+    if image is not None and image.digest:
+        is_it = image.digest == digest
+    else:
+        labels = client.look_at(name.repository, name.tag).labels
+        key = labels.get(ID_LABEL, "").replace("-", "")
+        marked = name.tag.rpartition(CUSTOMIZED_TAG)[2]
+        is_it = bool(marked) and key.startswith(marked) and labels.get(DEPLOYMENT_LABEL) == settings.DEPLOYMENT
+    if not is_it:
+        raise _Stays(
+            "The tag stays: it stands for something else now than what was deleted.",
+            "Look at the registry, and delete it there if nobody needs it.",
+        )
+
+
+def _check_that_no_other_needs_it(client: RegistryClient, name: ImageName, digest: str, reference: str) -> None:
+    """Raise _Stays when an image of the catalogue is this manifest, by its digest or by what its tag stands for now."""
+    others = Image.objects.kept().exclude(reference=reference)
+    by_digest = others.filter(digest=digest).first() or others.filter(reference__endswith=f"@{digest}").first()
+    if by_digest is not None:
+        raise _needed_by(by_digest)
+    unsure = others.filter(reference__startswith=f"{reference.rpartition(':')[0]}:")
+    for other in unsure.exclude(is_customized=True, digest__gt=""):  # an own image's tag never moves
+        if client.digest_of(name.repository, parse_image_name(other.reference).tag) == digest:
+            raise _needed_by(other)
+
+
+def _needed_by(image: Image) -> _Stays:
+    text = f"The tag stays: {image.name} is the same content, and would be lost with it."
+    return _Stays(text, f"Forget that image first. {_AGAIN}")

@@ -1,0 +1,51 @@
+"""Tags of deleted images leave their registries in a thread of its own: a registry may be slow, and no pass waits."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from backendai.catalog.tags import remove_tag, waiting_removals
+from backendai.wire.broker import hint
+from backendai.wire.queues import CONTROL_QUEUE
+
+logger = logging.getLogger(__name__)
+
+_one_at_a_time = threading.Lock()
+
+
+def begin() -> None:
+    """Take out in the background what waits; while that goes on in this process, a later hint does."""
+    if _one_at_a_time.acquire(blocking=False):
+        threading.Thread(target=_run, name="tags", daemon=True).start()
+
+
+def hint_at_tags(now: datetime) -> int:
+    """Hint once more at tags that nobody has begun with; returns 0, for that puts nothing right by itself."""
+    if waiting_removals():
+        hint("controller.remove_tags", queue=CONTROL_QUEUE)
+    return 0
+
+
+def _run() -> None:
+    try:
+        while jobs := waiting_removals():
+            for job_id in jobs:
+                _remove(job_id)
+    except Exception:
+        logger.exception("tags of deleted images were not taken out")
+    finally:
+        connection.close()
+        _one_at_a_time.release()
+
+
+def _remove(job_id: UUID) -> None:
+    try:
+        remove_tag(job_id, timezone.now)
+    except Exception:  # its job is given up when it is silent for too long; the others are not kept waiting
+        logger.exception("the removal %s failed", job_id)
