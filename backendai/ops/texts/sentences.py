@@ -21,7 +21,7 @@ NODE_FILES = ("ends", "starts", "kernels", "commits", "reconcile", *_ENGINE_FILE
 FIELDS = re.compile(r"\{(\w+)\}")
 _PROSE = re.compile(r"[A-Za-z{}]{2,}[,;:.]? [A-Za-z({“\"%0-9]")
 _UNREAD = {"auditing.py", "bulk.py", "admin.py", "null_bytes.py", "by_row.py", "scanning_http.py", "signatures.py"}
-_CODE = re.compile(r"[=<>\\\r]|__|\bSELECT\b|\bUPDATE\b|\bINSERT\b|\bWHERE\b|%\w|^\W*$|\w+_\w+\.\w|\w\(")
+_CODE = re.compile(r"^\{\"|[=<>\\\r]|__|\bSELECT\b|\bUPDATE\b|\bINSERT\b|\bWHERE\b|%\w|^\W*$|\w+_\w+\.\w|\w\(")
 # What is written for administrators of machines, in logs and tracebacks.
 _NOT_READ = {"ValueError", "RuntimeError", "TypeError", "KeyError", "LookupError", "ImproperlyConfigured", "OSError"}
 _NOT_READ |= {"compile", "execute", "RunSQL", "getLogger", "add_argument", "RawSQL", "CommandError", "AssertionError"}
