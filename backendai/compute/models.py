@@ -23,7 +23,7 @@ from backendai.compute.launch_records import LaunchRecord as LaunchRecord
 from backendai.compute.log_models import KernelLog as KernelLog
 from backendai.compute.notice_models import SessionNotice as SessionNotice
 from backendai.compute.one_of import OneOf
-from backendai.compute.querysets import KernelQuerySet, SessionQuerySet
+from backendai.compute.querysets import AllocationQuerySet, KernelQuerySet, SessionQuerySet
 from backendai.compute.status import (
     LIVE,
     REASON_TEXTS,
@@ -253,6 +253,8 @@ class Allocation(models.Model):
     )
     slot = models.CharField(max_length=64)
     amount = models.BigIntegerField(help_text="Thousandths of the slot's unit.")
+
+    objects = AllocationQuerySet.as_manager()
 
     class Meta:
         indexes = [models.Index(fields=["agent", "slot"])]

@@ -54,6 +54,15 @@ class KernelQuerySet(models.QuerySet[Any]):
         return self.filter(status__in=LIVE)
 
 
+class AllocationQuerySet(models.QuerySet[Any]):
+    """The ledger."""
+
+    def of_live(self) -> AllocationQuerySet:
+        """All of it: only what lives holds anything. Said in so many words, the database begins with the few sessions
+        that live and not with the many that somebody ever had."""
+        return self.filter(kernel__session__status__one_of=LIVE)
+
+
 class LaunchRecordQuerySet(models.QuerySet[Any]):
     """What people launched by the form."""
 

@@ -19,7 +19,7 @@ from backendai.scheduler.snapshot import RunningView
 def read_held(group: ResourceGroup) -> dict[str, Slots]:
     """Return what each user's sessions hold in this group, by ``user:<id>``, in one query."""
     held: dict[str, dict[str, int]] = defaultdict(dict)
-    rows = Allocation.objects.filter(kernel__session__resource_group=group)
+    rows = Allocation.objects.of_live().filter(kernel__session__resource_group=group)
     columns = rows.values_list("kernel__session__owner_id", "slot").annotate(total=Sum("amount")).order_by()
     for owner, slot, total in columns:
         held[f"user:{owner}"][slot] = total
@@ -32,7 +32,7 @@ def read_running(group: ResourceGroup) -> tuple[RunningView, ...]:
 
     The end of one that is being started is known too: its start may take as long as the group allows.
     """
-    placed = ComputeSession.objects.filter(resource_group=group, status__in=PLACED).order_by("pk")
+    placed = ComputeSession.objects.live().filter(resource_group=group, status__in=PLACED).order_by("pk")
     amounts: dict[tuple[UUID, UUID], dict[str, int]] = defaultdict(dict)
     held = Allocation.objects.filter(kernel__session__in=placed.values("pk").order_by())
     by_seat = held.values_list("kernel__session_id", "agent_id", "slot").annotate(total=Sum("amount")).order_by()

@@ -79,7 +79,12 @@ def room_in(groups: Sequence[ResourceGroup]) -> list[GroupRoom]:
 
 
 def _serving(group_ids: Sequence[int]) -> QuerySet[Agent]:
-    return Agent.objects.filter(resource_group__in=group_ids, status=Agent.Status.ALIVE, schedulable=True).order_by()
+    return Agent.objects.filter(**_serves(group_ids)).order_by()
+
+
+def _serves(group_ids: Sequence[int], prefix: str = "") -> dict[str, object]:
+    wanted = {"resource_group__in": group_ids, "status": Agent.Status.ALIVE, "schedulable": True}
+    return {f"{prefix}{name}": value for name, value in wanted.items()}
 
 
 def _alike(*group_ids: int) -> QuerySet[Any, Any]:
@@ -87,7 +92,7 @@ def _alike(*group_ids: int) -> QuerySet[Any, Any]:
 
 
 def _taken(*group_ids: int) -> QuerySet[Any, Any]:
-    taken = Allocation.objects.filter(agent__in=_serving(group_ids).values("pk")).order_by()
+    taken = Allocation.objects.filter(**_serves(group_ids, "agent__")).order_by()
     return taken.values_list("agent__resource_group_id", "slot").annotate(Sum("amount"))
 
 

@@ -59,7 +59,7 @@ def occupied_by_agent(agent_ids: Collection[UUID] | None = None) -> dict[UUID, S
 
 def held_in_groups(owner_id: UUID) -> dict[int, Slots]:
     """Return what the sessions of this owner hold, by the resource group that they were launched in; one query."""
-    rows = Allocation.objects.filter(kernel__session__owner=owner_id).order_by()
+    rows = Allocation.objects.of_live().filter(kernel__session__owner=owner_id).order_by()
     sums: dict[int, dict[str, int]] = defaultdict(dict)
     columns = rows.values_list("kernel__session__resource_group", "slot")
     for group_id, slot, total in columns.annotate(total=Sum("amount")):

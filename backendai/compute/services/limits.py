@@ -25,6 +25,7 @@ from backendai.accounts.prepared import Prepared
 from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.bulk import among
 from backendai.compute.services.ledger import slots_of
+from backendai.compute.status import PLACED
 from backendai.core.errors import Conflict
 from backendai.core.slots import Slots, format_amount
 from backendai.scheduler.limits import Limits
@@ -159,24 +160,30 @@ def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dic
 
 def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
     """Return by slot what each of these holders has."""
-    theirs, rows = _each_and_all(scopes, identities)
+    theirs = _each(scopes, identities, "kernel__session__")
+    rows = Allocation.objects.of_live().filter(reduce(or_, theirs)).order_by()
     sums = {f"of_{number}": Sum("amount", filter=own) for number, own in enumerate(theirs)}
     by_slot: QuerySet[Any, Any] = rows.values_list("slot").annotate(**sums)
     return by_slot
 
 
 def _counts_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
-    """Return one row with the number of sessions of each of these holders, behind a constant."""
-    theirs, rows = _each_and_all(scopes, identities)
-    counts = {f"of_{n}": Count("kernel__session", distinct=True, filter=own) for n, own in enumerate(theirs)}
+    """Return one row with the number of placed sessions of each of these holders, behind a constant."""
+    theirs = _each(scopes, identities, "")
+    counts = {f"of_{number}": Count("pk", filter=own) for number, own in enumerate(theirs)}
+    rows = _placed().filter(reduce(or_, theirs))
     one: QuerySet[Any, Any] = rows.annotate(all=Value(1)).values_list("all").annotate(**counts)
     return one
 
 
-def _each_and_all(scopes: Sequence[str], identities: Sequence[Any]) -> tuple[list[Q], QuerySet[Any]]:
+def _each(scopes: Sequence[str], identities: Sequence[Any], prefix: str) -> list[Q]:
     pairs = zip(scopes, identities, strict=True)
-    theirs = [Q(**{f"kernel__session__{_COLUMNS[scope]}": identity}) for scope, identity in pairs]
-    return theirs, Allocation.objects.filter(reduce(or_, theirs)).order_by()
+    return [Q(**{f"{prefix}{_COLUMNS[scope]}": identity}) for scope, identity in pairs]
+
+
+def _placed() -> QuerySet[Any]:
+    """Return the sessions that hold anything, found among those that live."""
+    return ComputeSession.objects.live().filter(status__one_of=PLACED).order_by()
 
 
 def _scope_and_identity(key: str) -> tuple[str, Any]:
@@ -189,20 +196,18 @@ _SUMS, _COUNTS = Prepared(_sums_of), Prepared(_counts_of)
 
 def _slots_held(keys: Collection[str]) -> dict[str, dict[str, int]]:
     columns, condition = _columns_and_condition(keys, "kernel__session__")
-    rows = Allocation.objects.filter(condition).order_by().values_list(*columns, "slot").annotate(sum=Sum("amount"))
+    rows = Allocation.objects.of_live().filter(condition).order_by().values_list(*columns, "slot")
     held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for *identities, slot, amount in rows:
+    for *identities, slot, amount in rows.annotate(sum=Sum("amount")):
         for key in _keys(identities):
             held[key][slot] += amount
     return held
 
 
 def _sessions_held(keys: Collection[str]) -> dict[str, int]:
-    # By the ledger: it has a row exactly while a kernel is placed, and none of the many sessions that have ended.
-    columns, condition = _columns_and_condition(keys, "kernel__session__")
-    rows = Allocation.objects.filter(condition).order_by().values_list(*columns)
+    columns, condition = _columns_and_condition(keys, "")
     held: dict[str, int] = defaultdict(int)
-    for *identities, number in rows.annotate(number=Count("kernel__session", distinct=True)):
+    for *identities, number in _placed().filter(condition).values_list(*columns).annotate(number=Count("pk")):
         for key in _keys(identities):
             held[key] += number
     return held

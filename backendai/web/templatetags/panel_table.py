@@ -10,6 +10,7 @@ from django.template.base import render_value_in_context
 from django.template.context import Context
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django_tables2.utils import signature
 
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
@@ -22,13 +23,15 @@ register = template.Library()
 def panel_rows(context: Context, table: Any) -> SafeString:
     """Return the rows of a page of the table. What is the same in each of them is made once: in a template it would be
     made for every cell, and cost most of the page."""
-    columns = list(table.columns)
-    openings = [_opening(column, is_first=place == 0) for place, column in enumerate(columns)]
+    columns = [
+        (column, _opening(column, is_first=place == 0), signature(column.render))
+        for place, column in enumerate(table.columns)
+    ]
     parts: list[str] = []
     for row in table.paginated_rows:
         parts.append("<tr>")
-        for column, opening in zip(columns, openings, strict=True):
-            cell = render_value_in_context(row.get_cell(column.name), context)
+        for column, opening, wanted in columns:
+            cell = render_value_in_context(_cell(row, column, wanted), context)
             parts += (opening, conditional_escape(cell), "</span></td>")
         parts.append("</tr>\n")
     return mark_safe("".join(parts))  # noqa: S308  (each part is escaped)
@@ -55,6 +58,18 @@ def _parts_of(bar: Bar) -> tuple[object, ...]:
     fullness = "is-full" if percent >= 100 else "is-high" if percent >= 85 else ""
     label = _("%(name)s: %(used_text)s of %(total_text)s in use") % said
     return bar.name, bar.used_text, _("of %(total_text)s") % said, percent, fullness, label, percent
+
+
+def _cell(row: Any, column: Any, wanted: tuple[Sequence[str], str | None]) -> Any:
+    """Return what ``row.get_cell`` does, which looks for every cell anew which arguments its column wants."""
+    names, takes_all = wanted
+
+    def rendered(column: Any, value: Any = None) -> Any:
+        given = row._optional_cell_arguments(column, value)
+        content = column.render(**(given if takes_all else {name: given[name] for name in names}))
+        return column.link(content, **given) if column.link else content
+
+    return row._get_and_render_with(column, rendered, column.default)
 
 
 def _opening(column: Any, *, is_first: bool) -> SafeString:

@@ -18,7 +18,7 @@ from backendai.accounts.models import Project, User
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check import project_of
-from backendai.compute.status import LIVE, SessionType, Status
+from backendai.compute.status import SessionType, Status
 from backendai.core.errors import UserError
 from backendai.planning.allowances import own_limits
 from backendai.texts.sentences import in_words
@@ -72,7 +72,7 @@ def _project(request: PageRequest) -> Project | None:
 
 def _counts(user: User) -> dict[str, Any]:
     """Return one's live sessions by type and status, in the order of a session's life."""
-    live = ComputeSession.objects.filter(owner=user, status__in=LIVE).order_by()
+    live = ComputeSession.objects.live().filter(owner=user).order_by()
     counted = live.values_list("session_type", "status").annotate(Count("pk"))
     numbers = {(kind, status): number for kind, status, number in counted}
     statuses = [status for status in Status if any(status == of for _, of in numbers)]
@@ -87,7 +87,7 @@ def _chosen(rooms: Sequence[RoomBars], name: str) -> RoomBars | None:
 
 def _cluster(user: User) -> dict[str, Any]:
     """Return how the whole platform stands: sessions, the queue, agents by status, what was held in the last days."""
-    live = ComputeSession.objects.filter(status__in=LIVE)
+    live = ComputeSession.objects.live()
     sessions = live.aggregate(active=Count("pk"), waiting=Count("pk", filter=Q(status=Status.PENDING)))
     agents = dict(Agent.objects.registered().order_by().values_list("status").annotate(Count("pk")))
     by_status = [(status, agents[status]) for status in Agent.Status if status in agents]
