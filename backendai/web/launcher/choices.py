@@ -58,20 +58,6 @@ class RowsField(forms.ModelChoiceField):
         return found
 
 
-class SessionsIterator(ModelChoiceIterator):
-    """Sessions to choose from, read once for whether there are any and for showing them."""
-
-    def __iter__(self) -> Iterator[Any]:
-        for session in cast(Any, self.field).queryset:
-            yield self.choice(session)
-
-
-class SessionsField(forms.ModelMultipleChoiceField):
-    """Some sessions."""
-
-    iterator = SessionsIterator
-
-
 class ImageField(forms.ModelChoiceField):
     """An image by its name or another name of it."""
 

@@ -18,7 +18,6 @@ from backendai.compute.status import SessionType
 from backendai.core.names import check_session_name
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.launcher.checks import checked, forget
-from backendai.web.launcher.choices import SessionsField
 
 _WISHES = {
     "starts_at": _("Write when it may start, or take the tick away."),
@@ -77,7 +76,7 @@ class TypeFields(forms.Form):
         label=_("Run it again if its node is lost"),
         help_text=_("It waits for another node then, and runs from the start."),
     )
-    depends_on = SessionsField(
+    depends_on = forms.ModelMultipleChoiceField(
         ComputeSession.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label=_("Start after")
     )
 
