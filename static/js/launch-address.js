@@ -12,8 +12,6 @@ class LaunchAddress {
     this.secretName = new RegExp(form.dataset.secretNames, "i");
     this.secretValue = new RegExp(form.dataset.secretValues);
     this.kept = LaunchAddress.KEPT.map((name) => [name, new URLSearchParams(location.search).get(name)]).filter(([, value]) => value);
-    const start = form.elements.starts_at;
-    if (start?.dataset.moment) start.value = LaunchAddress.local(start.dataset.moment);
     // Who has filled the form in this very window knows what is in it.
     if (notice && this.marks().includes(LaunchAddress.withoutStep(location.search))) notice.remove();
   }
@@ -94,6 +92,12 @@ class LaunchAddress {
     query.delete("step");
     return query.toString();
   }
+  // What the browser's clock says of the form, before another script looks at its fields or sends them.
+  static tellTime(form) {
+    form.elements.time_zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    const start = form.elements.starts_at;
+    if (start?.dataset.moment) start.value = LaunchAddress.local(start.dataset.moment);
+  }
   // A moment as the field for one shows it, by this browser's clock.
   static local(text) {
     const moment = new Date(text);
@@ -101,3 +105,4 @@ class LaunchAddress {
     return new Date(moment - moment.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
   }
 }
+LaunchAddress.tellTime(document.getElementById("launch"));

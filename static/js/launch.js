@@ -8,7 +8,6 @@ document.addEventListener("DOMContentLoaded", () => {
   const address = new LaunchAddress(form, document.getElementById("from-link"));
   const number = () => Number(form.dataset.step);
   const isLast = () => number() === steps.length;
-  form.elements.time_zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
   const show = (wanted) => {
     form.dataset.step = Math.min(Math.max(wanted, 1), steps.length);

@@ -139,6 +139,10 @@ def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
     page.go_back()
     expect(page.get_by_label("Startup command")).to_have_value("true")
     expect(page.get_by_label("Start not before")).to_have_value("2090-03-01T12:00")
+    expect(page.get_by_label("Schedule the start")).to_be_checked()
+    expect(page.get_by_label("Start not before")).to_be_visible()
+    page.reload()  # what is foreseen of the form at first heeds the time, too
+    expect(page.locator("#launch-outlook")).to_contain_text(re.compile("Starts not before .*2090"))
     there = page.context.new_page()  # as somebody who was sent the address
     there.goto(page.url)
     expect(there.get_by_text("This form was filled from a link")).to_be_visible()

@@ -157,7 +157,10 @@ def test_ports_are_tags_that_come_several_at_once_and_say_what_is_wrong(walk: Vi
         expect(faults).to_contain_text(message)
         page.get_by_role("button", name=f"Remove port {wrong}", exact=True).last.click()
         expect(faults).not_to_contain_text(message)
-    page.get_by_text("What are these ports for?").click()
+    card = page.locator("#step-4 .card").bounding_box()
+    mark = page.get_by_label("Help: Network").bounding_box()
+    assert card and mark and mark["y"] > card["y"] and mark["x"] + mark["width"] < card["x"] + card["width"]
+    page.get_by_label("Help: Network").click()
     expect(page.get_by_text("Until something listens there, its page stays empty.")).to_be_visible()
     assert visitor.faults_in_every_light() == []
     visitor.step(REVIEW)

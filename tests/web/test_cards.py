@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from backendai.compute.services.ending import end_sessions, terminate_session
 from backendai.compute.services.moves import Why
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import Phase
+from backendai.controller.group_pass import schedule
 from backendai.wire.messages import KernelState
 from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
@@ -63,6 +64,14 @@ def test_a_session_launched_over_rest_has_a_card_with_its_status_and_what_can_be
     assert "Apps: only while it runs" in page and f'href="{address}#terminal"' not in page
     assert names(browse(cast.bob)) == []
     assert names(browse(cast.dana)) == [], "an administrator has cards of their own sessions only"
+
+
+def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse: Browse) -> None:
+    ahead = datetime(2999, 1, 31, 8, 30, tzinfo=UTC)
+    session = make_session(cast.alice, session_type="batch", startup_command="true", starts_at=ahead)
+    schedule(session.resource_group, timezone.now())
+    page = browse(cast.alice).get(reverse(CARDS)).content.decode()
+    assert "Starts not before <time" in page and "2999-01-31T08:30:00" in page
 
 
 def test_a_running_one_has_all_four_buttons_and_goes_after_a_while(cast: Cast, browse: Browse) -> None:

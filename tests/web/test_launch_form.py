@@ -219,6 +219,16 @@ def test_it_offers_only_projects_and_groups_that_are_open_to_one(site: Cast, bro
     assert "project" in answer.context["form"].errors
 
 
+def test_the_only_group_is_named_and_not_to_be_chosen(site: Cast, browse: Browse) -> None:
+    client = browse(site.alice)
+    page = client.get(reverse("web:launch")).content.decode()
+    only = page.partition('id="only-group"')[2].partition("</div>")[0]
+    assert "<bdi>default</bdi>" in only and "the only one that is open to you" in only
+    make_group("second")
+    page = client.get(reverse("web:launch")).content.decode()
+    assert 'id="only-group"' not in page and '<select name="resource_group"' in page
+
+
 def test_it_tells_somebody_without_a_project_what_is_missing(site: Cast, browse: Browse) -> None:
     site.bob.memberships.all().delete()
     client = browse(site.bob)

@@ -50,6 +50,21 @@ def text_of(page: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
+def test_what_is_asked_for_is_shown_beside_what_is_wrong(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
+    ResourcePreset.objects.create(name="medium", slots={"cpu": 3, "mem": "2g"})
+    client = browse(cast.alice)
+    elsewhere = text_of(reviewed(client, form | {"name": "-abc", "count": "2"}))
+    for part in ("Begin with a letter or a digit.", "Amounts 2 CPU", "Idle checks none"):
+        assert part in elsewhere, part
+    assert "Total allocation 4 CPU · 2 GiB in 2 sessions" in elsewhere
+    of_preset = text_of(reviewed(client, form | {"name": "-abc", "preset": "medium"}))
+    assert "Amounts 3 CPU" in of_preset
+    too_much = text_of(reviewed(client, form | {"cpu": "500"}))
+    assert "500 asked" in too_much and "Amounts 500 CPU" in too_much
+    unreadable = text_of(reviewed(client, form | {"cpu": "many"}))
+    assert "'many' is not a number." in unreadable and "Amounts" not in unreadable and "Total" not in unreadable
+
+
 def test_the_cards_say_what_would_be_launched(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:
     ResourcePreset.objects.create(name="medium", slots={"cpu": 2, "mem": "2g"})
     rows = {"environ.name": ["EPOCHS", "API_TOKEN"], "environ.value": ["3", "s3cret"]}
@@ -76,7 +91,7 @@ def test_the_cards_say_what_would_be_launched(cast: Cast, browse: Browse, form: 
     assert not ComputeSession.objects.exists()
     cluster = text_of(reviewed(client, form | {"count": "3", "cluster_size": "2"}))
     assert "Sessions 1 a cluster is launched alone" in cluster
-    assert "= 1 × 2 kernels" in cluster
+    assert "in 2 kernels" in cluster
 
 
 def test_it_tells_all_that_is_wrong_at_once_and_where(cast: Cast, browse: Browse, form: dict[str, Any]) -> None:

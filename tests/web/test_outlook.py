@@ -258,6 +258,14 @@ def test_the_form_foresees_a_batch_session_before_its_command_is_typed(cast: Cas
     assert foreseen(browse(cast.alice), typed(cast, session_type="batch")) == "Starts now on node-1."
 
 
+def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse: Browse) -> None:
+    make_agent("node-1")
+    make_image()
+    asked = typed(cast, session_type="batch", starts_at="2999-01-31T08:30", time_zone="Asia/Seoul")
+    page = browse(cast.alice).post(reverse("web:launch_preview"), asked, **HTMX).content.decode()
+    assert "Starts not before <time" in page and "2999-01-31T08:30:00+09:00" in page
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [

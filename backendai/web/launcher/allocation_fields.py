@@ -17,6 +17,8 @@ from backendai.compute.services.check_amounts import minimum_of
 from backendai.compute.services.create import MOST_AT_ONCE
 from backendai.compute.services.openings import groups_open, projects_open
 from backendai.compute.status import ClusterMode
+from backendai.core.errors import UserError
+from backendai.core.slots import Slots
 from backendai.texts.sentences import in_words_lazy
 from backendai.web.launcher.allocation_checks import wrong_amounts
 from backendai.web.launcher.choices import RowsField, offer_agents, offer_groups
@@ -112,6 +114,17 @@ class AllocationFields(forms.Form):
         if self.cleaned_data["preset"] == MINIMUM:
             return minimum_of(self.cleaned_data["image"]).to_json()
         return {} if self.cleaned_data["preset"] else self.own_amounts()
+
+    def readable_amounts(self) -> Slots | None:
+        """Return what is asked for each kernel, right or wrong; None where that cannot be read."""
+        preset = str(self["preset"].value() or "")
+        if preset not in (CUSTOM, MINIMUM):
+            group = self.place()[1]
+            return next((one.slots_in(group) for one in self.presets if one.name == preset), None)
+        try:
+            return Slots.parse(self.amounts_asked())
+        except (UserError, ValueError, KeyError):
+            return None
 
     def own_amounts(self) -> dict[str, str]:
         """Return the amounts that were typed, by slot."""

@@ -97,12 +97,15 @@ class Review:
         return cast(timedelta | None, found)
 
     @property
-    def idle_rules(self) -> list[str]:
-        """By which idle checkers it will be looked at, in a sentence each."""
-        if self.checked is None:
-            return []
-        checked = self.checked
-        return launch_rules(checked.spec.session_type, checked.group.pk, checked.project.pk)
+    def idle_rules(self) -> list[str] | None:
+        """By which idle checkers it will be looked at, in a sentence each; None while nobody knows where it runs."""
+        kind, group, project = (self.data.get(name) for name in ("session_type", "resource_group", "project"))
+        return launch_rules(kind, group.pk, project.pk) if kind and group and project else None
+
+    @property
+    def amounts(self) -> Slots | None:
+        """What each kernel gets; while something is wrong what was asked for, None where that cannot be read."""
+        return self.checked.slots if self.checked else self.form.readable_amounts()
 
     @property
     def kernels(self) -> int:
@@ -122,7 +125,8 @@ class Review:
     @property
     def total(self) -> Slots | None:
         """What all kernels of all sessions get."""
-        return self.checked.slots * self.number if self.checked else None
+        amounts = self.amounts
+        return None if amounts is None else amounts * self.number
 
 
 def review_of(form: LaunchForm, user: User) -> Review:

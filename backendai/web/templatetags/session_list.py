@@ -49,7 +49,7 @@ def _actions(session: ComputeSession) -> Iterator[tuple[str, str, SafeString, st
     """Yield address, title, icon and title again."""
     page = reverse("web:session", args=[session.pk])
     if session.is_running and _has_apps(session):
-        yield _one(f"{page}#apps-title", "player-play", _("Apps of"))
+        yield _one(f"{page}#apps-title", "apps", _("Apps of"))
     if session.is_running and session.session_type == SessionType.INTERACTIVE:
         yield _one(f"{page}#terminal", "terminal-2", _("Terminal of"))
     if session.started_at or session.status in (Status.RUNNING, Status.TERMINATING):

@@ -43,7 +43,8 @@ def launch_preview(request: PageRequest) -> HttpResponse:
         context["refusal"] = form.first_wrong()
     else:
         try:
-            context["outlook"] = outlook_of_form(request.user, form, now=timezone.now())
+            outlook = context["outlook"] = outlook_of_form(request.user, form, now=timezone.now())
+            context["begins"] = form.cleaned_data["starts_at"] if outlook.code == "start-time-not-reached" else None
             replaced = form.cleaned_data["replaces"]
             context["replaced"] = replaced if replaced and replaced.status == Status.PENDING else None
         except Busy as error:
