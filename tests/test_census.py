@@ -27,7 +27,7 @@ from backendai.accounts.services.environments import add_ssh_key, save_dotfile
 from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.activity.refusals import PREFIX
-from backendai.catalog.models import Registry, ResourcePreset
+from backendai.catalog.models import ImageShare, Registry, ResourcePreset
 from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
 from backendai.cluster.services import create_join_token
 from backendai.compute.models import ComputeSession, Kernel, LaunchRecord
@@ -193,6 +193,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "account/images/": (P.SIGNED_IN, "GET"),
     "account/images/<uuid:own_image_id>/rename/": (P.OWN, "GET POST"),
     "account/images/<uuid:own_image_id>/delete/": (P.OWN, "GET POST"),
+    "account/images/<uuid:own_image_id>/share/": (P.OWN, "GET POST"),
+    "account/images/<uuid:own_image_id>/share/<uuid:project_id>/take-back/": (P.OWN, "POST"),
     "account/ssh-keys/": (P.SIGNED_IN, "GET POST"),
     "account/ssh-keys/<uuid:ssh_key_id>/delete/": (P.OWN, "POST"),
     "account/notifications/": (P.SIGNED_IN, "GET POST"),
@@ -290,6 +292,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/me/ssh-keys/": (P.SIGNED_IN, "GET POST"),
     "api/v1/me/images/": (P.SIGNED_IN, "GET"),
     "api/v1/me/images/<uuid:own_image_id>/": (P.OWN, "PATCH DELETE"),
+    "api/v1/me/images/<uuid:own_image_id>/shares/": (P.OWN, "POST"),
+    "api/v1/me/images/<uuid:own_image_id>/shares/<uuid:project_id>/": (P.OWN, "DELETE"),
     "api/v1/me/ssh-keys/<uuid:ssh_key_id>/": (P.OWN, "DELETE"),
     "api/v1/me/dotfiles/": (P.SIGNED_IN, "GET PUT"),
     "api/v1/me/dotfiles/<uuid:dotfile_id>/": (P.OWN, "DELETE"),
@@ -482,6 +486,7 @@ def environments(cast: Cast, project: Project, domain: Domain) -> dict[str, str]
     parts["<uuid:recent_launch_id>"] = record.pk
     own = make_image("customized_1", title=PRIVATE_NAME, is_customized=True, owner=cast.alice)
     parts["<uuid:own_image_id>"] = own.pk
+    ImageShare.objects.create(image=own, project=project)
     parts["<str:access_key>"] = cast.alice.key_pairs.get().pk
     return {name: str(value) for name, value in parts.items()}
 

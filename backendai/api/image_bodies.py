@@ -12,6 +12,7 @@ from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.catalog.models import Image
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
+_PROJECT = {"id": {"type": "string", "format": "uuid"}, "name": {"type": "string"}}
 _Names = {"type": "array", "items": {"type": "string"}}
 
 
@@ -51,6 +52,22 @@ class ImageBody(Answer[Image]):
         """Return the largest slots of a kernel; what is not named has no limit."""
         amounts: dict[str, str] = image.maximum
         return amounts
+
+
+class OwnImageBody(ImageBody):
+    """An image that one made of a session."""
+
+    projects = serializers.SerializerMethodField(help_text="Whose members may start sessions from it too.")
+
+    class Meta(ImageBody.Meta):
+        fields = [*ImageBody.Meta.fields, "projects"]
+        read_only_fields = fields
+
+    @extend_schema_field({"type": "array", "items": {"type": "object", "properties": _PROJECT}})
+    def get_projects(self, image: Image) -> list[dict[str, str]]:
+        """Return the projects that it is shared with, which the query brings along."""
+        shares = sorted(image.shares.all(), key=lambda share: share.project.name)
+        return [{"id": str(share.project_id), "name": share.project.name} for share in shares]
 
 
 class ImageChange(StrictSerializer):

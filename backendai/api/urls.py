@@ -112,6 +112,12 @@ urlpatterns = [
     path("v1/me/ssh-keys/<uuid:ssh_key_id>/", environments.SshKeyDetail.as_view(), name="ssh-key"),
     path("v1/me/images/", own_images.OwnImageList.as_view(), name="own-images"),
     path("v1/me/images/<uuid:own_image_id>/", own_images.OwnImageDetail.as_view(), name="own-image"),
+    path("v1/me/images/<uuid:own_image_id>/shares/", own_images.OwnImageShares.as_view(), name="own-image-shares"),
+    path(
+        "v1/me/images/<uuid:own_image_id>/shares/<uuid:project_id>/",
+        own_images.OwnImageShare.as_view(),
+        name="own-image-share",
+    ),
     path("v1/me/dotfiles/", environments.Dotfiles.as_view(), name="dotfiles"),
     path("v1/me/dotfiles/<uuid:dotfile_id>/", environments.DotfileDetail.as_view(), name="dotfile"),
     path("v1/me/bootstrap-script/", environments.Bootstrap.as_view(), name="bootstrap-script"),

@@ -3,7 +3,7 @@ from django.contrib import admin
 
 from backendai.accounts.amounts_field import AmountsField
 from backendai.activity.read_only import MadeElsewhere
-from backendai.catalog.models import Image, ImageAlias, ImageOnAgent, ImagePull, Registry, ResourcePreset
+from backendai.catalog.models import Image, ImageAlias, ImageOnAgent, ImagePull, ImageShare, Registry, ResourcePreset
 from backendai.catalog.services import adopt_labels
 from backendai.core.slots import format_amount
 
@@ -67,6 +67,13 @@ class ImagePullAdmin(MadeElsewhere):
     list_filter = ["status"]
     search_fields = ["image__name", "agent__name"]
     list_select_related = ["image", "agent"]
+
+
+@admin.register(ImageShare)
+class ImageShareAdmin(MadeElsewhere):
+    list_display = ["image", "project", "created_at"]
+    search_fields = ["image__name", "image__title", "project__name"]
+    list_select_related = ["image", "project"]
 
 
 @admin.register(ResourcePreset)

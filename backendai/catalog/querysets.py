@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.models import Case, Exists, OuterRef, Q, When
 
-from backendai.accounts.models import Project
+from backendai.accounts.models import Membership, Project
 from backendai.cluster.models import ResourceGroup
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class ImageQuerySet(models.QuerySet[Any]):
 
     def visible_to(self, user: User) -> ImageQuerySet:
         """Superadmins see all. Others see enabled ones that are open to one of their domains, of those that were made
-        of sessions their own; admins those of their domain's people too."""
+        of sessions their own and what is shared with them; admins those of their domain's people too."""
         return self.kept() if user.role == "superadmin" else self.usable_by(user)
 
     def usable_by(self, user: User) -> ImageQuerySet:
@@ -35,11 +35,15 @@ class ImageQuerySet(models.QuerySet[Any]):
         enabled = self.kept().filter(is_enabled=True)
         if user.role == "superadmin":
             return enabled
-        own = Q(is_customized=False) | Q(owner=user)
+        own = Q(is_customized=False) | Q(owner=user) | Q(self._shared_with(user))
         if user.role == "admin" and user.domain_id:
             own |= Q(owner__domain=user.domain_id)
         projects = Project.objects.filter(memberships__user=user).values("domain")
         return enabled.filter(own, self._open_to(Q(domain=user.domain_id) | Q(domain__in=projects)))
+
+    def shared_with(self, user: User) -> ImageQuerySet:
+        """Those that others have made of sessions and share with a project of the user's, with their owners."""
+        return self.usable_by(user).filter(self._shared_with(user)).exclude(owner=user).select_related("owner")
 
     def usable_in(self, domain_id: int) -> ImageQuerySet:
         """Those that sessions of this domain's projects may start from."""
@@ -51,6 +55,11 @@ class ImageQuerySet(models.QuerySet[Any]):
         rank = Case(When(name=name, then=0), When(by_alias, then=1), default=2)
         return self.filter(Q(name=name) | Q(reference=name) | by_alias).order_by(rank)
 
+    def _shared_with(self, user: User) -> Exists:
+        """Return what is true of own images that are shared with a project to which the user and the owner belong."""
+        shares = self.model.shares.rel.related_model.objects.standing()
+        return Exists(shares.filter(image=OuterRef("pk"), project__memberships__user=user))
+
     def _open_to(self, domains: Q) -> Q:
         """Return what is true of images that are open to these domains, by their own list and by their registry's."""
         listed = self.model.domains.through.objects.filter(image=OuterRef("pk"))
@@ -58,6 +67,16 @@ class ImageQuerySet(models.QuerySet[Any]):
         allowed = Exists(of_registry.filter(domains, registry=OuterRef("registry")))
         by_list = Q(~Exists(listed)) | Q(Exists(listed.filter(domains)))
         return by_list & (Q(registry=None) | Q(registry__is_global=True) | Q(allowed))
+
+
+class ImageShareQuerySet(models.QuerySet[Any]):
+    """Which own images are shared with which projects."""
+
+    def standing(self) -> ImageShareQuerySet:
+        """Those of own images whose owner belongs to the project, which is active."""
+        owners = Membership.objects.filter(project=OuterRef("project"), user=OuterRef("image__owner"))
+        active = self.filter(image__is_customized=True, project__is_active=True, project__domain__is_active=True)
+        return active.filter(Exists(owners))
 
 
 class PresetQuerySet(models.QuerySet[Any]):

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.db.models import F
+
 from backendai.accounts.models import User
 from backendai.accounts.prepared import Prepared
 from backendai.activity.jobs import newest_jobs
@@ -14,7 +16,7 @@ from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.per_request import once
 
-_OPEN = Prepared(lambda user: Image.objects.usable_by(user))
+_OPEN = Prepared(lambda user: Image.objects.usable_by(user).annotate(owner_email=F("owner__email")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class Build:
 
 
 def images_open(user: User) -> Sequence[Image]:
-    """Return the images that the user may start in some project, by name; read once for a request."""
+    """Return the images that the user may start in some project, by name, with whose they are; read once for a
+    request."""
     return once(("images-open", user.pk), lambda: _OPEN.rows(user))
 
 

@@ -81,6 +81,12 @@ urlpatterns = [
     path("account/ssh-keys/<uuid:ssh_key_id>/delete/", environment.ssh_key_delete, name="ssh_key_delete"),
     path("account/images/", own_images.images, name="own_images"),
     path("account/images/<uuid:own_image_id>/rename/", own_images.image_rename, name="own_image_rename"),
+    path("account/images/<uuid:own_image_id>/share/", own_images.image_share, name="own_image_share"),
+    path(
+        "account/images/<uuid:own_image_id>/share/<uuid:project_id>/take-back/",
+        own_images.image_take_back,
+        name="own_image_take_back",
+    ),
     path("account/images/<uuid:own_image_id>/delete/", own_images.image_delete, name="own_image_delete"),
     path("account/notifications/", news.notice_choices, name="notice_choices"),
     path("account/environment/", environment.environment, name="environment"),

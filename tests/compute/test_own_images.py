@@ -286,7 +286,7 @@ def test_one_that_sessions_need_is_not_deleted_and_one_that_is_leaves_nodes_and_
 def test_one_has_a_list_of_ones_own_and_gives_them_other_names(cast: Cast, django_assert_num_queries: Any) -> None:
     saved = Saved(cast)
     first, second = saved.make("first"), Saved(cast).make("second")
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(4):
         rows = own_images(cast.alice)
     assert [row.image for row in rows] == [second, first]
     assert rows[1].commit is not None and rows[1].commit.session == saved.session

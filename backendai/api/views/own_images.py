@@ -1,4 +1,4 @@
-"""Images that one made of one's sessions: make, look, rename, delete."""
+"""Images that one made of one's sessions: make, look, rename, share, delete."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.activity.models import BackgroundJob
 from backendai.api.authentication import asker
-from backendai.api.image_bodies import ImageBody
+from backendai.api.image_bodies import OwnImageBody
 from backendai.api.job_bodies import JobBody
 from backendai.api.paging import ByName
 from backendai.api.parsing import StrictJSONParser, StrictSerializer
 from backendai.catalog.models import Image
+from backendai.catalog.shares import share_image, take_back_image
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.commits import start_commit
 from backendai.compute.services.own_images import delete_own_image, rename_own_image
@@ -32,6 +33,12 @@ class CommitRequest(StrictSerializer):
     name = serializers.CharField(
         max_length=200, help_text="4 to 32 letters, digits, dashes and underscores; no other image of yours has it."
     )
+
+
+class ShareRequest(StrictSerializer):
+    """With whom it shall be shared."""
+
+    project = serializers.UUIDField(help_text="The id of a project that you belong to.")
 
 
 class SessionCommit(GenericAPIView[BackgroundJob]):
@@ -56,29 +63,29 @@ class OwnImageList(ListAPIView[Image]):
     """The images that one made of one's sessions."""
 
     queryset = Image.objects.none()
-    serializer_class = ImageBody
+    serializer_class = OwnImageBody
     pagination_class = ByName
 
     def get_queryset(self) -> QuerySet[Image]:
         """Return one's own images."""
-        return Image.objects.own_of(asker(self.request)).select_related("owner").prefetch_related("aliases")
+        return _own_of(self.request)
 
 
 class OwnImageDetail(GenericAPIView[Image]):
     """One image of one's own."""
 
     queryset = Image.objects.none()
-    serializer_class = ImageBody
+    serializer_class = OwnImageBody
     parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
-    @extend_schema(request=CommitRequest, responses=ImageBody)
+    @extend_schema(request=CommitRequest, responses=OwnImageBody)
     def patch(self, request: Request, own_image_id: UUID) -> Response:
         """Give it another title; the name by which sessions are started from it stays."""
         image = self._find(request, own_image_id)
         body = CommitRequest(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(ImageBody(rename_own_image(asker(request), image, body.validated_data["name"])).data)
+        return Response(OwnImageBody(rename_own_image(asker(request), image, body.validated_data["name"])).data)
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, own_image_id: UUID) -> Response:
@@ -87,6 +94,41 @@ class OwnImageDetail(GenericAPIView[Image]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _find(self, request: Request, own_image_id: UUID) -> Image:
-        rows = Image.objects.own_of(asker(request)).select_related("owner")
-        found: Image = get_object_or_404(rows, pk=own_image_id)
+        found: Image = get_object_or_404(_own_of(request), pk=own_image_id)
         return found
+
+
+class OwnImageShares(GenericAPIView[Image]):
+    """Whom one shares an image of one's own with."""
+
+    serializer_class = OwnImageBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=ShareRequest, responses={201: OwnImageBody})
+    def post(self, request: Request, own_image_id: UUID) -> Response:
+        """Let the members of a project of one's own start sessions from it; again changes nothing."""
+        image = get_object_or_404(_own_of(request), pk=own_image_id)
+        body = ShareRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        share_image(asker(request), image, body.validated_data["project"], now=timezone.now())
+        shown = get_object_or_404(_own_of(request), pk=own_image_id)
+        return Response(OwnImageBody(shown).data, status=status.HTTP_201_CREATED)
+
+
+class OwnImageShare(GenericAPIView[Image]):
+    """One project that one shares an image of one's own with."""
+
+    serializer_class = OwnImageBody
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, own_image_id: UUID, project_id: UUID) -> Response:
+        """Take it back; sessions that were started from it go on."""
+        take_back_image(asker(request), get_object_or_404(_own_of(request), pk=own_image_id), project_id)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _own_of(request: Request) -> QuerySet[Image]:
+    rows: QuerySet[Image] = Image.objects.own_of(asker(request)).select_related("owner")
+    return rows.prefetch_related("aliases", "shares__project")

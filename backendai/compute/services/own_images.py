@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
 
-from backendai.accounts.models import User
+from backendai.accounts.models import Project, User
 from backendai.accounts.policies import USER, key_of
 from backendai.activity.services import audit
-from backendai.catalog.models import Image, ImageOnAgent
+from backendai.catalog.models import Image, ImageOnAgent, ImageShare
 from backendai.catalog.tags import start_removal
 from backendai.compute.models import ComputeSession, ImageCommit
 from backendai.compute.services.commit_reports import mark_unwanted
@@ -29,19 +30,22 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class OwnImage:
-    """One of them: ``commit`` says what it was made of, ``agents`` which nodes have it."""
+    """One of them: ``commit`` says what it was made of, ``agents`` which nodes have it, ``projects`` with which it is
+    shared."""
 
     image: Image
     commit: ImageCommit | None
     agents: list[str]
+    projects: list[Project]
 
 
 def own_images(user: User) -> list[OwnImage]:
-    """Return the user's own images, the newest first; three queries."""
+    """Return the user's own images, the newest first; four queries."""
     images = list(Image.objects.own_of(user).select_related("registry").order_by("-created_at", "-pk"))
     commits = ImageCommit.objects.select_related("session").in_bulk([image.pk for image in images])
     agents = _agents_with(images)
-    return [OwnImage(image, commits.get(image.pk), agents[image.reference]) for image in images]
+    shared = _shared_with(images)
+    return [OwnImage(image, commits.get(image.pk), agents[image.reference], shared[image.pk]) for image in images]
 
 
 def rename_own_image(actor: User, image: Image, title: str) -> Image:
@@ -69,14 +73,7 @@ def delete_own_image(actor: User, image: Image, *, now: datetime) -> None:
     """Delete an image that was made of a session: nobody can start from it, and its nodes remove it; its tag leaves its
     registry by a background job. Raises Conflict that names the sessions which still need it."""
     with transaction.atomic():
-        if live := sessions_on(image):
-            names = ", ".join(session.name for session in live[:_MOST_NAMED])
-            more = ", …" if len(live) > _MOST_NAMED else ""
-            raise Conflict(
-                f"{image.display_name} is needed by sessions that have not ended: {names}{more}. End them first.",
-                code="image-in-use",
-                sessions=[str(session.pk) for session in live[:_MOST_NAMED]],
-            )
+        _refuse_while_needed(actor, image)
         _forget(image, now)
         audit(actor.pk, "image.delete", "image", [image.pk], name=image.name, reference=image.reference)
 
@@ -88,9 +85,32 @@ def forget_images_of(user: User, *, now: datetime) -> None:
     ImageCommit.objects.filter(owner=user).update(title="", session_name="", message="")
 
 
-def sessions_on(image: Image) -> QuerySet[ComputeSession]:
-    """Return the sessions that have not ended and were started from the image, the oldest first."""
-    return ComputeSession.objects.live().filter(image=image).order_by("created_at")
+def sessions_on(image: Image, viewer: User) -> tuple[list[ComputeSession], int]:
+    """Return the oldest of the sessions that have not ended and were started from the image, of those that the viewer
+    may see, and how many sessions of others there are."""
+    live = ComputeSession.objects.live().filter(image=image)
+    seen = ComputeSession.objects.visible_to(viewer).live().filter(image=image)
+    return list(seen.order_by("created_at")[:_MOST_NAMED]), live.count() - seen.count()
+
+
+def _refuse_while_needed(actor: User, image: Image) -> None:
+    sessions, others = sessions_on(image, actor)
+    details: dict[str, Any] = {"sessions": [str(session.pk) for session in sessions], "others": others}
+    if sessions:
+        names = ", ".join(session.name for session in sessions)
+        more = ", …" if others or len(sessions) == _MOST_NAMED else ""
+        raise Conflict(
+            f"{image.display_name} is needed by sessions that have not ended: {names}{more}. End them first.",
+            code="image-in-use",
+            **details,
+        )
+    if others:
+        raise Conflict(
+            f"{image.display_name} is needed by sessions of other people that have not ended ({others}). Take it back "
+            "from its projects and wait for their end.",
+            code="image-in-use",
+            **details,
+        )
 
 
 def _forget(image: Image, now: datetime) -> None:
@@ -98,6 +118,7 @@ def _forget(image: Image, now: datetime) -> None:
     Image.objects.filter(pk=image.pk).update(is_enabled=False, deleted_at=now, title="", description="")
     if image.registry_id is not None or image.digest:  # only what was pushed has a digest
         start_removal(image.reference, now=now)
+    ImageShare.objects.filter(image=image).delete()
     agents = list(ImageOnAgent.objects.filter(reference=image.reference).values_list("agent__name", flat=True))
     mark_unwanted(now)
     for agent in agents:
@@ -109,4 +130,11 @@ def _agents_with(images: Sequence[Image]) -> dict[str, list[str]]:
     found = defaultdict[str, list[str]](list)
     for reference, agent in rows.order_by("agent__name").values_list("reference", "agent__name"):
         found[reference].append(agent)
+    return found
+
+
+def _shared_with(images: Sequence[Image]) -> dict[UUID, list[Project]]:
+    found = defaultdict[UUID, list[Project]](list)
+    for share in ImageShare.objects.filter(image__in=images).select_related("project").order_by("project__name"):
+        found[share.image_id].append(share.project)
     return found

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from backendai.accounts.models import Project, User
 from backendai.accounts.prepared import Prepared
@@ -126,7 +127,7 @@ def offer_for(owner: User, *, project: Project | None, group: str) -> Offer:
     for image in images_open(owner):
         if _is_for_people(image):
             name, tags = _version(image)
-            found.setdefault(_key(image), []).append(Version(image, name, _badges(image, tags), obstacle(image)))
+            found.setdefault(_key(image), []).append(Version(image, name, _badges(owner, image, tags), obstacle(image)))
     environments = _told_apart([_environment(key, versions) for key, versions in found.items()])
     return Offer(tuple(sorted(environments, key=lambda each: (bool(each.obstacle), each.title.lower(), each.key))))
 
@@ -172,10 +173,11 @@ def _version(image: Image) -> tuple[str, list[str]]:
     return first or name.tag, [tag for tag in tags if tag]
 
 
-def _badges(image: Image, tags: Collection[str]) -> tuple[str, ...]:
+def _badges(owner: User, image: Any, tags: Collection[str]) -> tuple[str, ...]:
     own = f"Customized{image.title or image.labels.get(_CUSTOMIZED, '')}" if image.is_customized else ""
+    whose = image.owner_email or "" if image.is_customized and image.owner_id != owner.pk else ""
     base = image.labels.get(_BASE, "")
-    shown = (own, base, image.architecture, *(tag for tag in tags if not tag.lower().startswith("customized_")))
+    shown = (own, whose, base, image.architecture, *(tag for tag in tags if not tag.lower().startswith("customized_")))
     return tuple(dict.fromkeys(text for text in shown if text))
 
 

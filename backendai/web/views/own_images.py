@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, cast
 from uuid import UUID
 
 from django import forms
@@ -12,17 +14,17 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from backendai.accounts.models import Project
 from backendai.catalog.models import Image
+from backendai.catalog.shares import projects_to_share_with, share_image, take_back_image
 from backendai.compute.services.commits import most_own_images
 from backendai.compute.services.own_images import delete_own_image, own_images, rename_own_image, sessions_on
 from backendai.core.errors import UserError
 from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import account_page, blame
 from backendai.web.requests import PageRequest
-
-_MOST_NAMED = 5
 
 
 class TitleForm(forms.Form):
@@ -34,6 +36,16 @@ class TitleForm(forms.Form):
         help_text=gettext_lazy("4 to 32 letters, digits, dashes and underscores."),
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )
+
+
+class ShareForm(forms.Form):
+    """The project with which an image shall be shared."""
+
+    project = forms.ChoiceField(label=gettext_lazy("Project"))
+
+    def __init__(self, *args: Any, projects: Sequence[Project], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        cast(Any, self.fields["project"]).choices = [(project.pk, project.name) for project in projects]
 
 
 @require_safe
@@ -77,6 +89,39 @@ def image_delete(request: PageRequest, own_image_id: UUID) -> HttpResponse:
     return redirect("web:own_images")
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def image_share(request: PageRequest, own_image_id: UUID) -> HttpResponse:
+    """Ask with which project one's own image shall be shared; on POST do it."""
+    image = _own(request, own_image_id)
+    form = ShareForm(request.POST or None, projects=projects_to_share_with(request.user, image))
+    if request.method == "POST" and form.is_valid():
+        try:
+            share = share_image(request.user, image, UUID(form.cleaned_data["project"]), now=timezone.now())
+            told = {"name": image.display_name, "project": share.project.name}
+            messages.success(request, _("%(name)s is shared with %(project)s.") % told)
+            return redirect("web:own_image_share", own_image_id)
+        except UserError as error:
+            blame(form, error)
+    return _page(request, form=form, shared=image, status=422 if form.is_bound else 200)
+
+
+@require_POST
+@never_cache
+@login_required
+def image_take_back(request: PageRequest, own_image_id: UUID, project_id: UUID) -> HttpResponse:
+    """Share one's own image with this project no more."""
+    image = _own(request, own_image_id)
+    try:
+        project = take_back_image(request.user, image, project_id)
+        told = {"name": image.display_name, "project": project.name}
+        messages.success(request, _("%(name)s is not shared with %(project)s any more.") % told)
+    except UserError as error:
+        messages.error(request, error.message)
+    return redirect("web:own_image_share", own_image_id)
+
+
 def _own(request: PageRequest, own_image_id: UUID) -> Image:
     found: Image = get_object_or_404(Image.objects.own_of(request.user), pk=own_image_id)
     return found
@@ -85,14 +130,17 @@ def _own(request: PageRequest, own_image_id: UUID) -> Image:
 def _page(
     request: PageRequest,
     *,
-    form: TitleForm | None = None,
+    form: forms.Form | None = None,
     renamed: Image | None = None,
+    shared: Image | None = None,
     deleted: Image | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    """Return the list, below a form for another title, or below a question whether one shall be deleted."""
+    """Return the list, below a form for another title or for a project, or below a question whether one shall go."""
     rows = own_images(request.user)
     context = {"rows": rows, "number": len(rows), "most": most_own_images(request.user)}
-    context |= {"form": form, "renamed": renamed, "deleted": deleted}
-    context["users"] = list(sessions_on(deleted)[:_MOST_NAMED]) if deleted else []
+    context |= {"form": form, "renamed": renamed, "deleted": deleted, "shared": shared}
+    context["shared_projects"] = next((row.projects for row in rows if row.image == shared), [])
+    context["users"], context["others"] = sessions_on(deleted, request.user) if deleted else ([], 0)
+    context["of_others"] = list(Image.objects.shared_with(request.user).order_by("title", "name"))
     return account_page(request, "web:own_images", context, status=status)

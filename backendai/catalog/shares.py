@@ -1,0 +1,60 @@
+"""An owner shares an own image with a project of theirs, and takes it back. Sessions that run of it go on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.accounts.models import Project, User
+from backendai.activity.services import audit
+from backendai.catalog.models import Image, ImageShare
+from backendai.core.errors import Conflict, NotFound
+
+
+def projects_to_share_with(owner: User, image: Image) -> list[Project]:
+    """Return the owner's projects that the image is not shared with and is open to, by name."""
+    rows = Project.objects.usable_by(owner).exclude(shared_images__image=image).select_related("domain")
+    return [project for project in rows.order_by("name") if _is_open_to(image, project)]
+
+
+def share_image(owner: User, image: Image, project_id: UUID, *, now: datetime) -> ImageShare:
+    """Let the members of a project of the owner's start sessions from their image; sharing it twice changes nothing.
+
+    Raises NotFound for a project that is none of theirs, Conflict when the image is not open to its domain.
+    """
+    project = Project.objects.usable_by(owner).filter(pk=project_id).first()
+    if project is None:
+        raise NotFound("You belong to no such project.", field="project")
+    if not _is_open_to(image, project):
+        raise Conflict(
+            f"{image.display_name} is not open to the domain of project {project.name}.",
+            field="project",
+            code="image-not-open",
+        )
+    with transaction.atomic():
+        share: ImageShare
+        share, is_new = ImageShare.objects.get_or_create(image=image, project=project, defaults={"created_at": now})
+        if is_new:
+            told = {"name": image.name, "project": project.name}
+            audit(owner.pk, "image.share", "image", [image.pk], **told)
+    return share
+
+
+def take_back_image(owner: User, image: Image, project_id: UUID) -> Project:
+    """Let the members of the project start no more sessions from the owner's image; returns the project. Raises
+    NotFound when it is not shared with it."""
+    with transaction.atomic():
+        share = ImageShare.objects.filter(image=image, project=project_id).select_related("project").first()
+        if share is None:
+            raise NotFound("The image is not shared with this project.", field="project")
+        share.delete()
+        told = {"name": image.name, "project": share.project.name}
+        audit(owner.pk, "image.take-back", "image", [image.pk], **told)
+    project: Project = share.project
+    return project
+
+
+def _is_open_to(image: Image, project: Project) -> bool:
+    return Image.objects.filter(pk=image.pk).usable_in(project.domain_id).exists()
