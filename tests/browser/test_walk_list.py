@@ -149,6 +149,36 @@ def test_neither_long_names_nor_news_lie_over_anything(walk: Visit, campus: Camp
     assert card and button and card["x"] >= button["x"] + button["width"]
 
 
+def test_on_a_phone_a_card_is_not_over_the_filter_and_what_has_ended_begins_at_the_edge(
+    walk: Visit, campus: Campus
+) -> None:
+    failed = campus.alice.launch("fails-early", image="tiny", type="batch", startup_command="exit 3")
+    campus.alice.wait_for(failed["id"], "TERMINATED")
+    visitor = _at_the_list(walk)
+    page = visitor.page
+    with visitor.on_a_phone():
+        visitor.go("/?view=finished")
+        cards = page.locator("#note-cards .note-card").first
+        expect(cards).to_be_visible()
+        page.get_by_text("Filter", exact=True).click()
+        expect(cards).to_be_hidden()
+        page.get_by_text("Filter", exact=True).click()
+        expect(cards).to_be_visible()
+        row = page.locator(f"tr[data-session='{failed['id']}']")
+        name, status = row.locator(".row-link bdi").bounding_box(), row.locator(".status").first.bounding_box()
+        assert name and status and abs(name["x"] - status["x"]) < 1
+
+
+def test_no_column_moves_when_a_session_begins_to_run(walk: Visit, campus: Campus, session: dict[str, str]) -> None:
+    page = _at_the_list(walk).page
+    deeds = page.locator("table.sessions thead th").last
+    row = page.locator(f"tr[data-session='{session['id']}']")
+    expect(row.get_by_role("link", name="Log of talks")).to_be_visible()
+    before = deeds.bounding_box()
+    row.locator(".cell-actions").evaluate("(cell) => cell.replaceChildren()")
+    assert before == deeds.bounding_box()
+
+
 def _at_the_list(walk: Visit) -> Visitor:
     visitor = walk(ALICE)
     expect(visitor.page.locator("#live-mark")).to_have_text("Live")  # its scripts have begun

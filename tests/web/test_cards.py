@@ -152,6 +152,19 @@ def test_under_the_bell_a_session_is_one_line_with_its_history(
     assert names(client) == [], "what was put away has no card either"
 
 
+def test_the_bell_leads_to_what_a_card_leads_to(cast: Cast, browse: Browse) -> None:
+    client, deeds = browse(cast.alice), ("apps", "terminal", "log", "end")
+    session = make_running_session(cast.alice)
+
+    def offered() -> list[str]:
+        page = client.get(reverse(LIST)).content.decode()
+        return [deed for deed in deeds if f'id="news-{deed}-{session.pk}"' in page]
+
+    assert offered() == list(deeds)
+    finish(session)
+    assert offered() == ["log"]
+
+
 def test_each_kind_is_shown_where_its_reader_wants_it(cast: Cast, browse: Browse) -> None:
     client = browse(cast.alice)
     NoticeChoice.objects.create(user=cast.alice, kind="started", card=False)
