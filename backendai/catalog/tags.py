@@ -29,7 +29,7 @@ from backendai.wire.queues import CONTROL_QUEUE
 TAG_JOB = "image.untag"
 _LONGEST = timedelta(hours=12)
 _SILENCE = timedelta(hours=1)
-_PAUSE = timedelta(days=7)
+PAUSE = timedelta(days=7)
 _MOST_AT_ONCE = 100
 _AGAIN = "Then try it again."
 _LET_IT = "Allow it to delete: a Docker registry wants REGISTRY_STORAGE_DELETE_ENABLED set to true."
@@ -80,7 +80,7 @@ def waiting_removals() -> list[UUID]:
 def try_old_ones_again(now: datetime) -> int:
     """Try what failed long ago once more: the registry may be back, and no tag shall be forgotten with its job. Returns
     0, for that puts nothing right by itself."""
-    old = tags_that_stayed().filter(finished_at__lt=now - _PAUSE).order_by("created_at")
+    old = tags_that_stayed().filter(finished_at__lt=now - PAUSE).order_by("created_at")
     for subject in list(old.values_list("subject", flat=True)[:_MOST_AT_ONCE]):
         start_removal(subject, now=now)
     return 0
@@ -106,6 +106,8 @@ def remove_tag(job_id: UUID, clock: Clock) -> None:
         else:
             finish_job(job_id, message=said, now=now, failed=True, fix=f"{_LOOK} {_AGAIN}")
     else:
+        gone = Image.objects.filter(reference=job.subject).exclude(deleted_at=None)
+        gone.update(registry=None, digest="")  # no registry has it any more
         finish_job(job_id, message=message, now=clock())
 
 

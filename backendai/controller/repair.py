@@ -13,6 +13,7 @@ from backendai.compute.services.commit_reports import mark_unwanted
 from backendai.compute.services.commits import follow_commits
 from backendai.compute.services.draining import end_drained
 from backendai.compute.services.notices import forget_notices, warn_of_ends
+from backendai.compute.services.own_images import remove_left_tags
 from backendai.controller.broker_repair import settle_accounts
 from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
@@ -51,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     forget_notices,
     hint_again,
     try_old_ones_again,
+    remove_left_tags,
     hint_at_tags,
     settle_accounts,
 )

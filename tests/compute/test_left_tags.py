@@ -14,17 +14,24 @@ from django.utils import timezone
 from backendai.accounts.models import User
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.catalog.models import Image, Registry
+from backendai.catalog.models import Image, ImageOnAgent, Registry
 from backendai.catalog.registries import write_registry
+from backendai.catalog.services import record_images
+from backendai.catalog.shares import share_image
 from backendai.catalog.tags import remove_tag, tags_that_stayed, try_old_ones_again, waiting_removals
-from backendai.compute.services.own_images import delete_own_image
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.commit_reports import mark_unwanted
+from backendai.compute.services.own_images import delete_own_image, remove_left_tags
+from backendai.compute.services.purging import purge_user
+from backendai.compute.status import Status
 from backendai.controller import tags
 from backendai.core.image_names import parse_image_name
 from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitState
+from backendai.wire.messages import ImageSighting
 from tests.cast import Cast
 from tests.catalog.fake_registry import ACCOUNT, FakeRegistry, serving
-from tests.compute.test_own_images import Saved
-from tests.factories import make_image
+from tests.compute.test_own_images import Saved, launch
+from tests.factories import make_agent, make_image
 
 pytestmark = pytest.mark.django_db
 OTHER = "sha256:" + "e" * 64
@@ -221,6 +228,43 @@ def test_one_that_an_administrator_cancels_stays_and_says_so(cast: Cast, fake: F
     delete_own_image(cast.alice, image, now=timezone.now())
     cancel_job(cast.dana, waiting_removals()[0], now=timezone.now())
     assert (carried_out().status, fake.deleted) == ("CANCELLED", [])
+
+
+def test_what_sessions_of_others_need_stays_until_they_have_ended(
+    cast: Cast, fake: FakeRegistry, lab: Registry
+) -> None:
+    image = pushed(cast, fake)
+    share_image(cast.alice, image, cast.project.pk, now=timezone.now())
+    ComputeSession.objects.update(status=Status.TERMINATED)
+    session = launch(cast.bob, image.name)
+    agent = make_agent()
+    record_images(agent, [ImageSighting(reference=image.reference, labels=image.labels)], "now")
+    cast.alice.is_active = False
+    cast.alice.save()
+    purge_user(cast.dana, cast.alice, typed=cast.alice.email, now=timezone.now())
+    assert image not in Image.objects.usable_by(cast.bob)
+    now = timezone.now()
+    remove_left_tags(now)
+    mark_unwanted(now)
+    assert waiting_removals() == [] and not ImageOnAgent.objects.filter(agent=agent, is_unwanted=True).exists()
+    ComputeSession.objects.filter(pk=session.pk).update(status=Status.TERMINATED)
+    for _ in range(2):
+        remove_left_tags(now)
+        mark_unwanted(now)
+    assert ImageOnAgent.objects.filter(agent=agent, is_unwanted=True).exists()
+    assert carried_out().status == "DONE" and len(fake.deleted) == 1
+    remove_left_tags(now + timedelta(days=8))
+    assert waiting_removals() == [], "what is gone is not asked for again"
+
+
+def test_what_was_deleted_before_and_whose_job_was_lost_is_found_again(
+    cast: Cast, fake: FakeRegistry, lab: Registry
+) -> None:
+    image = pushed(cast, fake)
+    delete_own_image(cast.alice, image, now=timezone.now())
+    BackgroundJob.objects.all().delete()
+    remove_left_tags(timezone.now())
+    assert carried_out().status == "DONE" and len(fake.deleted) == 1
 
 
 @pytest.mark.django_db(transaction=True)

@@ -18,7 +18,7 @@ from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.registry_access import account_of
 from backendai.catalog.tags import start_removal
 from backendai.cluster.models import Agent
-from backendai.compute.models import ImageCommit
+from backendai.compute.models import ComputeSession, ImageCommit
 from backendai.compute.services.commits import NOT_OVER, end_commit
 from backendai.core.errors import NotFound
 from backendai.core.image_names import is_digest
@@ -75,7 +75,9 @@ def mark_unwanted(now: datetime) -> int:
     given_up = ImageCommit.objects.filter(
         reference=OuterRef("reference"), status__in=(_Status.FAILED, _Status.CANCELLED)
     )
-    deleted = Image.objects.filter(reference=OuterRef("reference"), is_customized=True).exclude(deleted_at=None)
+    needed = ComputeSession.objects.live().filter(image=OuterRef("pk"))  # sessions of others, when its owner has gone
+    deleted = Image.objects.filter(~Exists(needed), reference=OuterRef("reference"), is_customized=True)
+    deleted = deleted.exclude(deleted_at=None)
     rows = ImageOnAgent.objects.filter(Exists(given_up) | Exists(deleted), is_unwanted=False)
     return rows.filter(pk__in=list(rows.order_by().values_list("pk", flat=True)[:1000])).update(is_unwanted=True)
 

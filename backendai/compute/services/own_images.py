@@ -10,12 +10,14 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from backendai.accounts.models import Project, User
 from backendai.accounts.policies import USER, key_of
+from backendai.activity.models import BackgroundJob
 from backendai.activity.services import audit
 from backendai.catalog.models import Image, ImageOnAgent, ImageShare
-from backendai.catalog.tags import start_removal
+from backendai.catalog.tags import PAUSE, TAG_JOB, start_removal
 from backendai.compute.models import ComputeSession, ImageCommit
 from backendai.compute.services.commit_reports import mark_unwanted
 from backendai.compute.services.commits import NOT_OVER
@@ -26,6 +28,7 @@ from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import node_queue
 
 _MOST_NAMED = 5
+_MOST_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,17 @@ def forget_images_of(user: User, *, now: datetime) -> None:
     ImageCommit.objects.filter(owner=user).update(title="", session_name="", message="")
 
 
+def remove_left_tags(now: datetime) -> int:
+    """Begin to take out what registries still have of deleted images that no session needs any more and that were not
+    asked for of late: their job was lost, or sessions of others went on. Returns 0: nothing is put right by itself."""
+    asked = BackgroundJob.objects.filter(kind=TAG_JOB, subject=OuterRef("reference"), created_at__gt=now - PAUSE)
+    deleted = Image.objects.filter(is_customized=True).exclude(deleted_at=None).exclude(registry=None, digest="")
+    left = deleted.filter(~Exists(asked), ~Exists(ComputeSession.objects.live().filter(image=OuterRef("pk"))))
+    for reference in list(left.order_by("deleted_at").values_list("reference", flat=True)[:_MOST_AT_ONCE]):
+        start_removal(reference, now=now)
+    return 0
+
+
 def sessions_on(image: Image, viewer: User) -> tuple[list[ComputeSession], int]:
     """Return the oldest of the sessions that have not ended and were started from the image, of those that the viewer
     may see, and how many sessions of others there are."""
@@ -114,9 +128,11 @@ def _refuse_while_needed(actor: User, image: Image) -> None:
 
 
 def _forget(image: Image, now: datetime) -> None:
-    """Hide it at once; ended sessions go on to name it. Nodes hear of it at once, or with their next sync."""
+    """Hide it at once; ended sessions go on to name it. Nodes hear of it at once, or with their next sync; sessions of
+    others that have not ended keep it on nodes and in its registry until they have."""
     Image.objects.filter(pk=image.pk).update(is_enabled=False, deleted_at=now, title="", description="")
-    if image.registry_id is not None or image.digest:  # only what was pushed has a digest
+    is_pushed = image.registry_id is not None or image.digest  # nothing else has a digest
+    if is_pushed and not ComputeSession.objects.live().filter(image=image).exists():
         start_removal(image.reference, now=now)
     ImageShare.objects.filter(image=image).delete()
     agents = list(ImageOnAgent.objects.filter(reference=image.reference).values_list("agent__name", flat=True))
