@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -83,6 +84,20 @@ def test_one_click_fills_the_form_and_leads_to_the_review(site: Cast, browse: Br
     assert second.preopen_ports == [8080]
     assert second.environ == {"EPOCHS": "3", "API_KEY": "again"}
     assert second.starts_at is None
+
+
+def test_several_sessions_get_another_name_while_one_of_their_numbered_names_is_taken(
+    site: Cast, browse: Browse
+) -> None:
+    client, name = browse(site.alice), "n" * 62
+    assert client.post(LAUNCH, typed(site, name=name, count="2", cpu="1")).status_code == 302
+    record = recent_launches(site.alice)[0]
+    form = client.get(LAUNCH, {"recent": str(record.pk)}).context["form"]
+    assert not form.errors and re.fullmatch(r"n{57}-[a-z2-9]{4}", form["name"].value())
+    assert client.post(LAUNCH, sent(form)).status_code == 302
+    assert ComputeSession.objects.live().count() == 4
+    ComputeSession.objects.filter(name__in=[f"{name}-1", f"{name}-2"]).update(status="TERMINATED")
+    assert client.get(LAUNCH, {"recent": str(record.pk)}).context["form"]["name"].value() == name
 
 
 def test_a_free_name_and_a_preset_are_taken_over_as_they_are(site: Cast, browse: Browse) -> None:

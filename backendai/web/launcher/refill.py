@@ -80,7 +80,7 @@ def refill_of(record: LaunchRecord, actor: User) -> Refill:
         gone["owner"] = _("Whom it was launched for is not there any more, or you may not act for them.")
     initial = initial_of({name: value for name, value in said.items() if name not in gone})
     if name := initial.get("name"):
-        initial["name"] = free_name(owner or actor, name)
+        initial["name"] = free_name(owner or actor, name, int(initial.get("count") or 1))
     return Refill(record, owner or actor, initial, gone, list(_notes(said)))
 
 
@@ -147,12 +147,16 @@ def gone_in(said: Mapping[str, Any], actor: User, owner: User) -> dict[str, str]
     }
 
 
-def free_name(owner: User, name: str) -> str:
-    """Return the name, with a short random end where a live session of the owner has it."""
-    if not ComputeSession.objects.live().filter(owner=owner, name=name).exists():
+def free_name(owner: User, name: str, count: int = 1) -> str:
+    """Return the name, with a short random end where a live session of the owner has it, or one of the numbered names
+    that so many sessions would get."""
+    numbers = [f"-{number}" for number in range(1, count + 1)] if count > 1 else [""]
+    wanted = [name + number for number in numbers]
+    if not ComputeSession.objects.live().filter(owner=owner, name__in=wanted).exists():
         return name
-    end = "".join(secrets.choice(_LETTERS) for _ in range(4))
-    return f"{name[: _LONGEST_NAME - 5].rstrip('._-')}-{end}"
+    end = "-" + "".join(secrets.choice(_LETTERS) for _ in range(4))
+    room = _LONGEST_NAME - len(end + numbers[-1])
+    return name[:room].rstrip("._-") + end
 
 
 def _owner(said: Mapping[str, Any], actor: User) -> User | None:
