@@ -37,10 +37,12 @@ class Manner(NamedTuple):
 class Chromium:
     """A browser that lends contexts. One that comes back has lost its windows, what they had stored and its cookies,
     and kept the files of the portal's pages, as the browser of somebody who comes again. ``signed_in`` has the cookies
-    of those who have signed in with the form, by address and person."""
+    of those who have signed in with the form, by address and person; ``faultless`` the signs of what visitors have
+    looked at in every light and found nothing wrong with."""
 
     def __init__(self, browser: Browser) -> None:
         self.signed_in: dict[tuple[str, str], list[Any]] = {}
+        self.faultless: set[str] = set()
         self._browser = browser
         self._idle: defaultdict[Manner, list[BrowserContext]] = defaultdict(list)
 

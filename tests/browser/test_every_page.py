@@ -102,3 +102,20 @@ def _session(visitor: Visitor, paths: dict[str, str]) -> Walk:
     visitor.page.locator("#terminate-button").click()
     expect(visitor.page.get_by_role("dialog")).to_be_visible()
     yield "dialog"
+
+
+def test_what_stands_on_every_page_is_looked_at_again_where_it_differs(visit: Visit, alice: Client) -> None:
+    visitor = visit(ADMIN)
+    link = visitor.page.locator(".top-nav a").last
+    link.evaluate("(one) => one.setAttribute('aria-controls', 'main')")
+    assert visitor.faults_in_every_light() == []
+    visitor.page.locator("main").evaluate("(one) => { one.id = 'elsewhere'; }")
+    assert _rules_that_fail(visitor) == {"aria-valid-attr-value"}
+    visitor.page.locator("main").evaluate("(one) => { one.id = 'main'; }")
+    assert visitor.faults_in_every_light() == []
+    link.evaluate("(one) => { one.style.color = getComputedStyle(document.body).backgroundColor; }")
+    assert _rules_that_fail(visitor) == {"color-contrast"}
+
+
+def _rules_that_fail(visitor: Visitor) -> set[str]:
+    return {fault.split(": ")[1] for fault in visitor.faults_in_every_light()}

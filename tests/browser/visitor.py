@@ -18,7 +18,8 @@ from tests.system.platform import Platform
 
 RESOURCES = "Environments & resource allocation"
 REVIEW = "Confirm and launch"
-_AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+_AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+_KNOWN = (Path(__file__).parent / "known.js").read_text()
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"]
 # What the head of the page half covers counts as small, and a colour on its way to another is none that anybody reads.
 _LOOK = """async (options) => {
@@ -26,7 +27,8 @@ _LOOK = """async (options) => {
   scrollTo({ top: 0, behavior: "instant" });
   for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
   document.getAnimations().forEach((one) => one.effect.getComputedTiming().endTime < 1e6 && one.finish());
-  return (await axe.run(document, options)).violations;
+  const known = (window.looked?.known ?? []).filter((one) => one.isConnected);
+  return (await axe.run(known.length ? { exclude: known } : document, options)).violations;
 }"""
 _TRIES = 5
 # Every container that starts or ends gives the machine another network interface, and Chromium then drops requests.
@@ -140,7 +142,7 @@ class Visitor:
         options: dict[str, Any] = {"runOnly": only, "resultTypes": ["violations"], "preload": media}
         found = self.page.evaluate(_LOOK, options)
         if found is None:
-            self.page.evaluate(_AXE.read_text())
+            self._bring_axe()
             found = self.page.evaluate(_LOOK, options)
         return [
             f"{fault['id']}: {json.dumps(node['html'])} {node['failureSummary']}"
@@ -149,7 +151,9 @@ class Visitor:
         ]
 
     def faults_in_every_light(self) -> list[str]:
-        """Return what is wrong with the page as it is now, light and dark, on a desk and on a phone."""
+        """Return what is wrong with the page as it is now, light and dark, on a desk and on a phone. Of what stands
+        the same on every page only what no visitor has seen yet is looked at."""
+        fresh = self.page.evaluate(_KNOWN, sorted(self._chromium.faultless))
         found = [f"light: {fault}" for fault in self.accessibility_faults()]
         with self.on_a_phone(_TALL_PHONE):
             found += [f"on a phone: {fault}" for fault in self.accessibility_faults()]
@@ -160,6 +164,9 @@ class Visitor:
             found += [f"dark on a phone: {fault}" for fault in self.accessibility_faults(colours_only=True)]
         found += [f"dark: {fault}" for fault in self.accessibility_faults(colours_only=True)]
         self.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
+        self.page.evaluate("delete window.looked")
+        if not found:
+            self._chromium.faultless.update(fresh)
         return found
 
     def overflow_on_a_phone(self) -> int:
@@ -197,6 +204,11 @@ class Visitor:
         self.page.get_by_label("E-mail address").fill(email)
         self.page.get_by_label("Password").fill(PASSWORD)
         self.page.get_by_role("button", name="Sign in").click()
+
+    def _bring_axe(self) -> None:
+        """Load the rules into this page, and into the next ones: it is much to send."""
+        self.page.add_init_script(_AXE)
+        self.page.evaluate(_AXE)
 
     def _overflow(self) -> int:
         return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
