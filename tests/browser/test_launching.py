@@ -43,12 +43,14 @@ def test_it_shows_the_message_at_its_field_and_keeps_what_was_typed(visit: Visit
     page.get_by_label("CPU cores", exact=True).fill("many")
     page.get_by_label("CPU cores", exact=True).press("Enter")  # goes on, and launches nothing
     expect(page.get_by_role("heading", name="Data & storage", level=2)).to_be_focused()
+    steps, launch = page.get_by_role("navigation", name="Steps"), page.get_by_role("button", name="Launch", exact=True)
+    places = [link.bounding_box() for link in steps.get_by_role("link").all()]
     page.get_by_role("button", name="Skip to review").click()
 
-    steps, launch = page.get_by_role("navigation", name="Steps"), page.get_by_role("button", name="Launch", exact=True)
     expect(launch).to_be_disabled()
     expect(launch).to_have_accessible_description(re.compile("one thing needs attention"))
     expect(steps.get_by_role("link", name="Session type needs attention")).to_be_visible()
+    assert [link.bounding_box() for link in steps.get_by_role("link").all()] == places, "none moves under the pointer"
     card = page.get_by_role("region", name="Session type").locator("visible=true").last
     expect(card).to_contain_text("Name: Begin with a letter")
     expect(card).to_contain_text("echo <b>kept</b>")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
@@ -98,15 +98,9 @@ class Visitor:
         self.page.keyboard.type(command + "\n")
 
     def step(self, name: str) -> None:
-        """Go to a step of the launcher; with a second click where the page has moved under the first."""
-        link = self.page.get_by_role("navigation", name="Steps").get_by_role("link", name=name)
-        heading = self.page.get_by_role("heading", name=name, level=2)
-        link.click()
-        with suppress(AssertionError):
-            expect(heading).to_be_focused(timeout=5_000)
-            return
-        link.click()
-        expect(heading).to_be_focused()
+        """Go to a step of the launcher."""
+        self.page.get_by_role("navigation", name="Steps").get_by_role("link", name=name).click()
+        expect(self.page.get_by_role("heading", name=name, level=2)).to_be_focused()
 
     def launch(self, part: str = "") -> str:
         """Launch what the form says, from whichever step, and look at this part of the session; returns its id."""

@@ -305,7 +305,7 @@ def test_it_marks_the_step_and_the_card_with_a_refusal_in_it(
     assert 'data-step="5"' in page, "the review tells all that is wrong"
     assert f'data-wrong="{step}"' in page
     assert page.count("review-card is-wrong") == 1
-    assert re.search(rf'id="step-mark-{step}">', page), "not hidden"
+    assert re.search(rf'id="step-mark-{step}" title="[^"]+">', page), "not hidden"
     assert page.count('class="step-mark"') - page.count(" hidden><svg") == 1
     assert all(f'value="{value}"' in page for value in change.get("environ.value", []))
 
