@@ -62,7 +62,9 @@ class JobTable(PanelTable):
     def render_cancel(self, record: Any) -> str:
         """Return the way to its end, while it runs, or to another try."""
         if record.stayed:
-            return format_html('<a href="{}">{}</a>', reverse("manage:job-again", args=[record.pk]), _("Try again…"))
+            return format_html(
+                '<a class="no-break" href="{}">{}</a>', reverse("manage:job-again", args=[record.pk]), _("Try again…")
+            )
         if not record.is_running or record.is_cancelling:
             return ""
         return format_html('<a href="{}">{}</a>', reverse("manage:job-cancel", args=[record.pk]), _("Cancel…"))
