@@ -169,6 +169,26 @@ def test_on_a_phone_a_card_is_not_over_the_filter_and_what_has_ended_begins_at_t
         assert name and status and abs(name["x"] - status["x"]) < 1
 
 
+def test_the_name_is_not_squeezed_and_the_keys_of_the_terminal_are_told(walk: Visit, campus: Campus) -> None:
+    name = "a-name-of-ordinary-length-for-people"
+    made = campus.alice.launch(name, image="torch-2.4", resources=MEASURED)
+    campus.alice.wait_until_running(made["id"])
+    visitor = _at_the_list(walk)
+    page = visitor.page
+    page.get_by_role("link", name=name, exact=True).first.click()
+    heading = page.get_by_role("heading", name=name)
+    expect(heading).to_be_visible()
+    assert heading.locator("bdi").evaluate("(name) => name.getClientRects().length") == 1, "in one line"
+    visitor.go(f"/sessions/{made['id']}/#terminal")
+    keys = page.get_by_role("button", name="Keys")
+    keys.click()
+    expect(page.get_by_role("dialog", name="Keys of the terminal")).to_contain_text("set -g mouse off")
+    assert visitor.faults_in_every_light() == []
+    page.keyboard.press("Escape")
+    expect(keys).to_be_focused()
+    campus.alice.end(made["id"])
+
+
 def test_no_column_moves_when_a_session_begins_to_run(walk: Visit, campus: Campus, session: dict[str, str]) -> None:
     page = _at_the_list(walk).page
     deeds = page.locator("table.sessions thead th").last
