@@ -135,7 +135,8 @@ def _silences(rows: Collection[Row]) -> tuple[set[UUID], dict[UUID, datetime]]:
     agents = Agent.objects.filter(~Q(status__in=_ANSWERING) | Q(returned_at__isnull=False))
     if not (ids := list(agents.order_by().values_list("pk", flat=True))):  # the usual case, and the cheap one
         return away, back
-    found = Kernel.objects.filter(session__in=among([row.id for row in rows]), agent__in=ids).order_by()
+    placed = Kernel.objects.placed()  # one that is done is used by nobody, wherever it was
+    found = placed.filter(session__in=among([row.id for row in rows]), agent__in=ids).order_by()
     for session_id, status, returned_at in found.values_list("session_id", "agent__status", "agent__returned_at"):
         if status not in _ANSWERING:
             away.add(session_id)

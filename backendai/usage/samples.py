@@ -65,8 +65,8 @@ class Series:
 
 def averages(session_ids: Collection[UUID], since: datetime, until: datetime) -> dict[UUID, UsageAverages]:
     """Return the mean use of each of these sessions over the window, in two queries. Sessions that do not exist are
-    left out."""
-    kernels = _kernels(session_ids)
+    left out, and kernels that were done before: they neither use nor hold anything since."""
+    kernels = _kernels(session_ids, since)
     every = _devices({slot for _, amounts in kernels.values() for slot in amounts})
     rows = _samples(session_ids, since, until).values("kernel_id").annotate(**_sums(every)).order_by()
     found: dict[UUID, _Row] = {row["kernel_id"]: row for row in rows}
@@ -80,7 +80,7 @@ def averages(session_ids: Collection[UUID], since: datetime, until: datetime) ->
 def series(session_id: UUID, since: datetime, until: datetime, points: int, *, kernel_id: UUID | None = None) -> Series:
     """Return the use of a session, or of one of its kernels, over the window in at most so many points; two queries."""
     step = max((until - since).total_seconds() / min(max(points, 1), MOST_POINTS), 1.0)
-    kernels = {pk: amounts for pk, (_, amounts) in _kernels([session_id]).items() if kernel_id in (None, pk)}
+    kernels = {pk: amounts for pk, (_, amounts) in _kernels([session_id], since).items() if kernel_id in (None, pk)}
     held = sum(kernels.values(), Slots())
     every = _devices(held)
     rows = _samples([session_id], since, until).filter(kernel__in=list(kernels))
@@ -107,8 +107,8 @@ def latest(session_ids: Collection[UUID]) -> dict[UUID, dict[UUID, UsageSample]]
     return dict(found)
 
 
-def _kernels(session_ids: Collection[UUID]) -> dict[UUID, tuple[UUID, Slots]]:
-    rows = Kernel.objects.filter(session__in=among(session_ids)).order_by("rank")
+def _kernels(session_ids: Collection[UUID], since: datetime) -> dict[UUID, tuple[UUID, Slots]]:
+    rows = Kernel.objects.filter(session__in=among(session_ids)).exclude(ended_at__lte=since).order_by("rank")
     columns = rows.values_list("pk", "session_id", Cast("slots", TextField()))
     return {pk: (session_id, slots_of(slots)) for pk, session_id, slots in columns}
 

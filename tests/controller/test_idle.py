@@ -16,7 +16,7 @@ from backendai.cluster.models import Agent, Hearing, IdleChecker
 from backendai.cluster.services import last_pass_at, take_lease
 from backendai.compute.auditing import World, run_checks
 from backendai.compute.commit_models import ImageCommit
-from backendai.compute.models import Allocation, ComputeSession, IdleWarning, SessionNotice, SessionTraffic
+from backendai.compute.models import Allocation, ComputeSession, IdleWarning, Kernel, SessionNotice, SessionTraffic
 from backendai.compute.services.idle import extend_idle
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.traffic import note_traffic
@@ -142,6 +142,15 @@ def test_what_nobody_can_know_is_not_idle(session: ComputeSession, what: str) ->
     assert not IdleWarning.objects.exists()
     if what == "record":
         assert SessionTraffic.objects.get().last_at == moment, "the count begins anew"
+
+
+def test_where_a_done_kernel_was_says_nothing_of_the_rest(session: ComputeSession) -> None:
+    elsewhere = make_agent("elsewhere", status=Agent.Status.TERMINATED)
+    Kernel.objects.create(
+        session=session, rank=1, slots={}, agent=elsewhere, status=Status.TERMINATED, ended_at=session.started_at
+    )
+    look(session, 50)
+    assert IdleWarning.objects.exists()
 
 
 def test_a_node_that_was_lost_gives_the_whole_time_anew(session: ComputeSession) -> None:

@@ -13,6 +13,8 @@ from pydantic import ValidationError
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.moves import move_kernels
+from backendai.compute.status import Status
 from backendai.usage.models import UsageBucket, UsageSample
 from backendai.usage.samples import averages, keep, latest, series
 from backendai.wire.live import DeviceUse
@@ -214,6 +216,17 @@ def test_a_cluster_is_measured_when_all_its_kernels_are(cast: Cast, agent: Agent
     keep([(agent, report(at(10), usage(other, 5.0, cpu=0.0)))], at(10))
     told = averages([session.pk], at(0), at(60))[session.pk]
     assert (told.slots["cpu"], told.covered_seconds) == (0.5, 5.0)
+
+
+def test_a_kernel_that_was_done_before_is_asked_for_nothing(cast: Cast, agent: Agent) -> None:
+    session = make_running_session(cast.alice, agent, cluster_size=2, resources={"cpu": 1, "mem": "512m"})
+    one, other = session.kernels.all()
+    keep([(agent, report(at(30), usage(one, 30.0, cpu=0.5)))], at(30))
+    move_kernels([other.pk], Status.TERMINATED, now=at(10))
+    told = averages([session.pk], at(0), at(60))[session.pk]
+    assert (told.slots["cpu"], told.covered_seconds) == (None, 0.0), "it held something for a part of the time"
+    told = averages([session.pk], at(10), at(60))[session.pk]
+    assert (told.slots["cpu"], told.covered_seconds) == (0.5, 30.0)
 
 
 def test_averages_of_accelerators(session: ComputeSession, agent: Agent) -> None:
