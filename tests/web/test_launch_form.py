@@ -235,7 +235,7 @@ def test_it_tells_somebody_without_a_project_what_is_missing(site: Cast, browse:
     assert client.get(reverse("web:launch")).status_code == 200
     answer = client.post(reverse("web:launch"), typed(site, project=""))
     assert answer.status_code == 422
-    assert "project" in answer.content.decode()
+    assert "There is none yet to launch in: an administrator adds people to projects." in answer.content.decode()
 
 
 def test_it_chooses_the_first_preset_and_shows_its_numbers(site: Cast, browse: Browse) -> None:

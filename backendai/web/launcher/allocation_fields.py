@@ -30,6 +30,7 @@ MINIMUM = "=minimum"  # no preset can have this name
 UNITS = (("", "bytes"), ("m", "MiB"), ("g", "GiB"), ("t", "TiB"))  # what says no unit means bytes
 _NUMBER = {"inputmode": "decimal", "autocomplete": "off"}
 _PLAIN_SLOTS = {"cpu", "mem", "shm"}
+_NO_PROJECT = _("There is none yet to launch in: an administrator adds people to projects.")
 
 
 class AllocationFields(forms.Form):
@@ -76,6 +77,8 @@ class AllocationFields(forms.Form):
         """Let people choose what is open to this user, and of these slots the accelerators that the site offers."""
         self.owner_of_amounts = user
         cast(Any, self.fields["project"]).offer(projects_open(user, actor))
+        if not cast(Any, self.fields["project"]).rows:
+            self.fields["project"].error_messages["required"] = _NO_PROJECT
         cast(Any, self.fields["resource_group"]).offer(groups_open(user))
         self.presets = preset_choices(user)
         names = [CUSTOM, MINIMUM, *(one.name for one in self.presets)]
