@@ -35,7 +35,7 @@ class ImageQuerySet(models.QuerySet[Any]):
         enabled = self.kept().filter(is_enabled=True)
         if user.role == "superadmin":
             return enabled
-        own = Q(is_customized=False) | Q(owner=user) | Q(self._shared_with(user))
+        own = Q(is_customized=False) | Q(owner=user) | self._shared_with(user)
         if user.role == "admin" and user.domain_id:
             own |= Q(owner__domain=user.domain_id)
         projects = Project.objects.filter(memberships__user=user).values("domain")
@@ -55,10 +55,11 @@ class ImageQuerySet(models.QuerySet[Any]):
         rank = Case(When(name=name, then=0), When(by_alias, then=1), default=2)
         return self.filter(Q(name=name) | Q(reference=name) | by_alias).order_by(rank)
 
-    def _shared_with(self, user: User) -> Exists:
-        """Return what is true of own images that are shared with a project to which the user and the owner belong."""
+    def _shared_with(self, user: User) -> Q:
+        """Return what is true of own images that are shared with a project to which the user and the owner belong. They
+        are looked up once for a statement, not once for each image."""
         shares = self.model.shares.rel.related_model.objects.standing()
-        return Exists(shares.filter(image=OuterRef("pk"), project__memberships__user=user))
+        return Q(pk__in=shares.filter(project__memberships__user=user).order_by().values("image"))
 
     def _open_to(self, domains: Q) -> Q:
         """Return what is true of images that are open to these domains, by their own list and by their registry's."""
@@ -75,8 +76,7 @@ class ImageShareQuerySet(models.QuerySet[Any]):
     def standing(self) -> ImageShareQuerySet:
         """Those of own images whose owner belongs to the project, which is active."""
         owners = Membership.objects.filter(project=OuterRef("project"), user=OuterRef("image__owner"))
-        active = self.filter(image__is_customized=True, project__is_active=True, project__domain__is_active=True)
-        return active.filter(Exists(owners))
+        return self.filter(Exists(owners), project__is_active=True)
 
 
 class PresetQuerySet(models.QuerySet[Any]):
