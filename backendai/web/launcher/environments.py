@@ -15,6 +15,7 @@ from backendai.catalog.models import Image
 from backendai.cluster.models import Agent
 from backendai.core.errors import UserError
 from backendai.core.image_names import parse_image_name
+from backendai.texts.isolation import isolated
 from backendai.texts.translation import gettext as _
 from backendai.web.images import images_open
 
@@ -52,8 +53,8 @@ class Version:
 
     @property
     def text(self) -> str:
-        """All of it on one line, for a list without badges."""
-        return " · ".join((self.name, *self.badges))
+        """All of it on one line, for a list without badges; what somebody called it turns nothing beside it."""
+        return " · ".join(map(isolated, (self.name, *self.badges)))
 
 
 @dataclass(frozen=True, slots=True)
