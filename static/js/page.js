@@ -76,11 +76,11 @@
     location.reload();
   });
 
+  // Looked at just before a part is renewed: the event that tells of an opening may come after that.
   const open = new Set();
-  document.addEventListener("toggle", (event) => {
-    const { id, open: isOpen } = event.target;
-    if (id && event.target.matches("details[data-keep]")) isOpen ? open.add(id) : open.delete(id);
-  }, true);
+  document.addEventListener("htmx:beforeSwap", () => {
+    for (const one of document.querySelectorAll("details[data-keep][id]")) one.open ? open.add(one.id) : open.delete(one.id);
+  });
   document.addEventListener("htmx:load", () => {
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
   });
