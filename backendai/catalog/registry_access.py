@@ -1,8 +1,9 @@
-"""With what account an image is fetched from its registry."""
+"""With what account a registry is asked, and an image fetched from it."""
 
 from __future__ import annotations
 
 from backendai.catalog.models import Image, Registry
+from backendai.catalog.registry_client import RegistryClient
 from backendai.core.image_names import USUAL_REGISTRY, parse_image_name
 from backendai.wire.pulls import RegistryAccess
 
@@ -24,6 +25,17 @@ def access_for(image: Image) -> RegistryAccess:
 def account_of(registry: Registry) -> RegistryAccess:
     """Return this registry's account. Ask for it only when a node is about to use it."""
     return RegistryAccess(username=registry.username, password=registry.password)
+
+
+def client_of(registry: Registry) -> RegistryClient:
+    """Return who asks this registry, with its account."""
+    return RegistryClient(
+        registry.url,
+        username=registry.username,
+        password=registry.password,
+        verify_tls=registry.verify_tls,
+        other_hosts=registry.other_hosts,
+    )
 
 
 def _known_as(host: str) -> str:

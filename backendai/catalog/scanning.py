@@ -14,6 +14,7 @@ from backendai.activity.models import BackgroundJob
 from backendai.catalog.images import free_name
 from backendai.catalog.models import Image, Registry
 from backendai.catalog.registries import SCAN_JOB, WAITING
+from backendai.catalog.registry_access import client_of
 from backendai.catalog.registry_client import FoundImage, RegistryClient, RegistryError
 from backendai.catalog.services import take_over
 from backendai.core.errors import UserError
@@ -80,13 +81,7 @@ def _claim(job_id: UUID, now: datetime) -> bool:
 
 def _go_through(registry: Registry, job_id: UUID, tally: _Tally, clock: Clock) -> bool:
     """Look at every tag; returns False when somebody has cancelled it."""
-    client = RegistryClient(
-        registry.url,
-        username=registry.username,
-        password=registry.password,
-        verify_tls=registry.verify_tls,
-        other_hosts=registry.other_hosts,
-    )
+    client = client_of(registry)
     for repository, tag in _tags(registry, client, tally):
         message = f"Looks at {repository}:{tag}."
         if not report_progress(job_id, None, message, now=clock(), done=tally.seen):

@@ -19,6 +19,7 @@ from backendai.activity.models import BackgroundJob
 from backendai.activity.services import audit
 from backendai.catalog.models import Image, Registry
 from backendai.catalog.registries import WAITING
+from backendai.catalog.registry_access import client_of
 from backendai.catalog.registry_client import DeletesNothing, RegistryClient, RegistryError
 from backendai.core.errors import Conflict, PlatformError
 from backendai.core.image_names import CUSTOMIZED_TAG, ImageName, parse_image_name
@@ -118,13 +119,7 @@ def _take_out(reference: str) -> str:
         raise _Stays("The tag stays: an image of the catalogue bears it.", f"Forget the image. {_AGAIN}")
     name = parse_image_name(reference)
     registry = _registry_of(image, name)
-    client = RegistryClient(
-        registry.url,
-        username=registry.username,
-        password=registry.password,
-        verify_tls=registry.verify_tls,
-        other_hosts=registry.other_hosts,
-    )
+    client = client_of(registry)
     digest = client.digest_of(name.repository, name.tag)
     if digest is None:
         return "The registry has no such tag any more."
