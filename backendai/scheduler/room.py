@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any
 
 from backendai.scheduler.demand import Request
@@ -113,7 +112,12 @@ class Room:
 
     def copy(self) -> Room:
         """Return an independent copy."""
-        other = copy(self)
+        other: Room = object.__new__(Room)  # ``copy.copy`` takes five times as long, and backfill copies all agents
+        other.order, other.id, other.name = self.order, self.id, self.name
+        other.alive, other.schedulable, other.low_disk = self.alive, self.schedulable, self.low_disk
+        other.architecture, other.images = self.architecture, self.images
+        other.kernels, other.max_kernels = self.kernels, self.max_kernels
+        other.packed, other.entry = self.packed, self.entry
         other._ledger = dict(self.ledger)
         other._free = other._ledger if self.book is None else dict(self.free)
         other._taken = []

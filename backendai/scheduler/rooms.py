@@ -133,7 +133,8 @@ class Rooms:
         other.launches = self.launches.copy()
         other._having = {}
         other._nearest = None
-        other._shelve()
+        other.limited = [room for room in other.all if room.max_kernels is not None]
+        other.shelves = self.shelves.copy(other.all)
         return other
 
     def closest(self, request: Request, suits: Callable[[Room], bool]) -> tuple[int, Room] | None:

@@ -8,7 +8,7 @@ many looks were in vain that measuring it anew is worth while.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from backendai.scheduler.demand import Request
 from backendai.scheduler.packing import Packing
@@ -43,6 +43,16 @@ class Shelf:
         self.entries = [room.entry for room in self.rooms]
         self.bounds = [self._measured(at) for at in range(0, len(self.rooms), STRETCH)]
         self._in_vain = [0] * len(self.bounds)
+
+    def copy(self, by_order: Sequence[Room]) -> Shelf:
+        """Return a shelf on which the copies of its agents stand, given by their order."""
+        other = Shelf(self.architecture, self.kinds, self._packing)
+        other.entries, other.bounds = self.entries.copy(), self.bounds.copy()
+        other.rooms = [by_order[room.order] for room in self.rooms]
+        other._in_vain = self._in_vain.copy()
+        for room in other.rooms:
+            room.shelf = other
+        return other
 
     def put(self, room: Room) -> None:
         """Put the agent where its entry belongs."""
@@ -124,6 +134,12 @@ class Shelves:
         """Sort every shelf."""
         for shelf in self._all.values():
             shelf.sort()
+
+    def copy(self, by_order: Sequence[Room]) -> Shelves:
+        """Return shelves on which the copies of the agents stand, given by their order."""
+        other = Shelves(self._packing)
+        other._all = {key: shelf.copy(by_order) for key, shelf in self._all.items()}
+        return other
 
     def levels(self, request: Request) -> list[list[Shelf]]:
         """Return the shelves of the request's architecture that have what it needs, those that waste alike together.

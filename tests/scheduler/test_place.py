@@ -11,6 +11,7 @@ from backendai.scheduler import rank
 from backendai.scheduler.demand import demand_keys, demand_of
 from backendai.scheduler.options import Option
 from backendai.scheduler.place import place
+from backendai.scheduler.room import Room
 from backendai.scheduler.rooms import Rooms
 from backendai.scheduler.selection import Selection, by_key
 from backendai.scheduler.shortfall import Refusal
@@ -289,6 +290,28 @@ def test_it_books_nothing_on_the_agents_of_a_copy():
     assert not isinstance(place(session, demand_of(session), copy), Refusal)
     assert isinstance(place(session, demand_of(session), copy), Refusal)
     assert not isinstance(place(session, demand_of(session), rooms), Refusal)
+
+
+def test_a_copy_knows_of_its_agents_all_that_is_known_here():
+    agents = [an_agent(name, max_kernels=4, used={"cpu": at}) for at, name in enumerate("abc")]
+    agents.append(an_agent("d", devices=(DeviceView("g0", "cuda.device", 1000),)))
+    agents.append(an_agent("e", alive=False))
+    rooms = Rooms(agents, Rules())
+    session = a_session(asks={"cpu": 2})
+    assert not isinstance(place(session, demand_of(session), rooms), Refusal)
+    copy = rooms.copy()
+    own = {"shelf", "book"}  # what copies must not share
+    for here, there in zip(rooms.all, copy.all, strict=True):
+        known = [name for name in Room.__slots__ if name not in own]
+        assert here.free == there.free  # asked for first: what is written down is subtracted now
+        assert {name: getattr(here, name) for name in known} == {name: getattr(there, name) for name in known}
+        assert (here.shelf is None) == (there.shelf is None)
+        if here.shelf is not None:
+            assert there.shelf is not here.shelf and there.shelf.entries == here.shelf.entries
+            assert there.shelf.rooms[here.shelf.rooms.index(here)] is there
+        assert (here.book is None) == (there.book is None)
+        assert here.book is None or there.book is not here.book
+    assert [room.name for room in copy.limited] == ["a", "b", "c"] and copy.limited[0] is copy.all[0]
 
 
 def test_it_has_room_again_after_a_running_session_gave_back_what_it_held():
