@@ -64,14 +64,16 @@ class Visitor:
 
     def go(self, path: str) -> Response | None:
         """Open a page of the portal; once more when the machine's network changed meanwhile."""
-        answer: Response | None = None
+        address, answer = urljoin(self._url, path), None
         for _ in range(_TRIES):
             before = self._cut_offs
             try:
-                answer = self.page.goto(urljoin(self._url, path))
+                answer = self.page.goto(address)
             except Error as error:
-                # The browser's own page about it may come late, in place of what was asked for next.
-                if _NETWORK_CHANGED not in error.message and _OF_THE_BROWSER not in error.message:
+                # The browser's own page about it may come late, in place of what was asked for next; and what it
+                # dropped it asks for once more by itself.
+                own = (_NETWORK_CHANGED, _OF_THE_BROWSER, f'interrupted by another navigation to "{address}"')
+                if not any(each in error.message for each in own):
                     raise
                 continue
             if self._cut_offs == before:
