@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from backendai.accounts.models import User
 
 
+def number_of(rows: models.QuerySet[Any, Any], one: str) -> Coalesce:
+    """Return how many of the rows each has that they name as ``one``, for an annotation: each is counted for itself.
+    Counted over joins, everything would be multiplied with everything, and shown or not, all would be looked at."""
+    counted = rows.filter(**{one: OuterRef("pk")}).order_by().values(one).annotate(number=Count("pk"))
+    return Coalesce(Subquery(counted.values("number")), 0)
+
+
 class UserQuerySet(models.QuerySet[Any]):
     """People."""
 
@@ -146,7 +153,4 @@ class PolicyQuerySet(models.QuerySet[Any]):
 
 
 def _number_with_policy(policies: Any, kind: str) -> Coalesce:
-    # Not Count over four joins: that would multiply every user with every key pair.
-    holders = policies._meta.get_field(kind).related_model
-    rows = holders._default_manager.filter(policy=OuterRef("pk")).order_by().values("policy")
-    return Coalesce(Subquery(rows.annotate(number=Count("pk")).values("number")), 0)
+    return number_of(policies._meta.get_field(kind).related_model._default_manager.all(), "policy")

@@ -6,8 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
@@ -16,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from backendai.accounts.models import Membership, Project, User
+from backendai.accounts.querysets import number_of
 from backendai.accounts.scopes import Scope
 from backendai.accounts.services import (
     add_member,
@@ -162,10 +162,8 @@ class MemberPage(GenericAPIView[Membership]):
 
 def shown_projects(viewer: User) -> QuerySet[Project]:
     """Return the visible projects with all that an answer shows, in one query."""
-    rows = Membership.objects.filter(project=OuterRef("pk")).order_by().values("project")
-    number = Coalesce(Subquery(rows.annotate(number=Count("pk")).values("number")), 0)
     projects: QuerySet[Project] = Project.objects.visible_to(viewer).select_related("domain", "policy")
-    return projects.annotate(number_of_members=number)
+    return projects.annotate(number_of_members=number_of(Membership.objects.all(), "project"))
 
 
 def _project(request: Request, project_id: UUID) -> Project:

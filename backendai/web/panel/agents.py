@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 import django_tables2 as tables
-from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
+from backendai.accounts.querysets import number_of
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 from backendai.compute.services.ledger import occupied_by_agent
@@ -30,9 +30,7 @@ from backendai.web.templatetags.panel_table import use_bars
 from backendai.web.templatetags.portal import ago, status
 
 _MOST_KERNELS = 100
-_PLACED = Kernel.objects.placed().filter(agent=OuterRef("pk")).order_by().values("agent")
-# Not Count over a join: that would look at every kernel there ever was to show fifty agents.
-_KERNELS = Coalesce(Subquery(_PLACED.annotate(number=Count("pk")).values("number")), 0)
+_KERNELS = number_of(Kernel.objects.placed(), "agent")
 
 
 class AgentTable(PanelTable):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import django_tables2 as tables
-from django.db.models import Count, QuerySet
+from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _l
 
-from backendai.accounts.models import Domain
+from backendai.accounts.models import Domain, Project, User
+from backendai.accounts.querysets import number_of
 from backendai.accounts.services import change_domain, create_domain, delete_domain
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage
@@ -66,7 +67,7 @@ class DomainList(ListPage):
     def get_queryset(self) -> QuerySet[Domain]:
         """Return the domains with the number of their people and projects."""
         return Domain.objects.select_related("policy").annotate(
-            people=Count("users", distinct=True), project_count=Count("projects", distinct=True)
+            people=number_of(User.objects.all(), "domain"), project_count=number_of(Project.objects.all(), "domain")
         )
 
 

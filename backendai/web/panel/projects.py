@@ -8,14 +8,14 @@ import django_filters
 import django_tables2 as tables
 from django import forms
 from django.contrib import messages
-from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.models import Domain, Membership, Project, User
+from backendai.accounts.querysets import number_of
 from backendai.accounts.roles import Deed, chooses_members, may_project, rules_people
 from backendai.accounts.services import add_member, remove_member, set_member_role
 from backendai.core.errors import UserError
@@ -81,10 +81,8 @@ class ProjectList(ListPage):
 
     def get_queryset(self) -> QuerySet[Project]:
         """Return the projects with the number of their members."""
-        rows = Membership.objects.filter(project=OuterRef("pk")).order_by().values("project")
-        number = Coalesce(Subquery(rows.annotate(number=Count("pk")).values("number")), 0)
         managed: QuerySet[Project] = Project.objects.managed_by(self.viewer).select_related("domain", "policy")
-        return managed.annotate(member_count=number)
+        return managed.annotate(member_count=number_of(Membership.objects.all(), "project"))
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the list; who only chooses members makes no projects."""

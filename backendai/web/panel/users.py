@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import django_filters
 import django_tables2 as tables
 from allauth.mfa.models import Authenticator
-from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.accounts.models import AccessToken, Domain, KeyPair, Login, Membership, User
+from backendai.accounts.querysets import number_of
 from backendai.accounts.roles import Deed, may_user, rules_people
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.purging import live_sessions_of
@@ -96,10 +96,8 @@ class UserList(ListPage):
 
     def get_queryset(self) -> QuerySet[User]:
         """Return the visible people with the number of their projects."""
-        rows = Membership.objects.filter(user=OuterRef("pk")).order_by().values("user")
-        number = Coalesce(Subquery(rows.annotate(number=Count("pk")).values("number")), 0)
         people: QuerySet[User] = User.objects.visible_to(self.viewer).select_related("domain", "policy")
-        return people.annotate(project_count=number)
+        return people.annotate(project_count=number_of(Membership.objects.all(), "user"))
 
 
 class UserPage(PanelPage, TemplateView):

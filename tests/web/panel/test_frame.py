@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.accounts.models import Domain, User
+from backendai.accounts.models import Domain, Project, User
 from backendai.activity.models import AuditEntry
 from backendai.activity.services import audit
 from backendai.core.csv_cells import safe_cell
@@ -55,6 +55,16 @@ def test_a_list_is_searched_sorted_paged_and_sent_as_csv(dana: Client) -> None:
     assert lines[0] == "\ufeffName,Active,People,Projects,Policy"
     assert lines[1] == "lab-000,True,0,0,"
     assert len(lines) == 12
+
+
+def test_people_and_projects_of_a_domain_are_counted_each_for_themselves(cast: Cast, dana: Client) -> None:
+    full, empty = (Domain.objects.create(name=name) for name in ("lab-full", "lab-empty"))
+    for number in range(3):
+        Project.objects.create(name=f"project-{number}", domain=full)
+    User.objects.filter(pk__in=(cast.alice.pk, cast.bob.pk)).update(domain=full)
+    answer = dana.get("/manage/domains/?q=lab-&sort=-people&export=csv")
+    lines = b"".join(answer.streaming_content).decode().split("\r\n")  # type: ignore[attr-defined]
+    assert lines[1:3] == [f"{full},True,2,3,", f"{empty},True,0,0,"]
 
 
 def test_a_list_asks_the_database_the_same_however_long_it_is(
