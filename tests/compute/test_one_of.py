@@ -27,10 +27,21 @@ def test_a_search_of_what_has_ended_looks_at_names_in_an_index(cast: Cast) -> No
     make_session(cast.alice, name="over")
     make_session(cast.alice, name="other")
     ComputeSession.objects.update(status=Status.TERMINATED)
-    found = ComputeSession.objects.finished().filter(name__icontains="ove").order_by("-created_at", "-id")
+    found = ComputeSession.objects.finished().filter(name__icontains="ove").order_by("-ended_at", "-id")
     assert [one.name for one in found] == ["over"]
     if connection.vendor == "sqlite":
-        assert "session_ended_names" in found.values("pk").explain()
+        assert "session_last_ended" in found.values("pk").explain()
+
+
+def test_what_somebody_ended_last_is_found_in_an_index_without_sorting(cast: Cast) -> None:
+    make_session(cast.alice, name="over")
+    ComputeSession.objects.update(status=Status.TERMINATED)
+    found = ComputeSession.objects.finished().filter(owner=cast.alice).order_by("-ended_at", "-id")[:25]
+    assert [one.name for one in found] == ["over"]
+    if connection.vendor == "sqlite":
+        plan = found.explain()
+        assert "session_last_ended_of_owner" in plan
+        assert "TEMP B-TREE" not in plan
 
 
 def test_only_a_status_can_be_written_there() -> None:

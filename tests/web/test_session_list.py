@@ -234,15 +234,42 @@ def test_columns_stand_in_the_order_that_each_person_gives_them(cast: Cast, brow
     assert order() == ["key", "priority", "type"], "there is nothing after the last"
 
 
-def test_what_has_ended_is_sorted_among_the_newest(cast: Cast, browse: Browse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ended_last_is_the_first_of_what_has_ended_on_the_page_and_in_the_file(cast: Cast, browse: Browse) -> None:
+    for name in ("aaaa", "cccc", "bbbb"):
+        make_session(cast.alice, name=name)
+    for name in ("cccc", "bbbb", "aaaa"):
+        terminate_session(ComputeSession.objects.get(name=name), cast.alice)
+    client = browse(cast.alice)
+    Preference.objects.create(user=cast.alice, name="session-list.columns", value=["created"])
+    assert names(client, view="finished") == ["aaaa", "bbbb", "cccc"]
+    assert names(client, view="finished", sort="age") == ["cccc", "bbbb", "aaaa"]
+    assert names(client, view="finished", sort="-created") == ["bbbb", "cccc", "aaaa"]
+    answer = client.get(HOME, {"view": "finished", "export": "csv"})
+    rows = csv.DictReader(io.StringIO(b"".join(answer).decode("utf-8-sig")))
+    assert [row["name"] for row in rows] == ["aaaa", "bbbb", "cccc"]
+    page = client.get(HOME, {"view": "finished"}).content.decode()
+    assert (
+        '<th scope="col" aria-sort="descending"><a class="sorts" href="?view=finished&amp;sort=age">Ended</a>' in page
+    )
+
+
+def test_what_has_ended_is_sorted_among_those_that_ended_last(
+    cast: Cast, browse: Browse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("backendai.web.session_list.pages.MOST_SORTED", 2)
     monkeypatch.setattr("backendai.web.views.sessions.MOST_SORTED", 2)
+    for name in ("cccc", "bbbb", "aaaa"):
+        make_session(cast.alice, name=name)
     for name in ("aaaa", "cccc", "bbbb"):
-        terminate_session(make_session(cast.alice, name=name), cast.alice)
+        terminate_session(ComputeSession.objects.get(name=name), cast.alice)
     client = browse(cast.alice)
-    assert names(client, view="finished", sort="name") == ["bbbb", "cccc"]
-    assert "Sorted are the newest 2." in client.get(HOME, {"view": "finished", "sort": "name"}).content.decode()
+    by_name, searched = {"view": "finished", "sort": "name"}, {"view": "finished", "sort": "created", "q": "alice"}
+    assert names(client, **by_name) == ["bbbb", "cccc"]
+    assert "Sorted are the 2 that ended last." in client.get(HOME, by_name).content.decode()
     assert names(client, view="finished") == ["bbbb", "cccc", "aaaa"]
+    assert names(client, view="finished", sort="created") == ["cccc", "bbbb", "aaaa"]
+    assert names(client, **searched) == ["cccc", "bbbb"], "a search reads no row of those before"
+    assert names(client, **searched | {"sort": "-age"}) == ["bbbb", "cccc", "aaaa"]
 
 
 def test_its_file_has_what_the_filter_shows_and_no_formulas(cast: Cast, browse: Browse) -> None:

@@ -18,7 +18,8 @@ from backendai.web.session_list.address import Address
 from backendai.web.templatetags.portal import ago
 
 PREFERENCE = "session-list.columns"
-NEWEST_FIRST, _OLDEST_FIRST = ("-created_at", "-pk"), ("created_at", "pk")
+NEWEST_FIRST, _LAST_ENDED_FIRST = ("-created_at", "-pk"), ("-ended_at", "-pk")
+_TIMES = frozenset({"created_at", "ended_at"})
 _MAIN_AGENT = Subquery(Kernel.objects.filter(session=OuterRef("pk")).order_by("rank").values("agent__name")[:1])
 
 
@@ -68,8 +69,6 @@ COLUMNS: tuple[Column, ...] = (
     Column("agent", _("Agent"), _agents, ("main_agent",), may_see_agents),
     Column("owner", _("Owner"), lambda session: session.owner.email, ("owner__email",), _administrator),
 )
-# Columns that everybody always has.
-_ALWAYS = {"name": ("name",), "age": ("created_at",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +108,27 @@ def choose_columns(user: User, names: Iterable[str], *, earlier: str = "", later
     choose(user, PREFERENCE, chosen or None)
 
 
+def usual_order(address: Address) -> tuple[str, ...]:
+    """Return the order of a list that nobody has sorted: what was launched last first, or what ended last."""
+    return _LAST_ENDED_FIRST if address.finished else NEWEST_FIRST
+
+
 def order_of(address: Address, user: User) -> tuple[str, ...]:
-    """Return the columns of the table by which the address asks to sort, the newest first where it does not. The order
-    is always complete: no session is on two pages or on none."""
-    text = address.get("sort")
-    name, down = text.removeprefix("-"), text.startswith("-")
-    known = _ALWAYS | {column.name: column.sort for column in columns_for(user) if column.sort}
-    if known.get(name, ("created_at",)) == ("created_at",):
-        return _OLDEST_FIRST if name in known and not down else NEWEST_FIRST
-    return (*(f"-{field}" if down else field for field in known[name]), *NEWEST_FIRST)
+    """Return the columns of the table by which the address asks to sort, else the usual ones. The order is always
+    complete: no session is on two pages or on none."""
+    text, usual = address.get("sort"), usual_order(address)
+    sign, name = ("-" if text.startswith("-") else ""), text.removeprefix("-")
+    known = {"name": ("name",), "age": (usual[0].lstrip("-"),)}  # what everybody always has
+    known |= {column.name: column.sort for column in columns_for(user) if column.sort}
+    if name not in known:
+        return usual
+    fields = tuple(f"{sign}{field}" for field in known[name])
+    return (*fields, f"{sign}pk") if known[name][0] in _TIMES else (*fields, *usual)
 
 
 def is_by_time(order: Sequence[str]) -> bool:
     """Return whether an index has this order."""
-    return order in (NEWEST_FIRST, _OLDEST_FIRST)
+    return order[0].lstrip("-") in _TIMES
 
 
 def in_order(rows: QuerySet[Any], order: Sequence[str]) -> QuerySet[Any]:
@@ -136,8 +142,7 @@ def headings(address: Address, columns: Sequence[Column]) -> dict[str, Heading]:
     """Return the tops of the columns by name."""
     age = _("Ended") if address.finished else _("Age")
     found = {"name": _heading(address, "name", _("Session"))}
-    # What has ended is in the order of its launch: its end is no order that an index has.
-    found["age"] = Heading(age) if address.finished else _heading(address, "age", age, down_first=True)
+    found["age"] = _heading(address, "age", age, down_first=True)
     for column in columns:
         found[column.name] = _heading(address, column.name, column.label) if column.sort else Heading(column.label)
     return found

@@ -20,10 +20,10 @@ from backendai.compute.status import SessionType
 from backendai.planning.idle_checks import announced_end
 from backendai.web.paging import LongPaginator
 from backendai.web.session_list.address import Address
-from backendai.web.session_list.columns import NEWEST_FIRST, Column, in_order, is_by_time, order_of
+from backendai.web.session_list.columns import NEWEST_FIRST, Column, in_order, is_by_time, order_of, usual_order
 from backendai.web.session_list.filters import SessionListFilter, kind_of, narrowed
 
-# Of what has ended only so many are put into another order than that of their launch: the newest.
+# Of what has ended only so many are put into an order that is not one of time: those that ended last.
 MOST_SORTED = 5_000
 _ALWAYS_SHOWN = frozenset({SessionType.INTERACTIVE, SessionType.BATCH})
 _MOST_OWNERS = 1_000  # of whoever types a single letter
@@ -82,8 +82,8 @@ def chosen(address: Address, user: User, found: SessionListFilter) -> QuerySet[A
     rows = narrowed(_matching(rows, address.get("q")[:100]), found)
     order = order_of(address, user)
     if is_cut(address, order):
-        newest = in_order(rows, NEWEST_FIRST).values("pk")[:MOST_SORTED]
-        rows = ComputeSession.objects.filter(pk__in=newest)
+        last = in_order(rows, usual_order(address)).values("pk")[:MOST_SORTED]
+        rows = ComputeSession.objects.filter(pk__in=last)
     return in_order(rows, order)
 
 
@@ -113,8 +113,11 @@ def pages_of(
 
 
 def is_cut(address: Address, order: Sequence[str]) -> bool:
-    """Return whether the list is sorted so that only its newest ``MOST_SORTED`` are in it."""
-    return address.finished and not is_by_time(order)
+    """Return whether the list is sorted so that only the ``MOST_SORTED`` that ended last are in it. Names are in the
+    index of ends alone: in the order of launches a search would read every row that ended once."""
+    if not address.finished or order[0] in ("ended_at", "-ended_at"):
+        return False
+    return bool(address.get("q")) or not is_by_time(order)
 
 
 def type_tabs(address: Address, numbers: Numbers) -> list[Tab]:
