@@ -10,28 +10,26 @@ from django.utils.safestring import SafeString
 
 from backendai.texts.translation import gettext as _
 
-_DAY = 86400
-_SIZES = (_DAY, 3600, 60, 1)
+_DAY, _HOUR = 86400, 3600
+_SIZES = (_DAY, _HOUR, 60, 1)
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """Return a moment as ``5 min ago``, ``in 2 h`` or ``just now``."""
+    """Return a moment as ``5 min ago``, ``in 1 h 53 min`` or ``just now``: what comes is told more closely than what
+    was, because people plan by it."""
     seconds = int((now - moment).total_seconds())
     if abs(seconds) < 10:
         return _("just now")
-    place = next(place for place, size in enumerate(_SIZES) if abs(seconds) >= size)
-    text = _units()[place] % {"number": abs(seconds) // _SIZES[place]}
-    return (_("%(time)s ago") if seconds > 0 else _("in %(time)s")) % {"time": text}
+    if seconds > 0:
+        return _("%(time)s ago") % {"time": _span(seconds, closely=False)}
+    return _("in %(time)s") % {"time": _span(-seconds, closely=True)}
 
 
 def clock(seconds: int) -> str:
     """Return a length of time as hours, minutes and seconds, from a day on as ``2 d 3 h``."""
     if seconds < _DAY:
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-    days, hours = seconds // _DAY, seconds % _DAY // 3600
-    units = _units()
-    text = units[0] % {"number": days}
-    return f"{text} {units[1] % {'number': hours}}" if hours else text
+    return _span(seconds, closely=True)
 
 
 def time_words() -> SafeString:
@@ -44,6 +42,16 @@ def time_words() -> SafeString:
         _("in %(time)s"),
         "|".join((days, hours, minutes, seconds)),
     )
+
+
+def _span(seconds: int, *, closely: bool) -> str:
+    units = _units()
+    place = next(place for place, size in enumerate(_SIZES) if seconds >= size)
+    text = units[place] % {"number": seconds // _SIZES[place]}
+    if not closely or _SIZES[place] < _HOUR:
+        return text
+    rest = seconds % _SIZES[place] // _SIZES[place + 1]
+    return f"{text} {units[place + 1] % {'number': rest}}" if rest else text
 
 
 def _units() -> tuple[str, str, str, str]:

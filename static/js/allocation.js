@@ -166,8 +166,9 @@ class SharedMemory extends Amount {
 
 // Kinds of accelerators: one at a time, of those that the group has and the environment can use.
 class Accelerators {
-  constructor(amounts) {
+  constructor(amounts, dropped) {
     this.amounts = amounts;
+    this.dropped = dropped;
     this.select = document.getElementById("accelerator-type");
     this.select.addEventListener("change", () => {
       for (const each of this.amounts) {
@@ -178,7 +179,9 @@ class Accelerators {
   }
   show() {
     const offered = this.amounts.filter((each) => each.isOffered);
-    for (const each of this.amounts) if (!each.isOffered) each.input.value = "";
+    const gone = this.amounts.filter((each) => !each.isOffered && each.input.value);
+    for (const each of gone) each.input.value = "";
+    if (gone.length) this.dropped();
     const used = offered.find((each) => each.input.value.trim() && each.value !== 0);
     const chosen = (used ?? offered.find((each) => each.isRequired))?.slot ?? "";
     const isRequired = offered.some((each) => each.isRequired);
@@ -199,7 +202,14 @@ class Accelerators {
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("launch");
   const presets = document.getElementById("presets");
+  const outlook = document.getElementById("launch-outlook");
   const find = (name) => form.querySelector(`[name="${name}"]`);
+  const lookAgain = () => document.hidden || htmx.trigger(presets, "look-again");
+  const ask = () => {
+    if (document.hidden) return;
+    htmx.trigger(outlook, "look-again");
+    lookAgain();
+  };
   const chosen = () => form.querySelector("[name=preset]:checked");
   const typed = () => {
     const custom = document.getElementById("preset-custom");
@@ -209,7 +219,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const amounts = roots.filter((root) => root.dataset.amount !== "shm").map((root) => new Amount(root));
   const memory = amounts.find((each) => each.slot === "mem");
   const shm = new SharedMemory(roots.find((root) => root.dataset.amount === "shm"), memory);
-  const accelerators = new Accelerators(amounts.filter((each) => !["cpu", "mem"].includes(each.slot)));
+  const accelerators = new Accelerators(amounts.filter((each) => !["cpu", "mem"].includes(each.slot)), ask);
   const all = [...amounts, shm];
   const amountOf = (element) => all.find((each) => each.root.contains(element));
 
@@ -264,7 +274,6 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // What one may choose follows what was chosen; what is free changes without a key being pressed.
   const followed = ["resource_group", "project", "image", "cluster_size", "cluster_mode", "agents", "session_type"];
-  const lookAgain = () => document.hidden || htmx.trigger(presets, "look-again");
   form.addEventListener("change", ({ target }) => {
     if (followed.includes(target.name)) lookAgain();
     if (target.name === "cluster_size") showAll();
@@ -310,16 +319,10 @@ document.addEventListener("DOMContentLoaded", () => {
     if (group) first.dispatchEvent(new Event("change", { bubbles: true }));
   };
 
-  const outlook = document.getElementById("launch-outlook");
   outlook.addEventListener("click", ({ target }) => {
     const button = target.closest("[data-fill]");
     if (button) fill(JSON.parse(button.dataset.fill));
   });
-  const ask = () => {
-    if (document.hidden) return;
-    htmx.trigger(outlook, "look-again");
-    lookAgain();
-  };
   setInterval(ask, 15000);
   document.addEventListener("visibilitychange", ask);
   let told = "";

@@ -8,23 +8,23 @@
   let words;
 
   const said = (place, number) => words.units.split("|")[place].replace("%(number)s", number);
-  const span = (seconds) => {
-    const place = Math.max(0, sizes.findIndex((size) => seconds >= size));
+  const span = (seconds, closely) => {
+    const place = sizes.findIndex((size) => seconds >= size);
     const text = said(place, Math.floor(seconds / sizes[place]));
     const rest = Math.floor((seconds % sizes[place]) / sizes[place + 1]);
-    return place < 2 && rest ? `${text} ${said(place + 1, rest)}` : text;
+    return closely && place < 2 && rest ? `${text} ${said(place + 1, rest)}` : text;
   };
+  // What comes is told more closely than what was, because people plan by it.
   const ago = (moment, now) => {
     const seconds = Math.round((now - moment) / 1000);
     if (Math.abs(seconds) < 10) return words.now;
-    const place = sizes.findIndex((size) => Math.abs(seconds) >= size);
-    const text = said(place, Math.floor(Math.abs(seconds) / sizes[place]));
-    return (seconds > 0 ? words.ago : words.in).replace("%(time)s", text);
+    if (seconds > 0) return words.ago.replace("%(time)s", span(seconds, false));
+    return words.in.replace("%(time)s", span(-seconds, true));
   };
   const clock = (seconds) => {
     const two = (number) => String(number).padStart(2, "0");
     const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor((seconds % 3600) / 60)];
-    return seconds >= 86400 ? span(seconds) : `${hours}:${two(minutes)}:${two(Math.floor(seconds % 60))}`;
+    return seconds >= 86400 ? span(seconds, true) : `${hours}:${two(minutes)}:${two(Math.floor(seconds % 60))}`;
   };
   const put = (element, text) => {
     if (element.textContent !== text) element.textContent = text;

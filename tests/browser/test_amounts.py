@@ -32,6 +32,8 @@ def test_number_unit_and_slider_follow_each_other_and_notes_say_what_is_wrong(vi
     cores.fill("5")
     expect(above).to_have_text("At most 4: that is the limit of the largest agent of default.")
     expect(cores).to_have_attribute("aria-invalid", "true")
+    cores.fill("0.1005")
+    expect(page.get_by_text("It comes in steps of 0.001.")).to_be_visible()
     cores.fill("1")
     expect(above).to_be_hidden()
     memory.fill("512m")

@@ -85,6 +85,18 @@ def test_a_running_one_has_all_four_buttons_and_goes_after_a_while(cast: Cast, b
     assert names(client) == []
 
 
+def test_without_apps_it_says_why_and_leads_to_none(cast: Cast, browse: Browse) -> None:
+    client, agent = browse(cast.alice), make_agent()
+    bare = make_running_session(cast.alice, agent)
+    served = make_running_session(cast.alice, agent, preopen_ports=[8080])
+    page = client.get(reverse(CARDS)).content.decode()
+    assert 'title="Apps: Its image has no apps, and no port was opened."' in page
+    leads = [f'href="{reverse("web:app_launcher", args=[session.pk])}"' for session in (bare, served)]
+    assert [page.count(one) for one in leads] == [0, 1]
+    bell = client.get(reverse(LIST)).content.decode()
+    assert [bell.count(one) for one in leads] == [0, 1]
+
+
 def test_it_closes_itself_when_all_went_well_and_stays_when_not(cast: Cast, browse: Browse) -> None:
     client, agent = browse(cast.alice), make_agent()
     well, badly = (
@@ -154,7 +166,7 @@ def test_under_the_bell_a_session_is_one_line_with_its_history(
 
 def test_the_bell_leads_to_what_a_card_leads_to(cast: Cast, browse: Browse) -> None:
     client, deeds = browse(cast.alice), ("apps", "terminal", "log", "end")
-    session = make_running_session(cast.alice)
+    session = make_running_session(cast.alice, preopen_ports=[8080])
 
     def offered() -> list[str]:
         page = client.get(reverse(LIST)).content.decode()

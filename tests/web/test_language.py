@@ -87,10 +87,16 @@ def test_rest_answers_heed_the_header_alone(cast: Cast, browse: Browse) -> None:
 
 def test_times_are_told_in_the_language_of_the_page() -> None:
     now = timezone.now()
-    moments = [now - timezone.timedelta(seconds=s) for s in (3, 300, -7300, 90000)]
+    moments = [now - timezone.timedelta(seconds=s) for s in (3, 300, 6800, -300, -6800, -7200, -97200, 90000)]
     with translation.override("en"):
-        assert [relative(one, now) for one in moments] == ["just now", "5 min ago", "in 2 h", "1 d ago"]
+        assert (
+            ", ".join(relative(one, now) for one in moments)
+            == "just now, 5 min ago, 1 h ago, in 5 min, in 1 h 53 min, in 2 h, in 1 d 3 h, 1 d ago"
+        )
         assert [clock(s) for s in (5, 3725, 86400, 97200)] == ["0:00:05", "1:02:05", "1 d", "1 d 3 h"]
     with translation.override("ko"):
-        assert [relative(one, now) for one in moments] == ["방금", "5분 전", "2시간 후", "1일 전"]
+        assert (
+            ", ".join(relative(one, now) for one in moments)
+            == "방금, 5분 전, 1시간 전, 5분 후, 1시간 53분 후, 2시간 후, 1일 3시간 후, 1일 전"
+        )
         assert clock(97200) == "1일 3시간"

@@ -33,7 +33,7 @@ def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool, kept_l
     page = reverse("web:session", args=[session.pk])
     end = _("Cancel") if session.status == Status.PENDING else _("Terminate")
     return [
-        Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", _no_apps(session)),
+        Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", why_no_apps(session)),
         Action("terminal", _("Terminal"), "terminal-2", f"{page}#terminal", "", _no_terminal(session), in_drawer),
         Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session, kept_log)),
         Action(
@@ -48,7 +48,8 @@ def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool, kept_l
     ]
 
 
-def _no_apps(session: ComputeSession) -> str:
+def why_no_apps(session: ComputeSession) -> str:
+    """Return why the apps of a session cannot be opened now; empty when they can, and there are some."""
     if session.is_running and not has_apps(session):
         return _("Its image has no apps, and no port was opened.")
     return _no_terminal(session)

@@ -39,7 +39,7 @@ def lines_of(user: User) -> list[Line]:
     lines = [Line(job.created_at, job=job) for job in jobs]
     of_session: dict[object, Line] = {}
     notices = SessionNotice.objects.in_bell_of(user).filter(kind__in=kinds_in(choices_of(user), "bell"))
-    for notice in notices.select_related("session").order_by("-pk")[:_MOST_NOTICES]:
+    for notice in notices.select_related("session__image").order_by("-pk")[:_MOST_NOTICES]:
         line = of_session.setdefault(notice.session_id, Line(notice.created_at, session=notice.session))
         line.notices.append(notice)
     return sorted([*lines, *of_session.values()], key=lambda line: line.at, reverse=True)

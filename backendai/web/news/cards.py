@@ -48,7 +48,7 @@ def cards_of(user: User, *, now: datetime) -> list[Card]:
     kinds = kinds_in(choices_of(user), "card")
     notices = SessionNotice.objects.in_bell_of(user).filter(closed_at=None, kind__in=kinds, created_at__gt=now - _STAYS)
     newest: dict[object, SessionNotice] = {}
-    for notice in notices.select_related("session").order_by("-pk")[:_MOST_READ]:
+    for notice in notices.select_related("session__image").order_by("-pk")[:_MOST_READ]:
         newest.setdefault(notice.session_id, notice)
     return [Card(notice.session, notice) for notice in newest.values() if _is_due(notice, now)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django import template
 
+from backendai.web.detail.actions import why_no_apps
 from backendai.web.news import lines
 
 register = template.Library()
@@ -11,3 +12,4 @@ register.filter("news_headline", lines.headline)
 register.filter("news_sentence", lines.sentence)
 register.filter("news_tone", lines.tone)
 register.filter("news_icon", lines.icon_of)
+register.filter("why_no_apps", why_no_apps)
