@@ -16,6 +16,9 @@ from backendai.web.statuses import appearance_of
 from backendai.web.templatetags.portal import ago, amounts, elapsed, icon
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
+LEFT_OUT = Path(__file__).parent / "tabler_left_out.txt"
+_CLASSES = re.compile(r"""(?:class(?:Name|es)?["']?\s*[=:]|classList\.\w+\()\s*["'`](.*?)["'`)]""", re.DOTALL)
+_TAGS = re.compile(r"\{[{%].*?[%}]\}", re.DOTALL)
 
 
 @pytest.mark.parametrize("status", [*Status.values, *Outcome.values])
@@ -59,6 +62,17 @@ def test_it_keeps_scripts_and_styles_out_of_templates(template: Path) -> None:
     assert not re.search(r"<script(?![^>]*\bsrc=)", text)
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|hx-on|\|safe\b|autoescape off", text)
     assert "https://" not in text
+
+
+@pytest.mark.parametrize("place", ["templates/**/*.html", "static/js/*.js", "backendai/**/*.py"])
+def test_no_class_is_in_use_whose_rules_were_left_out(place: str) -> None:
+    """``bin/vendor-assets`` leaves out what of Tabler was not in use when it ran last: run it again."""
+    left_out = set(LEFT_OUT.read_text().split())
+    assert {"accordion", "carousel"} <= left_out
+    for path in settings.BASE_DIR.glob(place):
+        text = _TAGS.sub(" ", path.read_text())
+        found = {name for names in _CLASSES.findall(text) for name in re.split(r"[^\w-]+", names)}
+        assert not found & left_out, path
 
 
 def test_it_ships_no_references_to_files_that_are_not_there() -> None:
