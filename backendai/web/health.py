@@ -6,6 +6,7 @@ import http.client
 import platform
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -52,18 +53,25 @@ def health(now: datetime) -> list[Part]:
 def versions() -> list[tuple[str, str]]:
     """Return the versions of what the platform is made of."""
     rows = [("Python", platform.python_version()), ("Django", django.get_version()), (_("System"), platform.platform())]
-    for name in _PACKAGES:
-        try:
-            rows.append((name, version(name)))
-        except PackageNotFoundError:
-            continue
-    rows.append((connection.display_name, _database_version()))
-    return [(_("Platform"), _own_version()), *rows]
+    database = (connection.display_name, _database_version())
+    return [(_("Platform"), _own_version()), *rows, *_packages(), database]
 
 
 def agents_heard(now: datetime) -> list[Agent]:
     """Return every agent that may come back, those unheard of for the longest first."""
     return list(Agent.objects.registered().order_by("last_seen_at", "name")[:200])
+
+
+@cache
+def _packages() -> list[tuple[str, str]]:
+    """Return those that are installed; read once, for a process goes on with what it has loaded."""
+    found = []
+    for name in _PACKAGES:
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 def _own_version() -> str:

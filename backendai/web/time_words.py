@@ -7,11 +7,13 @@ from datetime import datetime
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext_noop as _noop
 
 from backendai.texts.translation import gettext as _
 
 _DAY, _HOUR = 86400, 3600
 _SIZES = (_DAY, _HOUR, 60, 1)
+_UNITS = (_noop("%(number)s d"), _noop("%(number)s h"), _noop("%(number)s min"), _noop("%(number)s s"))
 
 
 def relative(moment: datetime, now: datetime) -> str:
@@ -34,25 +36,19 @@ def clock(seconds: int) -> str:
 
 def time_words() -> SafeString:
     """Return an element with the words, for the script of every page."""
-    days, hours, minutes, seconds = _units()
     return format_html(
         '<template id="time-words" data-now="{}" data-ago="{}" data-in="{}" data-units="{}"></template>',
         _("just now"),
         _("%(time)s ago"),
         _("in %(time)s"),
-        "|".join((days, hours, minutes, seconds)),
+        "|".join(map(_, _UNITS)),
     )
 
 
 def _span(seconds: int, *, closely: bool) -> str:
-    units = _units()
     place = next(place for place, size in enumerate(_SIZES) if seconds >= size)
-    text = units[place] % {"number": seconds // _SIZES[place]}
+    text = _(_UNITS[place]) % {"number": seconds // _SIZES[place]}
     if not closely or _SIZES[place] < _HOUR:
         return text
     rest = seconds % _SIZES[place] // _SIZES[place + 1]
-    return f"{text} {units[place + 1] % {'number': rest}}" if rest else text
-
-
-def _units() -> tuple[str, str, str, str]:
-    return _("%(number)s d"), _("%(number)s h"), _("%(number)s min"), _("%(number)s s")
+    return f"{text} {_(_UNITS[place + 1]) % {'number': rest}}" if rest else text

@@ -9,7 +9,6 @@ from uuid import UUID
 import django_tables2 as tables
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
-from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
@@ -48,7 +47,6 @@ class AgentTable(PanelTable):
 
     def __init__(self, *args: Any, taken: Mapping[UUID, Slots] | None = None, **kwargs: Any) -> None:
         self.taken = taken or {}
-        self._looks: dict[str, str] = {}  # by status: a template takes longer than all the rest of a row
         super().__init__(*args, **kwargs)
 
     class Meta(PanelTable.Meta):
@@ -60,9 +58,7 @@ class AgentTable(PanelTable):
 
     def render_status(self, value: str, record: Agent) -> str:
         """Return the status as a word with its colour, and how many notes there are."""
-        if record.status not in self._looks:
-            self._looks[record.status] = render_to_string("web/_status.html", status(record.status))
-        look = self._looks[record.status]
+        look = status(record.status)
         notes = len(record.notes)
         text = ngettext("%(number)s note", "%(number)s notes", notes) % {"number": notes} if notes else ""
         text = _("turned away") if record.revoked_at else text

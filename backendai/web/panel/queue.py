@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
+from backendai.web.addresses import addresses_of
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.requests import PageRequest
@@ -82,8 +84,7 @@ class QueueTable(PanelTable):
 
     def render_name(self, record: ComputeSession) -> str:
         """Return the way to the session."""
-        address = reverse("web:session", args=[record.pk])
-        return format_html('<a href="{}"><bdi>{}</bdi></a>', address, record.name)
+        return format_html('<a href="{}"><bdi>{}</bdi></a>', self._page_of(record.pk), record.name)
 
     def value_name(self, value: str) -> str:
         """Return the name."""
@@ -125,7 +126,7 @@ class QueueTable(PanelTable):
             '<input type="hidden" name="csrfmiddlewaretoken" value="{}"><input type="hidden" name="back" value="{}">'
             '<input class="form-control" type="number" name="priority" value="{}" min="0" max="{}" required'
             ' aria-label="{}"><button class="btn btn-sm" type="submit">{}</button></form>',
-            reverse("manage:queue-priority", args=[record.pk]),
+            self._priority_of(record.pk),
             self._token,
             self.request.GET.urlencode(),
             record.priority,
@@ -137,6 +138,14 @@ class QueueTable(PanelTable):
     def value_priority(self, value: int) -> int:
         """Return the number."""
         return value
+
+    @cached_property
+    def _page_of(self) -> Callable[[UUID], str]:
+        return addresses_of("web:session")
+
+    @cached_property
+    def _priority_of(self) -> Callable[[UUID], str]:
+        return addresses_of("manage:queue-priority")
 
     @cached_property
     def _token(self) -> str:

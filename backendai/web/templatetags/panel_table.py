@@ -24,14 +24,14 @@ def panel_rows(context: Context, table: Any) -> SafeString:
     """Return the rows of a page of the table. What is the same in each of them is made once: in a template it would be
     made for every cell, and cost most of the page."""
     columns = [
-        (column, _opening(column, is_first=place == 0), signature(column.render))
+        (column, _opening(column, is_first=place == 0), signature(column.render), _plain_name(table, column))
         for place, column in enumerate(table.columns)
     ]
     parts: list[str] = []
     for row in table.paginated_rows:
         parts.append("<tr>")
-        for column, opening, wanted in columns:
-            cell = render_value_in_context(_cell(row, column, wanted), context)
+        for column, opening, wanted, name in columns:
+            cell = render_value_in_context(_cell(row, column, wanted, name), context)
             parts += (opening, conditional_escape(cell), "</span></td>")
         parts.append("</tr>\n")
     return mark_safe("".join(parts))  # noqa: S308  (each part is escaped)
@@ -53,15 +53,16 @@ _BAR = (
 
 
 def _parts_of(bar: Bar) -> tuple[object, ...]:
-    said = {"name": bar.name, "used_text": bar.used_text, "total_text": bar.total_text}
-    percent = bar.percent
+    name, used, total, percent = bar.name, bar.used_text, bar.total_text, bar.percent
+    said = {"name": name, "used_text": used, "total_text": total}
     fullness = "is-full" if percent >= 100 else "is-high" if percent >= 85 else ""
     label = _("%(name)s: %(used_text)s of %(total_text)s in use") % said
-    return bar.name, bar.used_text, _("of %(total_text)s") % said, percent, fullness, label, percent
+    return name, used, _("of %(total_text)s") % said, percent, fullness, label, percent
 
 
-def _cell(row: Any, column: Any, wanted: tuple[Sequence[str], str | None]) -> Any:
-    """Return what ``row.get_cell`` does, which looks for every cell anew which arguments its column wants."""
+def _cell(row: Any, column: Any, wanted: tuple[Sequence[str], str | None], name: str) -> Any:
+    """Return what ``row.get_cell`` does, which looks for every cell anew which arguments its column wants, and where
+    its value is to be found."""
     names, takes_all = wanted
 
     def rendered(column: Any, value: Any = None) -> Any:
@@ -69,7 +70,19 @@ def _cell(row: Any, column: Any, wanted: tuple[Sequence[str], str | None]) -> An
         content = column.render(**(given if takes_all else {name: given[name] for name in names}))
         return column.link(content, **given) if column.link else content
 
-    return row._get_and_render_with(column, rendered, column.default)
+    value = getattr(row.record, name, None) if name else None
+    if not name or callable(value):
+        return row._get_and_render_with(column, rendered, column.default)
+    return column.default if value in column.column.empty_values else rendered(column, value)
+
+
+def _plain_name(table: Any, column: Any) -> str:
+    """Return the attribute of a row's model that the column shows as it is; empty for choices, paths and other rows."""
+    model, name = table._meta.model, str(column.accessor)
+    if model is None or not name.isidentifier() or "__" in name:
+        return ""
+    field = getattr(getattr(model, name, None), "field", None)
+    return "" if getattr(field, "choices", None) else name
 
 
 def _opening(column: Any, *, is_first: bool) -> SafeString:

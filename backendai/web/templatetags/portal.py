@@ -44,10 +44,12 @@ def icon(name: str) -> SafeString:
     return _svg(name)
 
 
-@register.inclusion_tag("web/_status.html")
-def status(value: str) -> dict[str, Any]:
-    """Render a session's or kernel's status as a word with its colour."""
-    return {"look": appearance_of(value)}
+@register.simple_tag
+def status(value: str) -> SafeString:
+    """Return a session's or kernel's status as a word with its colour. A list has hundreds: no template makes them."""
+    look = appearance_of(value)
+    moving = " status-moving" if look.is_moving else ""
+    return format_html('<span class="status tone-{}{}">{}</span>', look.tone, moving, look.word)
 
 
 @register.filter(is_safe=True)
