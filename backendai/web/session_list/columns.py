@@ -118,7 +118,7 @@ def order_of(address: Address, user: User) -> tuple[str, ...]:
     complete: no session is on two pages or on none."""
     text, usual = address.get("sort"), usual_order(address)
     sign, name = ("-" if text.startswith("-") else ""), text.removeprefix("-")
-    known = {"name": ("name",), "age": (usual[0].lstrip("-"),)}  # what everybody always has
+    known: dict[str, tuple[str, ...]] = {"name": ("name",), "age": (usual[0].lstrip("-"),)}  # what everybody always has
     known |= {column.name: column.sort for column in columns_for(user) if column.sort}
     if name not in known:
         return usual
