@@ -75,6 +75,7 @@ class ComputeSession(models.Model):
     status_data = models.JSONField(default=dict, blank=True)
     result = models.CharField(max_length=16, choices=Result, default=Result.UNDEFINED)
     priority = models.PositiveSmallIntegerField(default=10)
+    owner_priority = models.PositiveSmallIntegerField(null=True, editable=False, help_text="Its owner may set no more.")
     slots = models.JSONField(help_text="Slots of each kernel, as decimal strings.")
     shm_bytes = models.BigIntegerField(default=64 * 2**20)
     cluster_size = models.PositiveSmallIntegerField(default=1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
-from backendai.accounts.models import ResourcePolicy
+from backendai.accounts.models import ResourcePolicy, User
 from backendai.activity.models import AuditEntry
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.priorities import set_priority
@@ -51,6 +52,66 @@ def test_what_runs_has_no_use_for_another_priority(cast: Cast) -> None:
         set_priority(session, cast.alice, 20, now=timezone.now())
     assert refused.value.code == "not-pending"
     assert not AuditEntry.objects.filter(action="session.set-priority").exists()
+
+
+def test_an_owner_raises_again_only_to_what_an_administrator_has_left_them(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    now = timezone.now()
+    set_priority(session, cast.alice, 20, now=now)
+    set_priority(session, cast.dana, 8, now=now)
+    entry = AuditEntry.objects.filter(action="session.set-priority").latest("pk")
+    assert entry.details["changes"] == {"priority": [20, 8], "owner_priority": [None, 8]}
+    set_priority(session, cast.alice, 3, now=now)
+    set_priority(session, cast.alice, 8, now=now)
+    with pytest.raises(UserError) as refused:
+        set_priority(session, cast.alice, 9, now=now)
+    error = refused.value
+    assert (error.field, error.code) == ("priority", "priority-too-high")
+    assert (error.details["wanted"], error.details["limit"], error.details["scope"]) == (9, 8, "session")
+    assert "9" in error.message
+    assert "8" in error.message
+    assert ComputeSession.objects.get().priority == 8
+
+
+def test_what_an_administrator_sets_after_a_lowering_is_the_owners_new_limit(cast: Cast) -> None:
+    session = make_session(cast.alice)
+    now = timezone.now()
+    set_priority(session, cast.dana, 5, now=now)
+    set_priority(session, cast.dana, 40, now=now)
+    set_priority(session, cast.alice, 2, now=now)
+    set_priority(session, cast.alice, 40, now=now)
+    with pytest.raises(UserError, match="Priority 41 asked"):
+        set_priority(session, cast.alice, 41, now=now)
+    set_priority(session, cast.alice, 2, now=now)
+    set_priority(session, cast.dana, 2, now=now)
+    with pytest.raises(UserError, match="Priority 3 asked"):
+        set_priority(session, cast.alice, 3, now=now)
+
+
+def test_nobody_is_held_whose_session_was_only_raised_or_who_is_a_superadmin(cast: Cast) -> None:
+    now = timezone.now()
+    raised, own = make_session(cast.alice, name="raised"), make_session(cast.dana, name="danas")
+    set_priority(raised, cast.dana, 30, now=now)
+    set_priority(raised, cast.alice, 50, now=now)
+    set_priority(own, cast.dana, 1, now=now)
+    set_priority(own, cast.dana, 60, now=now)
+    assert sorted(ComputeSession.objects.values_list("priority", flat=True)) == [50, 60]
+
+
+def test_the_lowering_holds_over_rest_and_in_the_queue_of_an_owner_who_is_an_administrator(
+    cast: Cast, client: Client
+) -> None:
+    User.objects.filter(pk=cast.alice.pk).update(role=User.Role.ADMIN)
+    session = make_session(cast.alice)
+    set_priority(session, cast.dana, 4, now=timezone.now())
+    client.force_login(cast.alice)
+    answer = client.post(f"/api/v1/sessions/{session.pk}/priority/", {"priority": 6}, content_type="application/json")
+    assert answer.status_code == 400
+    problem = answer.json()
+    assert (problem["code"], problem["field"], problem["data"]["limit"]) == ("priority-too-high", "priority", 4)
+    panel = client.post(reverse("manage:queue-priority", args=[session.pk]), {"priority": "6"}, follow=True)
+    assert "its owner may set 4 at most" in panel.content.decode()
+    assert ComputeSession.objects.get().priority == 4
 
 
 def test_it_answers_over_rest(cast: Cast, client: Client) -> None:

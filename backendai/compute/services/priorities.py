@@ -15,7 +15,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import check_priority
 from backendai.compute.services.moves import tell
 from backendai.compute.status import Status
-from backendai.core.errors import Conflict
+from backendai.core.errors import Conflict, UserError
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
@@ -24,20 +24,42 @@ def set_priority(session: ComputeSession, user: User, priority: int, *, now: dat
     """Give a waiting session, which the user may see, another priority; the scheduler looks at its group at once.
 
     Raises UserError when there is no such priority, or the policies that hold for the session allow less, whoever
-    asks; Conflict when it waits no longer.
+    asks, or its owner asks for more than an administrator left them; Conflict when it waits no longer.
     """
     pair = KeyPair.objects.filter(pk=session.access_key).first() if session.access_key else None
     check_priority(priority, limits_of_launch(session.owner, session.project, pair))
     with transaction.atomic():
         waiting = ComputeSession.objects.filter(pk=session.pk, status=Status.PENDING)
-        before = waiting.select_for_update(no_key=True).values_list("priority", flat=True).first()
-        if before is None:
+        found = waiting.select_for_update(no_key=True).values_list("priority", "owner_priority").first()
+        if found is None:
             raise Conflict("It does not wait any more: its priority means nothing now.", code="not-pending")
-        if before == priority:
+        before, most_before = found
+        most = _most_for_owner(session, user, priority, before, most_before)
+        if (before, most_before) == (priority, most):
             return
-        waiting.update(priority=priority, version=F("version") + 1, changed_at=now)
-        changes = {"priority": [before, priority]}
+        waiting.update(priority=priority, owner_priority=most, version=F("version") + 1, changed_at=now)
+        changes: dict[str, list[int | None]] = {"priority": [before, priority]}
+        if most != most_before:
+            changes["owner_priority"] = [most_before, most]
         names = both_names(user, session.owner)
         audit(user.pk, "session.set-priority", "session", [session.pk], name=session.name, changes=changes, **names)
         tell([session.pk])
         hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
+
+
+def _most_for_owner(session: ComputeSession, user: User, priority: int, before: int, most: int | None) -> int | None:
+    """Return the highest priority that the owner may set from now on, None where only policies say. Once an
+    administrator has lowered it, it is what one set last. Raises UserError when the owner asks for more."""
+    if user.is_superadmin or user.pk != session.owner_id:
+        return most if most is None and priority >= before else priority
+    if most is not None and priority > most:
+        raise UserError(
+            f"Priority {priority} asked, but an administrator lowered that of this session to {most}: its owner may "
+            f"set {most} at most.",
+            field="priority",
+            code="priority-too-high",
+            wanted=priority,
+            limit=most,
+            scope="session",
+        )
+    return most
