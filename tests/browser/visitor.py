@@ -147,17 +147,16 @@ class Visitor:
         ]
 
     def faults_in_every_light(self) -> list[str]:
-        """Return what is wrong with the page as it is now, light and dark, on a desk and on a phone. Of what stands
-        the same on every page only what no visitor has seen yet is looked at."""
+        """Return what is wrong with the page as it is now: in the light on a desk, in the dark on a phone, and the dark
+        colours of the desk. Of what stands the same on every page only what no visitor has seen yet is looked at."""
         fresh = self.page.evaluate(_KNOWN, sorted(self._chromium.faultless))
         found = [f"light: {fault}" for fault in self.accessibility_faults()]
         with self.on_a_phone(_TALL_PHONE):
-            found += [f"on a phone: {fault}" for fault in self.accessibility_faults()]
-            if (overflow := self._overflow()) > 0:
-                found.append(f"{overflow} pixels wider than a phone")
             # Of the colours that fade into others only the last are looked at: without motion they come at once.
             self.page.emulate_media(color_scheme="dark", reduced_motion="reduce")
-            found += [f"dark on a phone: {fault}" for fault in self.accessibility_faults(colours_only=True)]
+            found += [f"dark on a phone: {fault}" for fault in self.accessibility_faults()]
+            if (overflow := self._overflow()) > 0:
+                found.append(f"{overflow} pixels wider than a phone")
         found += [f"dark: {fault}" for fault in self.accessibility_faults(colours_only=True)]
         self.page.emulate_media(color_scheme="light", reduced_motion="no-preference")
         self.page.evaluate("delete window.looked")
