@@ -272,6 +272,24 @@ def test_what_has_ended_is_sorted_among_those_that_ended_last(
     assert names(client, **searched | {"sort": "-age"}) == ["bbbb", "cccc", "aaaa"]
 
 
+def test_every_column_sorts_what_has_ended_as_its_file_does(cast: Cast, browse: Browse) -> None:
+    for number, owner in enumerate((cast.alice, cast.bob, cast.alice)):
+        ended = make_running_session(owner, make_agent(f"gpu-{number}"), name=f"ended-{number}")
+        ComputeSession.objects.filter(pk=ended.pk).update(
+            status="TERMINATED", ended_at=timezone.now(), priority=9 - number, cluster_size=1 + number % 2
+        )
+    terminate_session(make_session(cast.bob, name="never-placed", type="batch", startup_command="true"), cast.bob)
+    client = browse(cast.dana)
+    sorting = [column.name for column in COLUMNS if column.sort]
+    for sort in ("name", *sorting, *(f"-{name}" for name in sorting)):
+        asked = {"view": "finished", "sort": sort}
+        answer = client.get(HOME, asked | {"export": "csv"})
+        lines = list(csv.DictReader(b"".join(answer.streaming_content).decode("utf-8-sig").splitlines()))
+        assert names(client, **asked) == [line["name"] for line in lines], sort
+        assert len(lines) == 4
+    assert names(client, view="finished", sort="agent", q="nobody") == []
+
+
 def test_its_file_has_what_the_filter_shows_and_no_formulas(cast: Cast, browse: Browse) -> None:
     make_running_session(cast.alice, make_agent("gpu-01"), name="runs")
     make_session(cast.bob, name="bobs")

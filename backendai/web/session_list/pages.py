@@ -18,7 +18,7 @@ from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.services.bulk import list_of, listed
 from backendai.compute.status import SessionType
 from backendai.planning.idle_checks import announced_end
-from backendai.web.paging import LongPaginator
+from backendai.web.paging import LongPaginator, SortedKeys
 from backendai.web.session_list.address import Address
 from backendai.web.session_list.columns import NEWEST_FIRST, Column, in_order, is_by_time, order_of, usual_order
 from backendai.web.session_list.filters import SessionListFilter, kind_of, narrowed
@@ -75,12 +75,7 @@ def numbers_of(address: Address, user: User) -> Numbers:
 
 def chosen(address: Address, user: User, found: SessionListFilter) -> QuerySet[Any]:
     """Return the sessions that the address asks for, in its order, without anything that they point to."""
-    sessions = whose(address, user)
-    rows: QuerySet[Any] = sessions.finished() if address.finished else sessions.live()
-    if kind := kind_of(address):
-        rows = rows.filter(session_type=kind)
-    rows = narrowed(_matching(rows, address.get("q")[:100]), found)
-    order = order_of(address, user)
+    rows, order = _asked_for(address, user, found), order_of(address, user)
     if is_cut(address, order):
         last = in_order(rows, usual_order(address)).values("pk")[:MOST_SORTED]
         rows = ComputeSession.objects.filter(pk__in=last)
@@ -104,12 +99,14 @@ def pages_of(
     address: Address, user: User, found: SessionListFilter, columns: Sequence[Column], numbers: Numbers
 ) -> LongPaginator:
     """Return the pages of the list; they are counted only where it is not known how many sessions there are."""
-    order = order_of(address, user)
+    rows, order = _asked_for(address, user, found), order_of(address, user)
+    rows = in_order(rows, order)
     number = _known(address, found, numbers)
-    if number is not None and is_cut(address, order):
-        number = min(number, MOST_SORTED)
-    read = partial(rows_of, columns=columns, order=order)
-    return LongPaginator(read, chosen(address, user, found), address.size, number)
+    keys: QuerySet[Any, Any] | SortedKeys = rows.values_list("pk", flat=True)
+    if is_cut(address, order):
+        number = number if number is None else min(number, MOST_SORTED)
+        keys = SortedKeys(rows.order_by(*usual_order(address)), MOST_SORTED, order)
+    return LongPaginator(partial(rows_of, columns=columns, order=order), keys, address.size, number)
 
 
 def is_cut(address: Address, order: Sequence[str]) -> bool:
@@ -127,6 +124,14 @@ def type_tabs(address: Address, numbers: Numbers) -> list[Tab]:
     tabs = [Tab("", numbers.all_live, address.to(type=""), not now)]
     tabs += [Tab(kind, numbers.live.get(kind, 0), address.to(type=kind), now == kind) for kind in kinds]
     return tabs
+
+
+def _asked_for(address: Address, user: User, found: SessionListFilter) -> QuerySet[Any]:
+    sessions = whose(address, user)
+    rows: QuerySet[Any] = sessions.finished() if address.finished else sessions.live()
+    if kind := kind_of(address):
+        rows = rows.filter(session_type=kind)
+    return narrowed(_matching(rows, address.get("q")[:100]), found)
 
 
 def _whose(user: User, mine: bool) -> SessionQuerySet:
