@@ -278,7 +278,9 @@ def test_every_column_sorts_what_has_ended_as_its_file_does(cast: Cast, browse: 
         ComputeSession.objects.filter(pk=ended.pk).update(
             status="TERMINATED", ended_at=timezone.now(), priority=9 - number, cluster_size=1 + number % 2
         )
-    terminate_session(make_session(cast.bob, name="never-placed", type="batch", startup_command="true"), cast.bob)
+    terminate_session(
+        make_session(cast.bob, name="never-placed", session_type="batch", startup_command="true"), cast.bob
+    )
     client = browse(cast.dana)
     sorting = [column.name for column in COLUMNS if column.sort]
     for sort in ("name", *sorting, *(f"-{name}" for name in sorting)):
