@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from backendai.cluster.slot_types import look_of
 from backendai.compute.services.idle import IdleCase, collect_idle, forget_idle, put_off, take_back, warn_idle
 from backendai.compute.services.traffic import note_traffic
 from backendai.core.durations import describe_duration
@@ -110,4 +111,4 @@ def _case(finding: Finding, now: datetime) -> IdleCase:
 
 
 def _percentages(shares: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{slot} {percent:g} %" for slot, percent in percent_of(shares).items())
+    return ", ".join(f"{look_of(slot).display_name} {percent:g} %" for slot, percent in percent_of(shares).items())

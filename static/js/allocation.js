@@ -236,11 +236,18 @@ document.addEventListener("DOMContentLoaded", () => {
     return of(find("resource_group").value) || of("");
   };
   const choosePreset = () => {
-    if (chosen()?.value) {
-      const wanted = JSON.parse(variantOf(chosen()).dataset.amounts);
+    const variant = chosen()?.value && variantOf(chosen());
+    if (variant) {
+      const wanted = JSON.parse(variant.dataset.amounts);
       for (const each of all) each.take(wanted[each.slot] ?? "");
     }
     showAll();
+  };
+  // What the group does not have becomes an amount of one's own; where only presets are offered, the first that fits.
+  const leavePreset = () => {
+    const open = [...presets.querySelectorAll("[name=preset]:enabled")];
+    const other = document.getElementById("preset-custom") ?? open.find((radio) => !radio.closest(".is-unfit")) ?? open[0];
+    if (other) other.checked = true;
   };
   const chooseGroup = () => {
     for (const radio of form.querySelectorAll("[name=preset]:not([value=''])")) {
@@ -249,7 +256,7 @@ document.addEventListener("DOMContentLoaded", () => {
       radio.disabled = !shown;
       radio.parentElement.hidden = !shown;
     }
-    if (chosen()?.disabled) typed();
+    if (chosen()?.disabled) leavePreset();
     choosePreset();
   };
   for (const each of all) if (each.unit?.value && NUMBER.test(each.input.value)) each.take(each.input.value + each.unit.value);

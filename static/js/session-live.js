@@ -14,6 +14,8 @@
     if (detail.id === panel()?.dataset.panelOf && detail.version > Number(state().dataset.version)) lookAgain();
   });
   document.addEventListener("look-again-at-all", lookAgain);
+  // What is measured, and with it when an idle checker ends it, moves without the session changing.
+  setInterval(() => !document.hidden && document.querySelector("#session-page .idle-check") && lookAgain(), 30000);
 
   // What would start it now: looked at again when what it waits for changes, every few seconds at most.
   let lookedAt = 0;

@@ -50,7 +50,8 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     checks.get_by_text("Network idle timeout").click()
     expect(checks.get_by_text("A program that goes on by itself does not count.")).to_be_visible()
     checks.locator("details").first.evaluate("(one) => one.setAttribute('data-old', '')")
-    page.evaluate("htmx.trigger('#session-head', 'look-again')")
+    with page.expect_request(f"**/sessions/{session['id']}/panel/", timeout=45_000):
+        pass  # by itself
     expect(checks.locator("[data-old]")).to_have_count(0)
     expect(checks.get_by_text("A program that goes on by itself does not count.")).to_be_visible()
     notice = page.locator("[id^=idle-notice-]")

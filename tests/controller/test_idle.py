@@ -296,7 +296,7 @@ def test_low_utilization_is_warned_of_with_the_numbers_and_ended(cast: Cast) -> 
     look(lazy, 39)
     assert notices(lazy) == []
     look(lazy, 40.1)
-    text = "It used cpu 1 % on average over 30 min; idle checker lazy ends sessions below cpu 5 %."
+    text = "It used CPU 1 % on average over 30 min; idle checker lazy ends sessions below CPU 5 %."
     assert notices(lazy) == [text]
     look(lazy, 50.2)
     assert (lazy.status, lazy.status_reason) == (Status.TERMINATING, "idle-utilization")

@@ -54,6 +54,8 @@ def test_a_used_session_shows_what_would_end_it_and_when(cast: Cast, browse: Bro
     session = make_running_session(cast.alice)
     unused_for(session, minutes=5)
     page = text_of(browse(cast.alice), page_of(session))
+    checker("long", kind="session-lifetime")
+    assert "Max session lifetime" in text_of(browse(cast.alice), page_of(session))
     assert "Network idle timeout" in page and ">quiet<" in page and HOSTILE not in page
     assert "if nobody uses it." in page and "No idle checker ends it" not in page
     assert "A program that goes on by itself does not count. Its owner is warned 10m before the end." in page
@@ -81,6 +83,26 @@ def test_a_warned_session_says_so_and_can_be_kept_running(cast: Cast, browse: Br
     assert browse(cast.charlie).post(longer).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("unused", "warned", "tone"),
+    [
+        (45, 0, ""),
+        (59, 0, ' class="tone-text-wait"'),
+        (59, 7, ' class="tone-text-wait"'),
+        (59, 8, ' class="tone-text-bad"'),
+    ],
+)
+def test_the_end_is_yellow_from_the_warning_on_and_red_in_its_last_quarter(
+    cast: Cast, browse: Browse, unused: int, warned: int, tone: str
+) -> None:
+    checker()
+    session = make_running_session(cast.alice)
+    unused_for(session, minutes=unused)
+    told = timezone.now() - timedelta(minutes=warned)
+    IdleWarning.objects.update(warned_at=told, due_at=told + timedelta(minutes=10))
+    assert f"<div{tone}>Ends <time" in text_of(browse(cast.alice), page_of(session))
+
+
 def test_over_the_list_it_is_kept_running_without_leaving_the_list(cast: Cast, browse: Browse) -> None:
     rule, client = checker(max_extensions=1), browse(cast.alice)
     session = make_running_session(cast.alice)
@@ -100,7 +122,7 @@ def test_what_nobody_can_know_is_said(cast: Cast, browse: Browse) -> None:
     session = make_running_session(cast.alice)
     page = text_of(browse(cast.alice), page_of(session))
     assert "Its use is counted from now on." in page and "It is not looked at yet. From" in page
-    assert "unused below 5 %" in page
+    assert "unused below 5 %" in page and 'title="CPU – / 5 %"' in page
     write_checker(None, IdleChecker.objects.get(name="lazy"), {"grace": timedelta(0)})
     unused_for(session, hours=2)
     assert "Too little was measured" in text_of(browse(cast.alice), page_of(session))

@@ -11,13 +11,14 @@ from backendai.accounts.duration_field import short_duration
 from backendai.cluster.idle import read_holding
 from backendai.cluster.models import IdleChecker
 from backendai.cluster.per_request import once
-from backendai.cluster.slot_types import look_of
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import Status
 from backendai.planning.idle_checks import IdleCheck, checks_of
 from backendai.texts.translation import gettext as _
+from backendai.web.resources import name_of_slot
 
 _NEAR = 2  # times the threshold: so near to it, the figure is coloured
+_LAST_PART = 4  # of the time between warning and end: in so much of it, the end is red
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class IdleLine:
-    """One checker on the panel. ``why_not`` says why it does not count at present; ``help`` explains the checker."""
+    """One checker on the panel. ``why_not`` says why it does not count at present; ``help`` explains the checker.
+    ``tone``: wait from the warning on, bad shortly before the end. ``hint``: its figures, for whoever points at it."""
 
     check: IdleCheck
     title: str
@@ -40,6 +42,12 @@ class IdleLine:
     why_not: str
     figures: list[Figure]
     longer: str
+    tone: str
+
+    @property
+    def hint(self) -> str:
+        """The figures and their thresholds in one line."""
+        return " · ".join(f"{one.label} {one.percent} / {one.threshold}" for one in self.figures)
 
 
 def idle_lines(session: ComputeSession, *, now: datetime) -> list[IdleLine]:
@@ -101,13 +109,25 @@ def _short(checker: IdleChecker) -> str:
 
 def _line(check: IdleCheck) -> IdleLine:
     return IdleLine(
-        check, _title(check), _help(check), _why_not(check), _figures(check), _clock(check.extension_seconds)
+        check,
+        _title(check),
+        _help(check),
+        _why_not(check),
+        _figures(check),
+        _clock(check.extension_seconds),
+        _tone(check),
     )
+
+
+def _tone(check: IdleCheck) -> str:
+    if not check.is_near or check.remaining_seconds is None:
+        return ""
+    return "bad" if check.remaining_seconds * _LAST_PART <= check.warning_seconds else "wait"
 
 
 def _title(check: IdleCheck) -> str:
     if check.is_lifetime:
-        return _("Longest run")
+        return _("Max session lifetime")
     return _("Network idle timeout") if check.is_network else _("Utilization checker")
 
 
@@ -161,12 +181,12 @@ def _figures(check: IdleCheck) -> list[Figure]:
         if percent is not None:
             tone = "bad" if percent < threshold else "wait" if percent < threshold * _NEAR else ""
         shown = f"{percent:.3g} %" if percent is not None else "–"
-        found.append(Figure(look_of(slot).display_name, shown, f"{threshold:g} %", tone))
+        found.append(Figure(name_of_slot(slot), shown, f"{threshold:g} %", tone))
     return found
 
 
 def _thresholds(pairs: Iterable[tuple[str, float]]) -> str:
-    return ", ".join(f"{look_of(slot).display_name} {percent:g} %" for slot, percent in sorted(pairs))
+    return ", ".join(f"{name_of_slot(slot)} {percent:g} %" for slot, percent in sorted(pairs))
 
 
 def _clock(seconds: int) -> str:
