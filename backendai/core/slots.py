@@ -19,6 +19,7 @@ LARGEST = 2**62  # fits a signed 64-bit column
 _MOST_DIGITS = 40
 INFINITY = "∞"
 
+_RESOURCES = {"cpu": "CPU", "mem": "memory", "cuda.device": "GPU", "cuda.shares": "GPU shares"}
 _BINARY_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(?:i?b)?\s*\Z", re.IGNORECASE)
 _NAME = re.compile(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z")
@@ -33,8 +34,8 @@ class Shortage:
     free: int
 
     def __str__(self) -> str:
-        wanted, free = format_amount(self.name, self.wanted), format_amount(self.name, self.free)
-        return f"{self.name}: {wanted} asked, {free} available"
+        wanted, free = amount_in_words(self.name, self.wanted), format_amount(self.name, self.free)
+        return f"{wanted} asked for, {free} available"
 
 
 class Slots(Mapping[str, int]):
@@ -100,8 +101,8 @@ class Slots(Mapping[str, int]):
         return all(wanted <= room[name] for name, wanted in self._amounts.items())
 
     def describe(self) -> str:
-        """Return it for people: ``cpu 2, mem 4 GiB``."""
-        return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in self._amounts.items())
+        """Return it for people: ``2 CPU cores, 4 GiB of memory``."""
+        return ", ".join(amount_in_words(name, amount) for name, amount in self._amounts.items())
 
 
 def parse_amount(name: str, value: Any, *, field: str) -> int:
@@ -149,6 +150,25 @@ def decimal_text(amount: int) -> str:
 def format_amount(name: str, amount: int) -> str:
     """Return an amount for people: ``mem`` in binary units, the rest as a number."""
     return format_size(amount // MILLI) if is_size(name) else decimal_text(amount)
+
+
+def amount_in_words(name: str, amount: int) -> str:
+    """Return an amount with what it is of: ``2 CPU cores``, ``4 GiB of memory``, ``1 rocm.device``."""
+    number = format_amount(name, amount)
+    if name == "cpu":
+        return "1 CPU core" if amount == MILLI else f"{number} CPU cores"
+    if name == "mem":
+        return f"{number} of memory"
+    if name == "cuda.device":
+        return f"{number} GPU{'' if amount == MILLI else 's'}"
+    if name == "cuda.shares":
+        return "1 GPU share" if amount == MILLI else f"{number} GPU shares"
+    return f"{number} {name}"
+
+
+def slot_in_words(name: str) -> str:
+    """Return what a slot is an amount of; an accelerator that is not known here keeps its name."""
+    return _RESOURCES.get(name, name)
 
 
 def limit_text(limit: int | None, slot: str = "") -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
-from backendai.core.slots import MILLI, decimal_text
+from backendai.core.slots import MILLI, amount_in_words, decimal_text
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import DeviceView
 
@@ -42,7 +42,8 @@ def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
         if wrong:
             asked = decimal_text(amount)
             details: dict[str, object] = {"slot": slot, "wanted": asked, "step": "0.01" if is_fractional(slot) else "1"}
-            return Reason("invalid-amount", f"{slot} {asked} cannot be given: {wrong}.", details, never=True)
+            message = f"{amount_in_words(slot, amount)} cannot be given: {wrong}."
+            return Reason("invalid-amount", message, details, never=True)
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from backendai.core.slots import Shortage, Slots, decimal_text
+from backendai.core.slots import Shortage, Slots, amount_in_words, decimal_text
 from backendai.scheduler.demand import Request
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.room import Room
@@ -43,8 +43,8 @@ class Fragment:
     free: int
 
     def __str__(self) -> str:
-        wanted, free, largest = map(decimal_text, (self.wanted, self.free, self.largest))
-        return f"{self.slot}: {wanted} asked, {free} free in all, at most {largest} on one device"
+        wanted, free, largest = amount_in_words(self.slot, self.wanted), *map(decimal_text, (self.free, self.largest))
+        return f"{wanted} asked for, {free} free in all, at most {largest} on one device"
 
 
 def why_not(agent: AgentView, wanted: Slots, kernels: int, architecture: str) -> Reason | None:
@@ -82,7 +82,7 @@ def distance(agent: Offer, request: Request) -> int:
 
 
 def describe_request(request: Request) -> str:
-    """Return what is asked for people: ``cpu 2, mem 4 GiB``, or that it is nothing."""
+    """Return what is asked for people: ``2 CPU cores, 4 GiB of memory``, or that it is nothing."""
     return request.wanted.describe() or "no resources"
 
 
@@ -184,7 +184,7 @@ def _has_slots(agent: Room, request: Request) -> bool:
 
 def _insufficient(agent: Room, request: Request) -> Reason:
     missing = shortages(agent, request)
-    message = f"Agent {agent.name} lacks {'; '.join(str(shortage) for shortage in missing)}."
+    message = f"Agent {agent.name} has too little: {'; '.join(str(shortage) for shortage in missing)}."
     return Reason("insufficient-resources", message, shortage_details(agent.name, missing))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from backendai.core.slots import decimal_text
+from backendai.core.slots import decimal_text, slot_in_words
 from backendai.scheduler.demand import architectures_of
 from backendai.scheduler.limits import Amounts, Limits
 from backendai.scheduler.plan import Reason
@@ -192,8 +192,8 @@ def _not_offered(session: SessionView, asked: Amounts, sight: Sight) -> Reason |
         return None
     (slot, amount), offered = missing[0], sorted(sight.offered)
     message = (
-        f"0 of {sight.agents} agents of resource group {sight.group} offer {slot} "
-        f"(offered: {', '.join(offered) or 'none'})."
+        f"0 of {sight.agents} agents of resource group {sight.group} offer {slot_in_words(slot)} "
+        f"(offered: {', '.join(map(slot_in_words, offered)) or 'none'})."
     )
     details: dict[str, object] = {"slot": slot, "asked": decimal_text(amount), "offered": offered}
     return Reason("slot-not-offered", message, {**details, "agents": sight.agents}, never=True)
@@ -220,8 +220,8 @@ def _architecture_reason(wanted: str, sight: Sight) -> Reason:
 
 _SHAPE_GATES = (
     Gate("kernels", _malformed, "The kernels can be placed together."),
-    Gate("offered", _not_offered, "Every slot that it asks for is offered."),
-    Gate("image-architecture", _no_such_architecture, "There are agents of the architecture."),
+    Gate("offered", _not_offered, "Everything that it asks for is offered."),
+    Gate("image-architecture", _no_such_architecture, "There are agents of the image's architecture."),
 )
 _SESSION_GATES = (
     Gate("start-time", _too_early, "No start time lies ahead."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from backendai.core.slots import decimal_text, format_amount
+from backendai.core.slots import amount_in_words, decimal_text, format_amount
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import Holder, LimitView, Networks
 
@@ -114,11 +114,11 @@ class _Account:
         details = self._details(
             slot=slot, used=decimal_text(used), asked=decimal_text(amount), limit=decimal_text(most)
         )
-        holds, may, asks = (format_amount(slot, each) for each in (used, most, amount))
+        holds, asks, may = format_amount(slot, used), format_amount(slot, amount), amount_in_words(slot, most)
         if never:
-            message = f"{self.who} may hold {slot} {may} at most; this session alone asks for {asks}."
+            message = f"{self.who} may hold {may} at most; this session alone asks for {asks}."
         else:
-            message = f"{self.who} holds {slot} {holds} of at most {may}; this session asks for {asks}."
+            message = f"{self.who} holds {holds} of at most {may}; this session asks for {asks}."
         return Reason("slot-limit", message, details, never=never)
 
     def _details(self, **numbers: object) -> dict[str, object]:

@@ -64,7 +64,7 @@ class Trail(NamedTuple):
     @property
     def in_turn(self) -> str:
         """Whose turn it was, in words."""
-        return f"turn {self.turn} of {self.within.pending} by {self.within.sequence}"
+        return f"Turn {self.turn} of {self.within.pending} in the order {self.within.sequence}."
 
     @property
     def own(self) -> tuple[Step, ...]:
@@ -72,7 +72,7 @@ class Trail(NamedTuple):
         selection = self.within.selection
         return tuple(
             [
-                Step("selection", True, f"{name} by {selection}; {ahead} better ranked lacked room")
+                Step("selection", True, f"{name}, chosen by the rule {selection}; better ones without room: {ahead}.")
                 for name, ahead in self.chosen
             ]
         )

@@ -189,7 +189,7 @@ def _filter_steps(filters: Sequence[Filter], counts: Counts, total: int, code: s
     for each in filters:
         if each.step in counts:
             came, left = left, left - counts[each.step]
-            message = f"removed {counts[each.step]} of {came} agents"
+            message = f"{counts[each.step]} of {came} agents ruled out."
             steps.append(Step(each.step, left > 0, message, "" if left else code))
             if not left:
                 break

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from backendai.core.slots import MILLI, Slots, format_amount, is_size
+from backendai.core.slots import MILLI, Slots, amount_in_words, format_amount, is_size
 from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Placement, Plan
 from backendai.scheduler.snapshot import AgentView, Holder, KernelView, LimitView, SessionView, Snapshot
@@ -173,7 +173,7 @@ def _loss(wanted: Slots, amounts: Slots) -> int:
 
 def _difference(kernel: KernelView, amounts: Slots) -> str:
     changed = [
-        f"{name} {format_amount(name, amounts[name])} instead of {format_amount(name, wanted)}"
+        f"{amount_in_words(name, amounts[name])} instead of {format_amount(name, wanted)}"
         for name, wanted in kernel.slots.items()
         if amounts[name] != wanted
     ]

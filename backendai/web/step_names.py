@@ -1,5 +1,5 @@
-"""What the steps of the scheduler and of a start are called on pages. In English they bear the names by which the
-history, the log and REST know them."""
+"""What the steps of the scheduler and of a start are called on pages; the history, the log and REST know them by their
+codes."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from django.utils.translation import pgettext_lazy
 
 _NAMES = {
     # gates, in their order
-    "sequencing": pgettext_lazy("scheduler step", "sequencing"),
-    "kernels": pgettext_lazy("scheduler step", "kernels"),
-    "offered": pgettext_lazy("scheduler step", "offered"),
-    "image-architecture": pgettext_lazy("scheduler step", "image-architecture"),
-    "start-time": pgettext_lazy("scheduler step", "start-time"),
-    "dependencies": pgettext_lazy("scheduler step", "dependencies"),
-    "session-type": pgettext_lazy("scheduler step", "session-type"),
-    "image": pgettext_lazy("scheduler step", "image"),
-    "concurrency": pgettext_lazy("scheduler step", "concurrency"),
-    "limits": pgettext_lazy("scheduler step", "limits"),
-    "network": pgettext_lazy("scheduler step", "network"),
-    "amounts": pgettext_lazy("scheduler step", "amounts"),
-    "capacity": pgettext_lazy("scheduler step", "capacity"),
-    "queue": pgettext_lazy("scheduler step", "queue"),
+    "sequencing": pgettext_lazy("scheduler step", "order of the queue"),
+    "kernels": pgettext_lazy("scheduler step", "kernels together"),
+    "offered": pgettext_lazy("scheduler step", "resources on offer"),
+    "image-architecture": pgettext_lazy("scheduler step", "architecture of the image"),
+    "start-time": pgettext_lazy("scheduler step", "start time"),
+    "dependencies": pgettext_lazy("scheduler step", "sessions to wait for"),
+    "session-type": pgettext_lazy("scheduler step", "type of the session"),
+    "image": pgettext_lazy("scheduler step", "state of the image"),
+    "concurrency": pgettext_lazy("scheduler step", "number of sessions"),
+    "limits": pgettext_lazy("scheduler step", "limits of amounts"),
+    "network": pgettext_lazy("scheduler step", "network between agents"),
+    "amounts": pgettext_lazy("scheduler step", "amounts of accelerators"),
+    "capacity": pgettext_lazy("scheduler step", "size of the agents"),
+    "queue": pgettext_lazy("scheduler step", "sessions ahead"),
     # filters of agents
-    "designated": pgettext_lazy("scheduler step", "designated"),
-    "alive": pgettext_lazy("scheduler step", "alive"),
-    "schedulable": pgettext_lazy("scheduler step", "schedulable"),
-    "architecture": pgettext_lazy("scheduler step", "architecture"),
-    "node-image": pgettext_lazy("scheduler step", "node-image"),
-    "max-kernels": pgettext_lazy("scheduler step", "max-kernels"),
-    "slots": pgettext_lazy("scheduler step", "slots"),
-    "devices": pgettext_lazy("scheduler step", "devices"),
+    "designated": pgettext_lazy("scheduler step", "chosen agents"),
+    "alive": pgettext_lazy("scheduler step", "agents that answer"),
+    "schedulable": pgettext_lazy("scheduler step", "agents that take sessions"),
+    "architecture": pgettext_lazy("scheduler step", "architecture of the agents"),
+    "node-image": pgettext_lazy("scheduler step", "image on the agent"),
+    "max-kernels": pgettext_lazy("scheduler step", "kernels per agent"),
+    "slots": pgettext_lazy("scheduler step", "room on an agent"),
+    "devices": pgettext_lazy("scheduler step", "devices that go together"),
+    "selection": pgettext_lazy("scheduler step", "choice of the agent"),
     # what a node does
-    "hand-over": pgettext_lazy("scheduler step", "hand-over"),
-    "prepare": pgettext_lazy("scheduler step", "prepare"),
-    "pull": pgettext_lazy("scheduler step", "pull"),
-    "create": pgettext_lazy("scheduler step", "create"),
-    "run": pgettext_lazy("scheduler step", "run"),
+    "hand-over": pgettext_lazy("scheduler step", "handing over to the agent"),
+    "prepare": pgettext_lazy("scheduler step", "preparing"),
+    "pull": pgettext_lazy("scheduler step", "fetching the image"),
+    "create": pgettext_lazy("scheduler step", "creating the container"),
+    "run": pgettext_lazy("scheduler step", "running"),
 }
 
 

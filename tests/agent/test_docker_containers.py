@@ -46,7 +46,7 @@ def test_it_says_in_the_log_what_was_started(backend: DockerBackend, new_spec: N
     spec = new_spec(session_name="$(reboot)", hostname="main1")
     backend.start(spec)
     log = until(lambda: backend.read_log(spec.kernel_id, limit=1000)[0]).decode()
-    assert log == f"Session $(reboot) on main1: {spec.image}, cpu 0.5, mem 64 MiB\n"
+    assert log == f"Session $(reboot) on main1: {spec.image}, 0.5 CPU cores, 64 MiB of memory\n"
 
 
 def test_it_asks_for_no_more_cpus_than_the_machine_has(

@@ -42,7 +42,7 @@ def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(
     visitor.go(f"/sessions/{session['id']}/")
     outlook = page.locator("#outlook")
     expect(outlook).to_contain_text("Not yet.")
-    expect(outlook).to_contain_text("With cpu 1 instead of 2 it starts now on")
+    expect(outlook).to_contain_text("With 1 CPU core instead of 2 it starts now on")
     for width in (375, 1280):
         page.set_viewport_size({"width": width, "height": 800})
         page.reload()
@@ -60,7 +60,7 @@ def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(
     expect(outlook.get_by_role("link", name="comes-first")).to_have_attribute("href", f"/sessions/{first['id']}/")
     expect(outlook.get_by_role("table")).to_be_visible()
     alice.end(first["id"])
-    expect(outlook).to_contain_text("With cpu 1 instead of 2")
+    expect(outlook).to_contain_text("With 1 CPU core instead of 2")
 
     outlook.get_by_role("link", name="Launch it with less").click()
     visitor.step(RESOURCES)
@@ -140,7 +140,7 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
     page.get_by_label("Memory", exact=True).fill("64m")
     cores.fill("2")
     expect(line).to_contain_text("Waits:")
-    expect(line).to_contain_text("With cpu 1 instead of 2 it starts now on")
+    expect(line).to_contain_text("With 1 CPU core instead of 2 it starts now on")
     assert visitor.accessibility_faults() == []
     assert visitor.overflow_on_a_phone() <= 0
 

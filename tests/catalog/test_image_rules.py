@@ -82,7 +82,7 @@ def test_it_starts_by_name_by_another_name_and_by_reference(cast: Cast) -> None:
 def test_its_bounds_hold_and_the_usual_amounts_stay_within(cast: Cast) -> None:
     image = make_image("python")
     change_image(cast.dana.pk, image, {"maximum": {"cpu": 2, "mem": "512m", "cuda.device": 1}})
-    assert make_session(cast.alice, resources={}).kernel_slots.describe() == "cpu 1, mem 512 MiB"
+    assert make_session(cast.alice, resources={}).kernel_slots.describe() == "1 CPU core, 512 MiB of memory"
     with pytest.raises(UserError, match="python may have at most 2") as raised:
         make_session(cast.alice, resources={"cpu": 3})
     assert (raised.value.code, raised.value.field) == ("above-maximum", "resources.cpu")

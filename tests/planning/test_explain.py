@@ -52,7 +52,7 @@ def test_a_session_that_waits_is_told_its_place_and_what_would_help(cast):
     assert (said.verdict, said.reason.code, said.position, said.waiting) == (
         Verdict.WAITS, "insufficient-resources", 1, 1,
     )  # fmt: skip
-    assert said.suggestions[0].message == "With cpu 1 instead of 2 it starts now on node-1."
+    assert said.suggestions[0].message == "With 1 CPU core instead of 2 it starts now on node-1."
 
 
 def test_others_ahead_are_counted_but_not_named(cast):
@@ -64,7 +64,8 @@ def test_others_ahead_are_counted_but_not_named(cast):
     assert (mine.position, mine.ahead_total, mine.ahead) == (2, 1, ())
     assert "blocker" not in mine.reason.details
     assert admins.reason.details["blocker"] == str(first.pk)
-    assert mine.message == "Waits for its turn: the first in line finds no room. That one asks for cpu 4, mem 512 MiB."
+    asked = "That one asks for 4 CPU cores, 512 MiB of memory."
+    assert mine.message == f"Waits for its turn: the first in line finds no room. {asked}"
     assert [other.id for other in admins.ahead] == [first.pk]
 
 

@@ -21,7 +21,7 @@ def test_it_counts_what_it_placed_earlier_in_the_same_pass():
     first, second = a_session("first", {"cpu": 5}, age=2), a_session("second", {"cpu": 5}, age=1)
     plan = plan_of([an_agent()], [second, first])
     assert [placement.session_id for placement in plan.placements] == [first.id]
-    assert "cpu: 5 asked, 3 available" in wait_of(plan, second).reason.message
+    assert "5 CPU cores asked for, 3 available" in wait_of(plan, second).reason.message
 
 
 def test_it_puts_all_kernels_of_a_single_node_session_on_one_agent():
@@ -70,7 +70,7 @@ def test_it_holds_everybody_back_behind_a_session_that_lacks_resources_under_fif
     behind = wait_of(plan, small).reason
     assert behind.code == "behind-in-queue"
     assert behind.message == "Waits for its turn: the first in line finds no room."
-    assert behind.aside == "That one asks for cuda.device 4."
+    assert behind.aside == "That one asks for 4 GPUs."
     assert behind.aside_details == {"blocker": str(big.id), "blocker_reason": "insufficient-resources"}
 
 
@@ -164,9 +164,9 @@ def test_it_tells_what_it_looked_at_for_a_placement():
         "sequencing", "kernels", "offered", "image-architecture", "start-time", "dependencies", "session-type", "image",
         "concurrency", "limits", "network", "capacity", "queue", "alive", "schedulable", "architecture", "selection",
     ]  # fmt: skip
-    assert steps["sequencing"] == "turn 1 of 1 by fifo"
-    assert steps["alive"] == "removed 1 of 3 agents"
-    assert steps["selection"] == "c by concentrated; 1 better ranked lacked room"
+    assert steps["sequencing"] == "Turn 1 of 1 in the order fifo."
+    assert steps["alive"] == "1 of 3 agents ruled out."
+    assert steps["selection"] == "c, chosen by the rule concentrated; better ones without room: 1."
     assert all(step.passed for step in plan.placements[0].steps)
 
 
@@ -174,11 +174,11 @@ def test_it_tells_how_many_agents_each_filter_removed_for_a_wait():
     agents = [an_agent("a", alive=False), an_agent("b", schedulable=False), an_agent("c", used={"cpu": 8})]
     steps = plan_of(agents, [a_session()]).waits[0].steps
     assert [(step.step, step.message) for step in steps[-5:]] == [
-        ("alive", "removed 1 of 3 agents"),
-        ("schedulable", "removed 1 of 2 agents"),
-        ("architecture", "removed 0 of 1 agents"),
-        ("max-kernels", "removed 0 of 1 agents"),
-        ("slots", "removed 1 of 1 agents"),
+        ("alive", "1 of 3 agents ruled out."),
+        ("schedulable", "1 of 2 agents ruled out."),
+        ("architecture", "0 of 1 agents ruled out."),
+        ("max-kernels", "0 of 1 agents ruled out."),
+        ("slots", "1 of 1 agents ruled out."),
     ]
     assert [step.passed for step in steps[-2:]] == [True, False]
     assert steps[-1].code == "insufficient-resources"

@@ -41,7 +41,8 @@ def test_it_takes_any_agent_when_no_architecture_is_asked():
         (
             an_agent(used={"cpu": "7.5", "mem": "31.5g"}),
             "insufficient-resources",
-            "Agent gpu-01 lacks cpu: 1 asked, 0.5 available; mem: 1 GiB asked, 512 MiB available.",
+            "Agent gpu-01 has too little: 1 CPU core asked for, 0.5 available; "
+            "1 GiB of memory asked for, 512 MiB available.",
         ),
     ],
 )

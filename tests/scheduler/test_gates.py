@@ -102,7 +102,7 @@ def test_it_says_that_no_agent_offers_a_slot():
     reason = reason_for(a_session(asks={"cpu": 1, "rocm.device": 2}))
     assert (reason.code, reason.never) == ("slot-not-offered", True)
     assert reason.message == (
-        "0 of 1 agents of resource group default offer rocm.device (offered: cpu, cuda.device, mem)."
+        "0 of 1 agents of resource group default offer rocm.device (offered: CPU, GPU, memory)."
     )  # fmt: skip
     assert (reason.details["slot"], reason.details["asked"]) == ("rocm.device", "2")
 
@@ -151,7 +151,7 @@ def test_it_names_scope_slot_and_numbers_of_a_limit(key, scope, who):
     limit = LimitView(scope, "x", Slots.parse({"mem": "8g"}), used=Slots.parse({"mem": "6g"}))
     reason = reason_for(of_ann(asks={"cpu": 1, "mem": "4g"}), limits={key: limit})
     assert (reason.code, reason.never) == ("slot-limit", False)
-    assert reason.message == f"{who} holds mem 6 GiB of at most 8 GiB; this session asks for 4 GiB."
+    assert reason.message == f"{who} holds 6 GiB of at most 8 GiB of memory; this session asks for 4 GiB."
     assert reason.details == {
         "scope": scope, "name": "x", "slot": "mem",
         "used": "6442450944", "asked": "4294967296", "limit": "8589934592",
@@ -165,7 +165,7 @@ def test_it_says_never_when_a_session_alone_exceeds_a_limit_even_if_another_is_u
     }
     reason = reason_for(of_ann(asks={"cpu": 3}), limits=limits)
     assert (reason.never, reason.details["scope"]) == (True, "project")
-    assert reason.message == "Project vision may hold cpu 2 at most; this session alone asks for 3."
+    assert reason.message == "Project vision may hold 2 CPU cores at most; this session alone asks for 3."
 
 
 def test_a_slot_that_a_policy_does_not_name_is_free_or_forbidden_as_the_policy_says():

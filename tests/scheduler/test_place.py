@@ -120,7 +120,7 @@ def test_it_names_the_designated_agents_that_lack_room():
     reason = plan_of(agents, [session]).waits[0].reason
     assert reason.code == "insufficient-resources"
     assert reason.message == (
-        "No designated agent has room for cpu 2 now: b comes closest (cpu: 2 asked, 1 available)."
+        "No designated agent has room for 2 CPU cores now: b comes closest (2 CPU cores asked for, 1 available)."
     )  # fmt: skip
     assert reason.details["designated"] == ["b", "c"]
     assert reason.details["agents"]["designated"] == 1
@@ -133,7 +133,7 @@ def test_it_says_that_the_designated_agents_do_not_answer():
     assert refusal.reason.code == "no-agent-alive"
     assert refusal.reason.message == "None of the 1 designated agent (b) answers."
     assert [(step.step, step.message) for step in refusal.steps] == [
-        ("designated", "removed 1 of 2 agents"), ("alive", "removed 1 of 1 agents"),
+        ("designated", "1 of 2 agents ruled out."), ("alive", "1 of 1 agents ruled out."),
     ]  # fmt: skip
 
 

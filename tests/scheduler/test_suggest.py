@@ -33,7 +33,7 @@ def test_it_gives_up_as_little_as_it_can():
     agents = [an_agent("gpu-01", used={"cuda.device": 1}), an_agent("gpu-02", used={"cuda.device": 3, "cpu": 6})]
     (found,) = suggest(a_snapshot(agents, [session]), session, [], least=NOTHING)
     assert found.resources == Slots.parse({"cpu": 4, "cuda.device": 3})
-    assert found.message == "With cuda.device 3 instead of 4 it starts now on gpu-01."
+    assert found.message == "With 3 GPUs instead of 4 it starts now on gpu-01."
 
 
 def test_it_says_nothing_about_a_session_that_starts_anyway():

@@ -36,11 +36,15 @@ def test_a_refusal_keeps_its_numbers_and_names() -> None:
 
 def test_a_reason_of_waiting_is_told_with_all_that_is_in_it() -> None:
     reason = (
-        "No agent has room for 4 CPU, 8 GiB now: gpu-01 comes closest (cpu: 4 asked, 2 available; "
-        "mem: 8 GiB asked, 3 GiB available)."
+        "No agent has room for 4 CPU cores, 8 GiB of memory now: gpu-01 comes closest (4 CPU cores asked for, "
+        "2 available; 8 GiB of memory asked for, 3 GiB available)."
     )
     said = in_words(reason)
-    for part in ("4 CPU, 8 GiB", "gpu-01", "cpu: 4 요청, 2 사용 가능; mem: 8 GiB 요청, 3 GiB 사용 가능"):
+    for part in (
+        "4 CPU 코어, 8 GiB 메모리",
+        "gpu-01",
+        "4 CPU 코어 요청, 2 사용 가능; 8 GiB 메모리 요청, 3 GiB 사용 가능",
+    ):
         assert part in said
     two = in_words("Waits for its turn: the first in line finds no room. That one asks for 2 GPU.")
     assert "2 GPU" in two and "That" not in two and "turn" not in two, "sentence by sentence"

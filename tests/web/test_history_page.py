@@ -198,3 +198,27 @@ def test_it_tells_when_a_session_ends_at_the_latest(cast: Cast, browse: Browse) 
     assert "<strong>Maximum lifetime</strong> ends it" in page
     assert "No idle checker" not in page
     assert one.ends_at.isoformat() in page
+
+
+def test_moments_in_messages_stand_in_the_readers_clock_and_rest_keeps_the_text(
+    cast: Cast, browse: Callable[[User], Client]
+) -> None:
+    session = make_session(cast.alice)
+    at, now = timezone.now().replace(microsecond=0) + timedelta(hours=3), timezone.now()
+    written = f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    message = f"No agent has room <now>. It starts at {written} at the latest, not on 2026-02-31 10:00:00 UTC."
+    steps = [{"step": "slots", "result": "FAILURE", "message": message, "error_code": "no-room"}]
+    data = {"until": at.isoformat(), "starts_at": at.isoformat()}
+    note_waits([Waiting(session.pk, "no-room", message, data, steps=steps)], now=now)
+    client = browse(cast.alice)
+    moment = f'<time datetime="{at.isoformat()}" data-exact>'
+    for page, number in (("web:history", 2), ("web:session_info", 3), ("web:session", 1), ("web:session_row", 1)):
+        text = re.sub(' data-wait="[^"]*"', "", client.get(reverse(page, args=[session.pk])).content.decode())
+        assert text.count(moment) >= number
+        assert f'<time datetime="{at.isoformat()}" data-ago>in ' in text
+        assert f"starts at {written}" not in text
+        assert "room &lt;now&gt;." in text
+        assert "not on 2026-02-31 10:00:00 UTC." in text
+        assert at.isoformat() not in text.replace(f'datetime="{at.isoformat()}"', "")
+    answer = client.get(f"/api/v1/sessions/{session.pk}/history/").json()
+    assert answer["results"][0]["message"] == message

@@ -104,7 +104,7 @@ def test_what_waits_is_a_warning_and_what_can_never_be_is_an_error_that_names_th
             assert field in answer.context["form"].errors
     assert ComputeSession.objects.filter(owner=lab.alice).count() == 3
     page = launch(client, lab, cpu="7").content.decode()
-    assert "User alice@example.com may hold cpu 6 at most; this session alone asks for 7." in page
+    assert "User alice@example.com may hold 6 CPU cores at most; this session alone asks for 7." in page
 
 
 def test_without_limits_it_says_so_and_never_zero_or_a_word_of_machines(cast: Cast, browse: Browse) -> None:
@@ -208,7 +208,7 @@ def test_presets_that_fit_come_first_and_the_others_say_why_not(lab: Cast, brows
     assert names == ["d-fits", "c-later", "a-never", "b-quota", "=minimum", ""]
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     assert "Not now: No agent has room" in text
-    assert "Cannot start: User alice@example.com may hold cpu 6 at most" in text
+    assert "Cannot start: User alice@example.com may hold 6 CPU cores at most" in text
     assert "preset" in launch(client, lab, preset="b-quota").context["form"].errors
     make_image("roomy", minimum={"mem": "2g"})
     text = " ".join(re.sub(r"<[^>]+>", " ", amounts(client, lab, image="roomy")).split())
@@ -270,7 +270,7 @@ def test_more_than_a_policy_allows_is_refused_alike_by_the_form_and_over_rest(
     refused = client.post("/api/v1/sessions/", body | over, content_type="application/json")
     problem = refused.json()
     assert (refused.status_code, problem["code"], problem["field"]) == (400, "slot-limit", "resources.cpu")
-    text = f"User alice@example.com may hold cpu 4 at most; this session alone asks for {cores * kernels}."
+    text = f"User alice@example.com may hold 4 CPU cores at most; this session alone asks for {cores * kernels}."
     assert problem["detail"] == text
     form = launch(client, lab, cpu=str(cores), **over)
     assert (form.status_code, text in form.content.decode()) == (422, True)

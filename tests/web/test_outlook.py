@@ -100,7 +100,7 @@ def test_a_suggestion_opens_the_form_with_the_changed_amounts(cast: Cast, browse
     client = browse(cast.alice)
     text = part(client, busy)
     assert "<strong>Not yet.</strong>" in text
-    assert "With cpu 1 instead of 2 it starts now on node-1." in text
+    assert "With 1 CPU core instead of 2 it starts now on node-1." in text
     link = re.search(r'href="(/sessions/new/[^"]+)"', text)
     assert link
     form = client.get(link[1]).context["form"]
@@ -124,7 +124,7 @@ def test_somebody_elses_session_is_explained_to_an_administrator_without_a_form(
     cast: Cast, browse: Browse, busy: ComputeSession
 ) -> None:
     text = part(browse(cast.dana), busy)
-    assert "With cpu 1 instead of 2" in text
+    assert "With 1 CPU core instead of 2" in text
     assert "/sessions/new/" not in text
 
 
@@ -160,14 +160,14 @@ def test_those_ahead_are_counted_and_only_named_to_whom_they_are_visible(cast: C
 def test_the_steps_are_there_to_be_unfolded(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
     text = part(browse(cast.alice), busy)
     assert '<details class="sub-steps" id="outlook-steps" data-keep>' in text
-    assert "removed 1 of 1 agents" in text
+    assert "1 of 1 agents ruled out." in text
     assert '<span class="code-chip mono">insufficient-resources</span>' in text
 
 
 def test_it_is_a_page_of_its_own_without_scripts(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
     page = browse(cast.alice).get(reverse("web:outlook", args=[busy.pk])).content.decode()
     assert "<!doctype html>" in page
-    assert "With cpu 1 instead of 2 it starts now on node-1." in page
+    assert "With 1 CPU core instead of 2 it starts now on node-1." in page
     terminate_session(busy, cast.alice)
     assert "does not wait any more" in browse(cast.alice).get(reverse("web:outlook", args=[busy.pk])).content.decode()
 

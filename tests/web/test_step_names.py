@@ -14,17 +14,21 @@ from backendai.accounts.models import User
 from backendai.compute.services.start_times import STAGES
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.scheduler.feasible import FILTERS
+from backendai.scheduler.plan import Pass, Trail
 from backendai.scheduler.trace import QUEUE_PASSED
 from backendai.web.step_names import name_of_step
 from tests.cast import Cast
 from tests.factories import make_session
 
-STEPS = {"sequencing", "amounts", "run", *STAGES} | {one.step for one in (*QUEUE_PASSED, *FILTERS)}
+_TRAIL = Trail(1, Pass(1, "fifo", "concentrated"), (), (("node-1", 0),)).steps  # what comes before and after
+STEPS = {"amounts", "run", *STAGES} | {one.step for one in (*_TRAIL, *QUEUE_PASSED, *FILTERS)}
 
 
 @pytest.mark.parametrize("step", sorted(STEPS))
 def test_every_step_has_a_name_of_its_own_in_every_language(step: str) -> None:
-    assert name_of_step(step) == step
+    assert name_of_step(step) != step, "codes are for machines"
+    assert "-" not in name_of_step(step)
+    assert [other for other in STEPS if name_of_step(other) == name_of_step(step)] == [step]
     with override("ko"):
         assert not name_of_step(step).isascii()
         assert [other for other in STEPS if name_of_step(other) == name_of_step(step)] == [step]
@@ -38,7 +42,7 @@ def test_the_history_and_the_info_box_say_them_in_the_language_of_the_page(
     session = make_session(cast.alice)
     steps = [
         {"step": "limits", "result": "SUCCESS", "message": "The limits leave room for what it asks for."},
-        {"step": "slots", "result": "FAILURE", "message": "removed 3 of 3 agents", "error_code": "no-room"},
+        {"step": "slots", "result": "FAILURE", "message": "3 of 3 agents ruled out.", "error_code": "no-room"},
     ]
     note_waits([Waiting(session.pk, "no-room", "No agent has room.", {}, steps=steps)], now=timezone.now())
     client = browse(cast.alice)
@@ -46,6 +50,6 @@ def test_the_history_and_the_info_box_say_them_in_the_language_of_the_page(
     cast.alice.save()
     for page in ("web:history", "web:session_info"):
         text = client.get(reverse(page, args=[session.pk])).content.decode()
-        assert "<strong>슬롯</strong>" in text
-        assert "에이전트 3개 중 3개 제외" in text
-        assert "removed 3 of 3" not in text
+        assert "<strong>에이전트의 여유 자원</strong>" in text
+        assert "에이전트 3개 중 3개를 제외했습니다." in text
+        assert "ruled out" not in text

@@ -20,7 +20,7 @@ from backendai.texts.sentences import in_words
 from backendai.web.advice import wait_of, what_helps, what_to_change
 
 _LOOKS_BACK = 10  # rows of the history
-_TOLD_ELSEWHERE = frozenset({"never", "until", "error", "percent", "exit_code", "hostname"})
+_TOLD_ELSEWHERE = frozenset({"never", "until", "starts_at", "error", "percent", "exit_code", "hostname"})
 _SIGNALS = {
     126: gettext_noop("its command is not a program"),
     127: gettext_noop("its command was not found"),

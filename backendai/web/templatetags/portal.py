@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -12,7 +13,7 @@ from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, Radi
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from backendai.accounts.duration_field import short_duration
@@ -35,6 +36,7 @@ register.simple_tag(time_words)
 register.filter("in_words", in_words)
 register.filter("step_name", name_of_step)
 
+_MOMENT = re.compile(r"\b([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}) UTC\b")
 _NBSP = "\N{NO-BREAK SPACE}"
 
 
@@ -103,6 +105,14 @@ def exact(moment: datetime | None) -> str:
         return "–"
     text = f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
     return format_html('<time datetime="{}" data-exact>{}</time>', moment.isoformat(), text)
+
+
+@register.filter
+def with_times(text: object) -> SafeString:
+    """Return a text in which the moments that a room below has written out stand in the reader's own clock."""
+    parts = _MOMENT.split(str(text))
+    said = [_clocked(part) if place % 2 else escape(part) for place, part in enumerate(parts)]
+    return mark_safe("".join(said))  # noqa: S308  (each part is escaped)
 
 
 @register.simple_tag
@@ -179,6 +189,14 @@ def _look_of(bound: BoundField) -> str:
 
 
 @cache
+def _clocked(text: str) -> str:
+    try:
+        at = datetime.fromisoformat(f"{text}+00:00")
+    except ValueError:  # a 31st of February, of which somebody else has written
+        return f"{text} UTC"
+    return f"{exact(at)} ({ago(at)})"
+
+
 def _svg(name: str) -> SafeString:
     if not name.replace("-", "").isalnum():
         raise ValueError(f"{name!r} is not an icon name")
