@@ -273,10 +273,12 @@ def test_what_has_ended_is_sorted_among_those_that_ended_last(
 
 
 def test_every_column_sorts_what_has_ended_as_its_file_does(cast: Cast, browse: Browse) -> None:
-    for number, owner in enumerate((cast.alice, cast.bob, cast.alice)):
-        ended = make_running_session(owner, make_agent(f"gpu-{number}"), name=f"ended-{number}")
+    agents = [make_agent(f"gpu-{number}") for number in range(3)]
+    for number in range(11):  # more than a page: in each, the rows are put in order once more
+        owner = cast.bob if number % 4 == 1 else cast.alice
+        ended = make_running_session(owner, agents[number % 3], name=f"ended-{number:02}")
         ComputeSession.objects.filter(pk=ended.pk).update(
-            status="TERMINATED", ended_at=timezone.now(), priority=9 - number, cluster_size=1 + number % 2
+            status="TERMINATED", ended_at=timezone.now(), priority=99 - number, cluster_size=1 + number % 2
         )
     terminate_session(
         make_session(cast.bob, name="never-placed", session_type="batch", startup_command="true"), cast.bob
@@ -284,11 +286,11 @@ def test_every_column_sorts_what_has_ended_as_its_file_does(cast: Cast, browse: 
     client = browse(cast.dana)
     sorting = [column.name for column in COLUMNS if column.sort]
     for sort in ("name", *sorting, *(f"-{name}" for name in sorting)):
-        asked = {"view": "finished", "sort": sort}
+        asked = {"view": "finished", "sort": sort, "size": 10}
         answer = client.get(HOME, asked | {"export": "csv"})
         lines = list(csv.DictReader(b"".join(answer.streaming_content).decode("utf-8-sig").splitlines()))
-        assert names(client, **asked) == [line["name"] for line in lines], sort
-        assert len(lines) == 4
+        assert names(client, **asked) + names(client, **asked, page=2) == [line["name"] for line in lines], sort
+        assert len(lines) == 12
     assert names(client, view="finished", sort="agent", q="nobody") == []
 
 
