@@ -129,7 +129,7 @@ class ComputeSession(models.Model):
             # Written once, for neither column ever changes; the next two when a session ends. Searches look at names.
             models.Index(fields=["-created_at", "-id"], name="session_newest"),
             models.Index(fields=["-ended_at", "-id", "name"], condition=_IS_OVER, name="session_last_ended"),
-            models.Index(fields=["owner", "-ended_at", "-id"], condition=_IS_OVER, name="session_last_ended_of_owner"),
+            models.Index(fields=["owner", "-ended_at", "-id", "name"], condition=_IS_OVER, name="session_ended_owner"),
             # What has ended is most of the table and is never looked for by its status.
             models.Index(
                 fields=["resource_group", "-priority", "created_at"],

@@ -40,7 +40,7 @@ def test_what_somebody_ended_last_is_found_in_an_index_without_sorting(cast: Cas
     assert [one.name for one in found] == ["over"]
     if connection.vendor == "sqlite":
         plan = found.explain()
-        assert "session_last_ended_of_owner" in plan
+        assert "session_ended_owner" in plan
         assert "TEMP B-TREE" not in plan
 
 
