@@ -50,12 +50,16 @@ class Kernels:
         return self._lanes.submit(Claim(kernel_id, generation, "start"), self._starts.start)
 
     def stop_soon(self, kernel_id: UUID, generation: int, grace: float = DEFAULT_GRACE) -> None:
-        """End this kernel and report it. A start of it that is under way gives up at its next chance."""
+        """End this kernel and report it. A start of it that is under way gives up at its next chance. Only a registry
+        that speaks gives one to a start that waits for its image: the end of that is reported at once."""
         holder = self._lanes.holder(kernel_id)
         if holder is not None and holder.deed in ("stop", "discard"):
             return
         if holder is not None and holder.generation <= generation:
             holder.abandon.set()
+            if holder.is_pulling:
+                self._ends.give_verdict(kernel_id, holder.generation, "", "")
+                return
         self._lanes.submit_after(Claim(kernel_id, generation, "stop"), partial(self._ends.stop, grace))
 
     def look_soon(self, kernel_id: UUID, generation: int) -> None:

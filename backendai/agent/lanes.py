@@ -28,7 +28,8 @@ Work = Callable[["Claim"], Move | None]
 @dataclass(slots=True)
 class Claim:
     """One deed's hold on one kernel, on a pull ahead of time, or on an image that is made. While a step runs that may
-    take ``allowed`` seconds, ``deadline`` (monotonic) is set; ``abandon`` asks a start to give up when it can."""
+    take ``allowed`` seconds, ``deadline`` (monotonic) is set; ``abandon`` asks a start to give up when it can, and
+    ``is_pulling`` says that it waits for its image, so that nothing of the kernel is here."""
 
     kernel_id: UUID
     generation: int
@@ -36,6 +37,7 @@ class Claim:
     allowed: float = 0.0
     deadline: float | None = None
     abandon: threading.Event = field(default_factory=threading.Event)
+    is_pulling: bool = False
     queued_at: float = field(default_factory=time.monotonic)
 
 

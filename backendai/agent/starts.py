@@ -105,13 +105,19 @@ class Starts:
             return None
         timings["pull"] = time.monotonic() - begun
         self._on_pulled()
+        if self._given_up(claim):
+            return None
         self._tell(spec, KernelState.CREATING, "")
         return "start", partial(self._create, spec, timings)
 
     def _fetch_image(self, spec: KernelSpec, claim: Claim) -> None:
         access = self._portal.registry_access(spec.kernel_id)
         progress = self._progress(spec, claim)
-        self._backend.pull(spec.exact_image, timeout=spec.pull_timeout, progress=progress, access=access)
+        claim.is_pulling = True
+        try:
+            self._backend.pull(spec.exact_image, timeout=spec.pull_timeout, progress=progress, access=access)
+        finally:
+            claim.is_pulling = False
 
     def _progress(self, spec: KernelSpec, claim: Claim) -> Progress:
         told_at = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from threading import Event
 from uuid import uuid4
 
 from backendai.agent.backends.base import BackendError, Ended, KernelEvent, Overfull, StartFailed
@@ -149,6 +150,20 @@ def test_it_gives_up_a_pull_that_was_ordered_to_stop() -> None:
     node.settle()
     assert node.portal.states(spec.kernel_id)[-1] == "TERMINATED"
     assert "create" not in node.backend.said
+
+
+def test_it_ends_at_once_while_a_registry_says_nothing() -> None:
+    node, silence = Node(), Event()
+    node.backend.pull = lambda *args, **options: silence.wait(30)
+    spec = node.portal.want(make_spec(image="big"))
+    node.kernels.start_soon(spec.kernel_id, 1)
+    wait_until(lambda: (holder := node.lanes.holder(spec.kernel_id)) is not None and holder.is_pulling)
+    node.portal.terminate(spec.kernel_id)
+    node.kernels.stop_soon(spec.kernel_id, 1)
+    assert node.portal.states(spec.kernel_id)[-1] == "TERMINATED"
+    silence.set()
+    node.settle()
+    assert node.portal.states(spec.kernel_id) == ["PULLING", "TERMINATED"] and "create" not in node.backend.said
 
 
 def test_it_says_which_image_does_not_exist() -> None:
