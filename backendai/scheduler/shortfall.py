@@ -155,8 +155,9 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
         unknown = sorted(map(str, request.designated))
         message = f"0 of {len(unknown)} designated agents are in this group ({', '.join(unknown)})."
         return Reason("designated-agent-unknown", message, {"unknown": unknown}, never=True)
-    names = f" ({', '.join(room.name for room in designated)})" if designated else ""
-    which = f"{removed} designated agent{'s' * (removed != 1)}{names}" if designated else f"{removed} agents left"
+    names = f" ({', '.join(room.name for room in designated)})"
+    left = "agents left" if removed == 1 else f"{removed} agents left"
+    which = f"designated agents{names}" if designated else left
     if last == "alive":
         return Reason("no-agent-alive", f"None of the {which} answers.")
     if last == "schedulable":

@@ -131,7 +131,7 @@ def test_it_says_that_the_designated_agents_do_not_answer():
     session = a_session(designated=frozenset({agents[1].id}))
     refusal = place(session, demand_of(session), Rooms(agents, Rules()))
     assert refusal.reason.code == "no-agent-alive"
-    assert refusal.reason.message == "None of the 1 designated agent (b) answers."
+    assert refusal.reason.message == "None of the designated agents (b) answers."
     assert [(step.step, step.message) for step in refusal.steps] == [
         ("designated", "1 of 2 agents ruled out."), ("alive", "1 of 1 agents ruled out."),
     ]  # fmt: skip

@@ -48,6 +48,19 @@ def test_a_wait_is_explained_with_numbers_and_with_passed_and_failed_gates(cast:
     assert page.index("removed 3 of 3 agents") < page.index('title="first of 9"')
 
 
+def test_the_box_says_resources_and_steps_as_people_do_and_what_runs_runs(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice)
+    steps = [{"step": "start-time", "result": "FAILURE", "message": "It holds 3 of 4.", "error_code": "slot-limit"}]
+    data = {"slot": "cpu", "limit": "4", "starts_at": "2026-01-02T03:04:05+00:00"}
+    note_waits([Waiting(session.pk, "slot-limit", "It holds 3 of 4.", data, steps=steps)], now=timezone.now())
+    page = info_of(browse(cast.alice), session)
+    assert '<dt>Slot</dt><dd class="number"><bdi>CPU</bdi></dd>' in page
+    assert "<strong>Start time</strong>" in page
+    assert "2026-01-02T03:04:05" not in page
+    running = make_running_session(cast.alice, name="runs")
+    assert '<h1 id="box-title">It is running</h1>' in info_of(browse(cast.alice), running)
+
+
 def test_an_end_is_explained_with_exit_codes_and_failed_starts(cast: Cast, browse: Browse) -> None:
     agent, client = make_agent(), browse(cast.alice)
     session = make_session(cast.alice)

@@ -18,6 +18,7 @@ from backendai.compute.status import Outcome, Status
 from backendai.planning.steps import shown_steps
 from backendai.texts.sentences import in_words
 from backendai.web.advice import wait_of, what_helps, what_to_change
+from backendai.web.resources import name_of_slot
 
 _LOOKS_BACK = 10  # rows of the history
 _TOLD_ELSEWHERE = frozenset({"never", "until", "starts_at", "error", "percent", "exit_code", "hostname"})
@@ -104,6 +105,7 @@ def _title(session: ComputeSession) -> str:
         Status.ERROR: _("It failed"),
         Status.TERMINATED: _("It has ended"),
         Status.TERMINATING: _("It is being ended"),
+        Status.RUNNING: _("It is running"),
     }.get(Status(session.status), _("It is on its way"))
 
 
@@ -117,7 +119,9 @@ def _last_look(session: ComputeSession) -> SchedulingRecord | None:
 def _numbers(data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the numbers of a reason; ids of other people's things and what the page says anyway are left out."""
     told = [(name, value) for name, value in data.items() if name not in _TOLD_ELSEWHERE and _is_number(value)]
-    return [(name.replace("_", " "), str(value)) for name, value in told]
+    return [
+        (name.replace("_", " "), name_of_slot(str(value)) if name == "slot" else str(value)) for name, value in told
+    ]
 
 
 def _is_number(value: object) -> bool:
