@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from django.conf import settings
@@ -13,7 +14,7 @@ from django.utils import timezone
 from backendai.compute.status import Outcome, Status
 from backendai.web.resources import Bar
 from backendai.web.statuses import appearance_of
-from backendai.web.templatetags.portal import ago, amounts, elapsed, icon
+from backendai.web.templatetags.portal import ago, amounts, elapsed, icon, with_times
 
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
 LEFT_OUT = Path(__file__).parent / "tabler_left_out.txt"
@@ -43,6 +44,17 @@ def test_it_writes_times_that_work_without_scripts() -> None:
     assert ">5 min ago</time>" in ago(moment)
     assert ">0:05:00</time>" in elapsed(moment, moment + timedelta(minutes=5))
     assert ago(None) == "–"
+
+
+def test_it_puts_moments_in_a_text_into_the_clock_of_whoever_reads_it_now() -> None:
+    text = "Asked to start at 2026-05-01 10:00:00 UTC by <b>."
+    now = datetime(2026, 5, 1, 9, 50, tzinfo=UTC)
+    with mock.patch("django.utils.timezone.now", lambda: now):
+        early = with_times(text)
+    assert 'datetime="2026-05-01T10:00:00+00:00"' in early and "in 10 min" in early and "&lt;b&gt;" in early
+    with mock.patch("django.utils.timezone.now", lambda: now + timedelta(minutes=8)):
+        assert "in 2 min" in with_times(text)
+    assert with_times("2026-02-31 10:00:00 UTC") == "2026-02-31 10:00:00 UTC"
 
 
 def test_it_never_shows_more_than_a_full_bar_or_less_than_nothing_free() -> None:

@@ -188,7 +188,6 @@ def _look_of(bound: BoundField) -> str:
     return "form-select" if isinstance(widget, Select) else "form-control"
 
 
-@cache
 def _clocked(text: str) -> str:
     try:
         at = datetime.fromisoformat(f"{text}+00:00")
@@ -197,6 +196,7 @@ def _clocked(text: str) -> str:
     return f"{exact(at)} ({ago(at)})"
 
 
+@cache
 def _svg(name: str) -> SafeString:
     if not name.replace("-", "").isalnum():
         raise ValueError(f"{name!r} is not an icon name")
