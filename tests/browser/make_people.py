@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from django.utils import timezone
+
 from backendai.accounts.models import User
 from backendai.accounts.services import create_person, create_token, get_or_create_project
-from backendai.catalog.models import Image
+from backendai.catalog.models import Image, ResourcePreset
+from backendai.cluster.models import Agent, ResourceGroup, SiteSetting
 from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
+from tests.factories import make_agent
 
 _NOWHERE = "registry.invalid/lab/"
 
@@ -39,6 +45,26 @@ def make_versions() -> None:
 def drop_versions() -> None:
     """Take those away again from whoever might choose them."""
     print(Image.objects.filter(reference__startswith=_NOWHERE).update(is_enabled=False))  # noqa: T201
+
+
+def make_gpus() -> None:
+    """Add a group whose agent, of which nobody hears, has two GPUs, and a preset for them; only presets are offered."""
+    group = ResourceGroup.objects.create(name="gpus")
+    capacity = {"cpu": "4", "mem": str(2**31), "cuda.device": "2"}
+    make_agent("far", group=group, capacity=capacity, last_seen_at=timezone.now() + timedelta(days=1))
+    ResourcePreset.objects.create(
+        name="a-gpu", resource_group=group, slots={"cpu": "1", "mem": "1g", "cuda.device": "1"}
+    )
+    SiteSetting.objects.create(name="custom_allocation", value=False)
+    print(group.name)  # noqa: T201
+
+
+def drop_gpus() -> None:
+    """Take that away again."""
+    ResourcePreset.objects.filter(name="a-gpu").delete()
+    Agent.objects.filter(name="far").delete()
+    ResourceGroup.objects.filter(name="gpus").delete()
+    print(SiteSetting.objects.filter(name="custom_allocation").delete())  # noqa: T201
 
 
 def make_lab() -> None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ALICE
-from tests.browser.visitor import RESOURCES
+from tests.browser.visitor import RESOURCES, run_on
+from tests.system.platform import Platform
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+
+
+@pytest.fixture
+def gpus(platform: Platform) -> Iterator[str]:
+    """The name of a second group, which alone has accelerators."""
+    yield run_on(platform, "make_gpus")
+    run_on(platform, "drop_gpus")
 
 
 def test_number_unit_and_slider_follow_each_other_and_notes_say_what_is_wrong(visit: Visit) -> None:
@@ -61,3 +71,21 @@ def test_number_unit_and_slider_follow_each_other_and_notes_say_what_is_wrong(vi
     expect(page.locator("#facts-cpu")).to_have_attribute("data-maximum", "2")
     assert visitor.accessibility_faults() == []
     assert visitor.overflow_on_a_phone() <= 0
+
+
+def test_a_group_takes_its_presets_and_accelerators_with_it(visit: Visit, gpus: str) -> None:
+    visitor = visit(ALICE)
+    visitor.go(f"/sessions/new/?resource_group={gpus}")
+    visitor.step(RESOURCES)
+    page = visitor.page
+    page.locator("[id='preset-a-gpu']").check()
+    devices = page.locator("[name='slot.cuda.device']")
+    expect(devices).to_have_value("1")
+    expect(page.locator("#kernels-now")).to_contain_text("2 can start on one agent now")
+    page.get_by_label("Resource group", exact=True).select_option("default")
+    expect(devices).to_have_value("")
+    expect(page.locator("[name=preset]:checked")).not_to_have_value("a-gpu")
+    expect(page.locator("#no-accelerator")).to_have_text("Resource group default has none.")
+    expect(page.locator("#kernels-now")).not_to_contain_text(" 0 can start")
+    page.get_by_label("Resource group", exact=True).select_option(gpus)
+    expect(page.locator("[id='preset-a-gpu']")).to_be_visible()
