@@ -12,10 +12,15 @@ document.addEventListener("DOMContentLoaded", () => {
     if (cards.querySelector("input:enabled")) cards.removeAttribute("tabindex");
     else cards.tabIndex = 0;
   };
+  let sought = "";
   const renew = () => {
-    if (document.getElementById("environment-pick")) new EnvironmentPick(place);
+    if (document.getElementById("environment-pick")) new EnvironmentPick(place, sought);
     give();
   };
+  // Another group renews the environments, not what was sought among them.
+  place.addEventListener("htmx:beforeSwap", () => {
+    sought = document.getElementById("environment-filter")?.value ?? "";
+  });
   renew();
   place.addEventListener("htmx:afterSwap", renew);
   typed?.addEventListener("input", give);
@@ -25,7 +30,7 @@ document.addEventListener("DOMContentLoaded", () => {
 // Cards of environments with a search, and a list of the versions of the chosen one. The long list that the form brings
 // stays what is sent: both only choose in it.
 class EnvironmentPick {
-  constructor(place) {
+  constructor(place, sought) {
     const find = (id) => place.querySelector(`#${id}`);
     this.list = find("id_image");
     this.cards = find("environment-cards");
@@ -43,6 +48,10 @@ class EnvironmentPick {
     const search = find("environment-filter");
     if (search) search.oninput = () => this.narrow(search.value);
     if (search) search.onkeydown = (event) => this.leave(event);
+    if (search && sought) {
+      search.value = sought;
+      this.narrow(sought);
+    }
     this.show();
     const chosen = this.cards.querySelector(":checked")?.closest("label");
     if (chosen) this.cards.scrollTop = chosen.offsetTop - this.cards.offsetTop - 2;

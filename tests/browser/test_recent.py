@@ -40,6 +40,11 @@ def test_one_finds_a_version_and_launches_it_again_under_another_name(visit: Vis
     version = page.get_by_role("combobox", name="Version")
     expect(version).to_have_value("tensorflow-2.15-cuda12")
     version.select_option("tensorflow-2.9")
+    with page.expect_response("**/sessions/new/environments/"):
+        page.locator("[name=resource_group]").dispatch_event("change")
+    expect(page.get_by_role("status").filter(has_text="1 found")).to_be_visible()
+    expect(search).to_have_value("tensor cuda")
+    expect(version).to_have_value("tensorflow-2.9")
     assert visitor.accessibility_faults() == []
     page.get_by_label("CPU cores", exact=True).fill("2")
     page.get_by_label("Name of variable 1").fill("API_KEY")
