@@ -166,7 +166,7 @@ def test_what_the_designated_agents_could_never_give_is_refused(cast: Cast) -> N
     assert make_session(cast.alice, resources={"cpu": 8, "mem": "1g"}, agents=["large"])
     error = refusal(cast, resources={"cpu": 8, "mem": "1g"}, agents=["small"])
     assert (error.field, error.code) == ("resources.cpu", "bigger-than-any-agent")
-    assert error.message == "cpu: 8 asked, but no designated agent of default has more than 2."
+    assert error.message == "8 CPU cores asked for, but no designated agent of default has more than 2."
 
 
 def test_sessions_of_one_launch_share_its_id_and_every_session_has_one(cast: Cast) -> None:

@@ -194,7 +194,7 @@ def test_nobody_replaces_the_session_of_somebody_else(site: Cast, browse: Browse
         ({"cpu": "many"}, "cpu", "not a number"),
         ({"cpu": "99"}, "cpu", "no agent of default has more than 8"),
         ({"mem": "1m"}, "mem", "at least"),
-        ({"slot.cuda.device": "9"}, "slot.cuda.device", "9 asked"),
+        ({"slot.cuda.device": "9"}, "slot.cuda.device", "9 GPUs asked for"),
         ({"image": "unheard-of"}, "image", "valid choice"),
     ],
 )

@@ -249,7 +249,7 @@ def test_the_form_says_what_can_never_start(cast: Cast, browse: Browse) -> None:
     make_agent(cpu=4)
     make_image()
     line = foreseen(browse(cast.alice), typed(cast, cpu="64"))
-    assert line == "Can never start: cpu: 64 asked, but no agent of default has more than 4."
+    assert line == "Can never start: 64 CPU cores asked for, but no agent of default has more than 4."
 
 
 def test_the_form_foresees_a_batch_session_before_its_command_is_typed(cast: Cast, browse: Browse) -> None:
@@ -271,7 +271,7 @@ def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse
     [
         ({"cpu": "many"}, "CPU cores: 'many' is not a number."),
         ({"mem": "4x"}, "Memory: '4x'"),
-        ({"mem": "1k"}, "mem: "),
+        ({"mem": "1k"}, "of memory asked for"),
         ({"image": "unheard-of"}, "Environment: Select a valid choice."),
         ({"name": "-a"}, "Name: "),
         ({"cluster_size": "99"}, "Kernels: "),

@@ -19,7 +19,16 @@ from backendai.compute.services.bulk import list_of, listed
 from backendai.compute.services.ledger import slots_of as stored_slots
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
-from backendai.core.slots import LARGEST, MILLI, Slots, format_amount, format_size, parse_amount, parse_size
+from backendai.core.slots import (
+    LARGEST,
+    MILLI,
+    Slots,
+    amount_in_words,
+    format_amount,
+    format_size,
+    parse_amount,
+    parse_size,
+)
 
 _DEFAULTS = {"cpu": 1 * MILLI, "mem": 1024 * 2**20 * MILLI}
 _USUAL_SHM = ((4 * 2**30, 2**30), (0, 64 * 2**20))
@@ -61,24 +70,27 @@ def check_bounds(slots: Slots, image: Image) -> None:
     """Refuse less than the image, or anything, can run with, more than the image may have, and what it cannot use."""
     for name, least in minimum_of(image).items():
         if slots[name] < least:
-            raise _out_of_bounds(name, slots[name], image, "needs at least", least, "below-minimum")
+            raise _out_of_bounds(name, slots[name], image, least, "below-minimum")
     for name, amount in slots.items():
         if not image.can_use(name):
             raise UserError(
-                f"{name}: {format_amount(name, amount)} asked, but {image.name} has no use for it: "
+                f"{amount_in_words(name, amount)} asked for, but {image.name} has no use for it: "
                 f"{', '.join(sorted(image.accelerators or ())) or 'no accelerator'} is what it supports.",
                 field=f"resources.{name}",
                 code="accelerator-not-supported",
             )
     for name, most in image.maximum_slots.items():
         if slots[name] > most:
-            raise _out_of_bounds(name, slots[name], image, "may have at most", most, "above-maximum")
+            raise _out_of_bounds(name, slots[name], image, most, "above-maximum")
 
 
-def _out_of_bounds(name: str, asked: int, image: Image, verb: str, bound: int, code: str) -> UserError:
-    wanted, limit = format_amount(name, asked), format_amount(name, bound)
+def _out_of_bounds(name: str, asked: int, image: Image, bound: int, code: str) -> UserError:
+    wanted, limit, told = format_amount(name, asked), format_amount(name, bound), amount_in_words(name, asked)
+    below = code == "below-minimum"
     return UserError(
-        f"{name}: {wanted} asked, but {image.name} {verb} {limit}.",
+        f"{told} asked for, but {image.name} needs at least {limit}."
+        if below
+        else f"{told} asked for, but {image.name} may have at most {limit}.",
         field=f"resources.{name}",
         code=code,
         wanted=wanted,
@@ -130,8 +142,7 @@ def check_reach(slots: Slots, group: ResourceGroup, cluster_size: int, designate
         most = max(capacity[name] for capacity in capacities)
         if wanted > most:
             raise UserError(
-                f"{name}: {format_amount(name, wanted)} asked, but no {where} has more than "
-                f"{format_amount(name, most)}.",
+                f"{amount_in_words(name, wanted)} asked for, but no {where} has more than {format_amount(name, most)}.",
                 field=f"resources.{name}",
                 code="bigger-than-any-agent",
                 wanted=format_amount(name, wanted),
