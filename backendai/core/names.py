@@ -71,7 +71,8 @@ def check_own_image_name(name: str, *, field: str = "name") -> str:
 def check_variable_name(name: str, *, field: str = "environ") -> str:
     """Return the name of an environment variable when people may set it; else a UserError that says why not."""
     if not _VARIABLE.match(name):
-        raise UserError(f"{name[:_LONGEST]!r} is not a variable name.", field=field, code="invalid-variable")
+        text = f"{name[:_LONGEST]!r} is not a variable name: use A to Z, digits and underscore, no digit first."
+        raise UserError(text, field=field, code="invalid-variable")
     if _RESERVED.match(name):
         raise UserError(
             f"{name} is the platform's to set; inside the session you may set it yourself.",

@@ -182,13 +182,15 @@ def test_variables_that_are_none_are_named_in_their_rows(walk: Visit) -> None:
     card = _card(page, "Environments")
     for message in (
         "This value has no name.",
-        "'1A' is not a variable name.",
+        "'1A' is not a variable name: use A to Z, digits and underscore, no digit first.",
         "TWICE is there twice.",
         "EMPTY has no value.",
     ):
         expect(card).to_contain_text(message)
     card.get_by_role("link", name="Edit").click()
-    expect(page.get_by_label("Name of variable 2")).to_have_accessible_description("'1A' is not a variable name.")
+    expect(page.get_by_label("Name of variable 2")).to_have_accessible_description(
+        "'1A' is not a variable name: use A to Z, digits and underscore, no digit first."
+    )
 
 
 def test_the_review_shows_all_of_it_and_leads_back_to_each_step(walk: Visit, campus: Campus) -> None:
