@@ -371,7 +371,7 @@ def test_the_same_idempotency_key_gives_the_same_session(cast: Cast) -> None:
             {"resources": {"cpu": 3, "mem": "1g"}, "cluster_size": 2},
             "resources.cpu",
             "bigger-than-any-agent",
-            "6 asked",
+            "6 CPU cores asked for",
         ),
         ({"resources": {"cpu": "-1"}}, "resources.cpu", "invalid-amount", "-1"),
         ({"resources": {"cpu": "nan"}}, "resources.cpu", "invalid-amount", "nan"),
@@ -422,7 +422,7 @@ def test_more_than_is_free_now_waits_and_says_why(cast: Cast) -> None:
     assert run_pass(timezone.now()) == 1
     second.refresh_from_db()
     assert (second.status, second.status_reason) == (Status.PENDING, "insufficient-resources")
-    assert "cpu" in second.status_message
+    assert "CPU cores" in second.status_message
     first.refresh_from_db()
     assert first.status == Status.SCHEDULED
 

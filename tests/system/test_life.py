@@ -108,7 +108,7 @@ def test_it_lets_a_session_wait_with_a_reason_until_there_is_room(platform: Plat
     until(lambda: client.session(second["id"])["status_reason"], 15, "the wait has a reason")
     waiting = client.session(second["id"])
     assert (waiting["status"], waiting["status_reason"]) == ("PENDING", "insufficient-resources")
-    assert "cpu" in waiting["status_message"]
+    assert "CPU cores" in waiting["status_message"]
     client.terminate(first["id"])
     client.wait_until_running(second["id"])
     client.end(first["id"], second["id"])

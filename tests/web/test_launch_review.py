@@ -60,7 +60,7 @@ def test_what_is_asked_for_is_shown_beside_what_is_wrong(cast: Cast, browse: Bro
     of_preset = text_of(reviewed(client, form | {"name": "-abc", "preset": "medium"}))
     assert "Amounts 3 CPU" in of_preset
     too_much = text_of(reviewed(client, form | {"cpu": "500"}))
-    assert "500 asked" in too_much and "Amounts 500 CPU" in too_much
+    assert "500 CPU cores asked for" in too_much and "Amounts 500 CPU" in too_much
     unreadable = text_of(reviewed(client, form | {"cpu": "many"}))
     assert "'many' is not a number." in unreadable and "Amounts" not in unreadable and "Total" not in unreadable
 
