@@ -107,6 +107,14 @@ def test_what_waits_is_a_warning_and_what_can_never_be_is_an_error_that_names_th
     assert "User alice@example.com may hold 6 CPU cores at most; this session alone asks for 7." in page
 
 
+def test_an_accelerator_that_was_asked_for_in_vain_can_be_taken_back(lab: Cast, browse: Browse) -> None:
+    make_agent("plain", group=make_group("cpu-only"))
+    client, hidden = browse(lab.alice), 'data-amount="cuda.device" hidden'
+    in_vain = launch(client, lab, resource_group="cpu-only", **{"slot.cuda.device": "1"})
+    assert "slot.cuda.device" in in_vain.context["form"].errors and hidden not in in_vain.content.decode()
+    assert hidden in launch(client, lab, resource_group="cpu-only", cpu="99").content.decode()
+
+
 def test_without_limits_it_says_so_and_never_zero_or_a_word_of_machines(cast: Cast, browse: Browse) -> None:
     make_group()
     make_image()
