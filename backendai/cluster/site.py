@@ -16,7 +16,7 @@ from backendai.activity.services import audit
 from backendai.cluster.per_request import forget, once
 from backendai.cluster.site_models import Announcement, SiteSetting
 from backendai.core.errors import UserError
-from backendai.core.slots import Slots, format_amount
+from backendai.core.slots import Slots, amount_in_words, format_amount
 
 _STORED = Prepared(lambda: SiteSetting.objects.values_list("name", "value"))
 
@@ -91,9 +91,10 @@ def check_caps(slots: Slots) -> None:
     """Refuse more for one kernel than the site allows."""
     for slot, most in site_settings().container_caps.items():
         if slots[slot] > most:
+            told = amount_in_words(slot, slots[slot])
             wanted, limit = format_amount(slot, slots[slot]), format_amount(slot, most)
             raise UserError(
-                f"{slot}: {wanted} asked, but one kernel may have at most {limit} here.",
+                f"{told} asked for, but one kernel may have at most {limit} here.",
                 field=f"resources.{slot}",
                 code="above-container-cap",
                 wanted=wanted,

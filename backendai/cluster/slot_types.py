@@ -13,7 +13,7 @@ from backendai.activity.services import audit
 from backendai.cluster.per_request import forget, is_within_request, once
 from backendai.cluster.site_models import SlotType
 from backendai.core.errors import UserError
-from backendai.core.slots import Slots, decimal_text, format_amount, format_size, is_size
+from backendai.core.slots import Slots, amount_in_words, decimal_text, format_amount, format_size, is_size
 
 Looks = Mapping[str, SlotType]
 
@@ -60,8 +60,9 @@ def check_steps(slots: Slots) -> None:
             text = f"{slot} ({look.display_name}) is not offered at present."
             raise UserError(text, field=f"resources.{slot}", code="slot-not-offered")
         if amount % look.quantum:
+            told = amount_in_words(slot, amount)
             raise UserError(
-                f"{slot}: {decimal_text(amount)} asked, but it is given in steps of {look.step}.",
+                f"{told} asked for, but it is given in steps of {look.step}.",
                 field=f"resources.{slot}",
                 code="wrong-step",
                 wanted=decimal_text(amount),

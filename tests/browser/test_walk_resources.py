@@ -34,7 +34,7 @@ def test_versions_follow_the_environment_and_accelerators_follow_the_version(wal
     gpus = page.get_by_label("GPU", exact=True)
     gpus.fill("0.5")
     visitor.step(REVIEW)
-    expect(_allocation(page)).to_contain_text("0.5 asked, but it is given in steps of 1.")
+    expect(_allocation(page)).to_contain_text("0.5 GPUs asked for, but it is given in steps of 1.")
     visitor.step(RESOURCES)
     gpus.fill("3")
     expect(page.locator("[data-amount='cuda.device'] [data-when=above]")).to_contain_text("At most 2")

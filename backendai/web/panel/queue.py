@@ -34,7 +34,7 @@ from backendai.web.addresses import addresses_of
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.requests import PageRequest
-from backendai.web.templatetags.portal import ago, amounts
+from backendai.web.templatetags.portal import ago, amounts, with_times
 
 _NEXT_FIRST = ("resource_group__name", F("queue_position").asc(nulls_last=True), "-priority", "created_at")
 
@@ -101,7 +101,7 @@ class QueueTable(PanelTable):
 
     def render_reason(self, record: ComputeSession) -> str:
         """Return why it waits; what can never start is marked."""
-        text = in_words(record.reason_text) or _("No pass has looked at it yet.")
+        text = with_times(in_words(record.reason_text) or _("No pass has looked at it yet."))
         if not record.status_data.get("never"):
             return text
         return format_html('<span class="status tone-bad">{}</span> {}', _("Cannot start"), text)
