@@ -25,6 +25,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='computesession',
-            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['owner', '-ended_at', '-id'], name='session_last_ended_of_owner'),
+            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['owner', '-ended_at', '-id', 'name'], name='session_ended_owner'),
         ),
     ]
