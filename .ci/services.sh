@@ -4,6 +4,8 @@
 STARTED=() # process ids, in the order of starting
 ENGINE_PID=
 CONTAINERS_BEFORE=
+LINK_LOCAL=/proc/sys/net/ipv6/conf/default/disable_ipv6
+LINK_LOCAL_BEFORE=
 
 free_port() {
     "$PYTHON" -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'
@@ -72,6 +74,7 @@ start_docker() {
         return 1
     fi
     mount_cgroups
+    keep_addresses
     ulimit -n "$(ulimit -Hn)" || true
     local socket=/run/containerd/containerd.sock device mtu
     if ! pidof containerd >/dev/null; then
@@ -86,6 +89,13 @@ start_docker() {
     ENGINE_PID=${STARTED[-1]}
     wait_for dockerd 60 docker info
     CONTAINERS_BEFORE=$(docker ps -aq --no-trunc)
+}
+
+# Else the interface of each container gets an address of its own a second later, and when addresses come and go a
+# browser drops the requests that wait for a connection.
+keep_addresses() {
+    LINK_LOCAL_BEFORE=$(cat "$LINK_LOCAL" 2>/dev/null) || return 0
+    echo 1 2>/dev/null >"$LINK_LOCAL" || LINK_LOCAL_BEFORE=
 }
 
 # Without an init system nobody has mounted the control groups.
@@ -109,6 +119,7 @@ stop_services() {
         stop_process "${STARTED[index]}"
     done
     STARTED=()
+    [ -z "$LINK_LOCAL_BEFORE" ] || echo "$LINK_LOCAL_BEFORE" >"$LINK_LOCAL"
 }
 
 # With live-restore containers would outlive the engine.

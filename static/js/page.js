@@ -76,6 +76,21 @@
     location.reload();
   });
 
+  // What the network dropped is asked again, by parts that only look: a machine that changes its network, such as to
+  // another Wi-Fi, drops what is on its way, and the next news may be long in coming. After four times the portal is
+  // away, and the events say when it is back.
+  const drops = new WeakMap();
+  document.addEventListener("htmx:sendError", ({ detail: { elt } }) => {
+    const looks = /\b(look-again|row-changed|look)\b/.exec(elt.getAttribute("hx-trigger"))?.[0];
+    const number = (drops.get(elt) ?? 0) + 1;
+    if (!looks || number > 4) return;
+    drops.set(elt, number);
+    setTimeout(() => elt.isConnected && htmx.trigger(elt, looks), 500 * 2 ** number * (0.5 + Math.random() / 2));
+  });
+  document.addEventListener("htmx:afterRequest", ({ detail }) => {
+    if (detail.xhr.status) drops.delete(detail.elt);
+  });
+
   // Looked at just before a part is renewed: the event that tells of an opening may come after that.
   const open = new Set();
   document.addEventListener("htmx:beforeSwap", () => {

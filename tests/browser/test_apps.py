@@ -58,7 +58,7 @@ def test_it_opens_an_app_on_its_own_origin_and_its_websocket_echoes(visit: Visit
     assert (origin.path, origin.query) == ("/notes", "")
     assert origin.hostname == f"notes-{session['id'].replace('-', '')[:12]}.apps.localhost"
     assert page.evaluate("document.cookie") == "", "our cookie is out of the reach of scripts"
-    page.reload()
+    visitor.reload()
     expect_notes(page)
 
 
@@ -121,9 +121,9 @@ def test_it_is_nothing_to_a_stranger(visit: Visit, session: Body) -> None:
     answer = visitor.go(path_of(session))
     assert answer is not None and answer.status == 404
     hers = f"http://notes-{session['id'].replace('-', '')[:12]}.apps.localhost"
-    port = visit(ALICE).page
-    port.goto(f"{urlsplit(visitor.page.url)._replace(path=path_of(session)).geturl()}")
-    expect_notes(port)
-    answer = visitor.page.goto(f"{hers}:{urlsplit(port.url).port}/notes")
+    owner = visit(ALICE)
+    owner.go(path_of(session))
+    expect_notes(owner.page)
+    answer = visitor.go(f"{hers}:{urlsplit(owner.page.url).port}/notes")
     assert answer is not None and answer.status == 401
     expect(visitor.page.get_by_text("Open the app from the session's page in the portal.")).to_be_visible()

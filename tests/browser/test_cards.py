@@ -43,10 +43,10 @@ def test_a_card_comes_with_the_session_follows_it_and_goes_when_all_is_well(visi
     assert not visitor.accessibility_faults()
     assert page.evaluate("window.stayed && document.activeElement.outerHTML") == focused
     expect(page.locator("#bell-mark")).to_contain_text("1")
-    page.reload()
+    visitor.reload()
     card.get_by_role("button", name="Close the card of card-bad").click()
     expect(card).to_have_count(0)
-    page.reload()
+    visitor.reload()
     page.get_by_role("link", name="Notifications").click()
     expect(page.get_by_role("dialog")).to_contain_text("card-bad")
     expect(card).to_have_count(0)

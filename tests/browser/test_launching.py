@@ -134,7 +134,7 @@ def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
     page.get_by_role("button", name="Remove port 80", exact=True).click()
 
     expect(page).to_have_url(re.compile(r"starts_at=2090.*preopen_ports=8081%2C\+9000&"))
-    page.reload()
+    visitor.reload()
     expect(page.get_by_role("heading", name="Network", level=2)).to_be_visible()
     expect(page.get_by_role("button", name="Edit port 9000")).to_be_visible()
     expect(page.locator("#from-link")).to_have_count(0)
@@ -143,7 +143,7 @@ def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
     expect(page.get_by_label("Start not before")).to_have_value("2090-03-01T12:00")
     expect(page.get_by_label("Schedule the start")).to_be_checked()
     expect(page.get_by_label("Start not before")).to_be_visible()
-    page.reload()  # what is foreseen of the form at first heeds the time, too
+    visitor.reload()  # what is foreseen of the form at first heeds the time, too
     expect(page.locator("#launch-outlook")).to_contain_text(re.compile("Starts not before .*2090"))
     there = page.context.new_page()  # as somebody who was sent the address
     there.goto(page.url)

@@ -45,7 +45,7 @@ def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(
     expect(outlook).to_contain_text("With 1 CPU core instead of 2 it starts now on")
     for width in (375, 1280):
         page.set_viewport_size({"width": width, "height": 800})
-        page.reload()
+        visitor.reload()
         expect(outlook).to_contain_text("Not yet.")
         assert page.evaluate(_SHIFTS) < 0.05, "the page below must stay where it is when the answer comes"
     assert visitor.overflow_on_a_phone() <= 0
@@ -94,9 +94,10 @@ def test_taking_a_suggestion_cancels_the_one_that_waits_and_starts_at_once(visit
 
 def test_the_line_under_the_form_is_in_sight_and_moves_nothing(visit: Visit) -> None:
     for size in ({"width": 1280, "height": 800}, {"width": 375, "height": 760}):
-        page = visit(ALICE).page
+        visitor = visit(ALICE)
+        page = visitor.page
         page.set_viewport_size(size)  # type: ignore[arg-type]
-        page.goto(page.url + "sessions/new/?step=2")
+        visitor.go("/sessions/new/?step=2")
         line, cores = page.locator("#launch-outlook .outlook-line"), page.get_by_label("CPU cores", exact=True)
         expect(line).to_be_in_viewport()
         cores.evaluate("(field) => field.scrollIntoView({ block: 'end', behavior: 'instant' })")  # as the tab key does
@@ -161,9 +162,10 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
     assert visitor.accessibility_faults() == []
 
 
-def test_only_the_newest_answer_counts(visit: Visit, alice: Client) -> None:
-    page = visit(ALICE).page
-    page.goto(f"{alice.url}/sessions/new/?step=2")
+def test_only_the_newest_answer_counts(visit: Visit) -> None:
+    visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go("/sessions/new/?step=2")
     line, cores = page.locator("#launch-outlook"), page.get_by_label("CPU cores", exact=True)
     expect(line).not_to_be_empty()
     held = _hold_first(page)

@@ -68,7 +68,7 @@ def _use_the_panel(visitor: Visitor, session: Body) -> None:
     assert page.evaluate("window.stayed")
 
     link.click()
-    page.reload()
+    visitor.reload()
     page.get_by_role("link", name="Edit the name").click()
     box = page.get_by_role("dialog", name="Rename the session")
     box.get_by_label("Name").fill("a bc")

@@ -77,7 +77,7 @@ def test_it_finds_the_same_shell_with_its_scrollback_after_a_reload(visit: Visit
     visitor.type("clear; mark=kept-by-tmux; for n in $(seq 200); do echo line-$n.; done")
     expect(visitor.screen).to_contain_text("line-200.")
     expect(visitor.screen).not_to_contain_text("line-150.")
-    visitor.page.reload()
+    visitor.reload()
     visitor.type("echo $mark")
     expect(visitor.screen).to_contain_text("kept-by-tmux")
     _scroll_up_to(visitor, "line-150.")

@@ -48,7 +48,7 @@ def test_what_is_used_appears_by_itself_and_stays_after_the_end(visit: Visit, al
     expect(usage.get_by_label("Kernel")).to_have_value(re.compile("."))
 
     alice.end(burning["id"])
-    page.reload()
+    visitor.reload()
     expect(usage).to_contain_text("The session has ended")
     expect(cpu.locator(".usage-bar")).not_to_have_count(0)
     assert visitor.accessibility_faults() == []

@@ -90,7 +90,7 @@ def test_a_batch_session_needs_a_command_a_time_ahead_and_a_timeout_of_some_leng
     visitor.step(REVIEW)
     expect(card).to_contain_text("The batch timeout is 0 s; it must be longer than 0")
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
-    page.reload()
+    visitor.reload()
     expect(card).to_contain_text("The batch timeout is 0 s; it must be longer than 0")
     visitor.step("Session type")
     expect(page.get_by_label("End it after")).to_have_value("0")

@@ -46,7 +46,7 @@ def test_columns_are_put_in_order_with_the_keyboard_and_stay_so(walk: Visit, ses
     assert shown[0] == "Access key"
     heads = page.get_by_role("columnheader")
     expect(heads.filter(has_text=re.compile("^(Type|Priority|Access key)$"))).to_have_text(shown)
-    page.reload()
+    visitor.reload()
     expect(heads.filter(has_text=re.compile("^(Type|Priority|Access key)$"))).to_have_text(shown)
     page.get_by_text("Columns", exact=True).click()
     for name in shown:
@@ -123,7 +123,7 @@ def test_the_log_of_a_kernel_opens_over_the_panel_and_comes_back_with_its_addres
     box = page.get_by_role("dialog", name=re.compile("^Log talks"))
     expect(box.get_by_label("Kernel")).to_have_value(re.compile("."))
     assert box.get_by_label("Kernel").evaluate("(each) => each.selectedOptions[0].textContent") == "sub1"
-    page.reload()
+    visitor.reload()
     expect(box.locator("#log-rows .log-line").first).to_be_visible()
     assert box.get_by_label("Kernel").evaluate("(each) => each.selectedOptions[0].textContent") == "sub1"
     assert visitor.overflow_on_a_phone() <= 0

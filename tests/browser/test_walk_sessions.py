@@ -71,7 +71,7 @@ def test_the_list_is_narrowed_sorted_and_sent_as_an_address(walk: Visit, session
     expect(page.locator("#session-list .row-link")).to_have_text(["waits-here"])
     expect(page).to_have_url(re.compile("status=PENDING"))
     there = walk(ALICE)
-    there.page.goto(page.url)
+    there.go(page.url)
     expect(there.page.locator("#session-list .row-link")).to_have_text(["waits-here"])
     there.page.get_by_role("link", name=re.compile("Status: Pending")).click()
     expect(there.page.locator("#session-list .row-link")).to_have_text(["runs-here", "waits-here"])

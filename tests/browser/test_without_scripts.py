@@ -15,7 +15,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
 
 
 def test_it_signs_in_launches_and_terminates(visit: Visit, alice: Client) -> None:
-    page = visit(ALICE, scripts=False).page
+    visitor = visit(ALICE, scripts=False)
+    page = visitor.page
     page.get_by_role("link", name="New session").click()
     page.get_by_role("radio", name=re.compile("^Custom")).check()
     page.get_by_label("CPU cores", exact=True).fill("0.5")
@@ -33,7 +34,7 @@ def test_it_signs_in_launches_and_terminates(visit: Visit, alice: Client) -> Non
     expect(page.get_by_text("plain", exact=True)).to_be_visible()
     page.go_back()
     alice.wait_until_running(page.url.split("/sessions/")[1].split("/")[0])
-    page.reload()
+    visitor.reload()
     page.get_by_role("link", name="Terminate").click()
     page.get_by_role("button", name="Terminate").click()
     expect(page.get_by_text("by-hand is being ended.")).to_be_visible()
@@ -48,7 +49,7 @@ def test_it_asks_the_scheduler_on_a_page_of_its_own(visit: Visit, alice: Client)
         if visitor.page.get_by_role("link", name="Ask the scheduler").count():
             break
         visitor.page.wait_for_timeout(250)
-        visitor.page.reload()
+        visitor.reload()
     visitor.page.get_by_role("link", name="Ask the scheduler").click()
     expect(visitor.page.get_by_text("Not yet.")).to_be_visible()
     visitor.page.locator("#outlook-steps-of").click()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,21 +64,12 @@ class Visitor:
 
     def go(self, path: str) -> Response | None:
         """Open a page of the portal; once more when the machine's network changed meanwhile."""
-        address, answer = urljoin(self._url, path), None
-        for _ in range(_TRIES):
-            before = self._cut_offs
-            try:
-                answer = self.page.goto(address)
-            except Error as error:
-                # The browser's own page about it may come late, in place of what was asked for next; and what it
-                # dropped it asks for once more by itself.
-                own = (_NETWORK_CHANGED, _OF_THE_BROWSER, f'interrupted by another navigation to "{address}"')
-                if not any(each in error.message for each in own):
-                    raise
-                continue
-            if self._cut_offs == before:
-                break
-        return answer
+        address = urljoin(self._url, path)
+        return self._come(address, lambda: self.page.goto(address))
+
+    def reload(self) -> Response | None:
+        """Ask for the page once more, and again when the machine's network changed meanwhile."""
+        return self._come(self.page.url, self.page.reload)
 
     def sign_in(self, email: str, *, afresh: bool = False) -> Visitor:
         """Come to the list of sessions as this person: with the form, unless they have used it before and what they
@@ -193,6 +184,23 @@ class Visitor:
         if self.was_cut_off:  # htmx tells by itself of a request that the machine's network dropped
             self.complaints = [each for each in self.complaints if "htmx:sendError" not in each]
         assert not self.complaints, "\n".join(self.complaints)
+
+    def _come(self, address: str, ask: Callable[[], Response | None]) -> Response | None:
+        answer = None
+        for _ in range(_TRIES):
+            before = self._cut_offs
+            try:
+                answer = ask()
+            except Error as error:
+                # The browser's own page about it may come late, in place of what was asked for next; and what it
+                # dropped it asks for once more by itself.
+                own = (_NETWORK_CHANGED, _OF_THE_BROWSER, f'interrupted by another navigation to "{address}"')
+                if not any(each in error.message for each in own):
+                    raise
+                continue
+            if self._cut_offs == before:
+                break
+        return answer
 
     def _fill_in_who(self, email: str) -> None:
         self.go("/login/")
