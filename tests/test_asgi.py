@@ -90,11 +90,12 @@ def test_it_takes_no_header_that_is_spelt_with_an_underscore_for_one_that_a_prox
 
 @pytest.fixture
 def others() -> Iterator[None]:
-    """Nobody else hears of collections, and nothing stays set aside."""
-    heard = list(gc.callbacks)
+    """Nobody else hears of collections, which are as frequent as before, and nothing stays set aside."""
+    heard, thresholds = list(gc.callbacks), gc.get_threshold()
     gc.callbacks.clear()
     yield
     gc.callbacks[:] = heard
+    gc.set_threshold(*thresholds)
     gc.unfreeze()
 
 
@@ -102,6 +103,18 @@ def others() -> Iterator[None]:
 def test_collections_pass_over_what_the_process_keeps_until_its_end() -> None:
     set_aside_what_stays()
     assert gc.get_freeze_count() > 100_000
+
+
+@pytest.mark.usefixtures("others")
+def test_a_page_is_made_without_a_look_at_everything() -> None:
+    gc.set_threshold(700, 10, 10)
+    set_aside_what_stays()
+    looked: list[int] = []
+    gc.callbacks.append(lambda phase, collection: looked.append(collection["generation"]))
+    kept = [[] for _ in range(100_000)]
+    assert len(kept) == 100_000
+    assert 0 < len(looked) <= 2 * 10, "both ends of ten looks"
+    assert set(looked) == {0}
 
 
 @pytest.mark.usefixtures("others")

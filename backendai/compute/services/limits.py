@@ -23,7 +23,7 @@ from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER, Limited
 from backendai.accounts.policy_rules import thousandths
 from backendai.accounts.prepared import Prepared
 from backendai.compute.models import Allocation, ComputeSession
-from backendai.compute.services.bulk import among
+from backendai.compute.services.bulk import among, id_of, raw_id
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.status import PLACED
 from backendai.core.errors import Conflict
@@ -33,6 +33,7 @@ from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import Holder, LimitView
 
 _COLUMNS = {KEY_PAIR: "access_key", USER: "owner_id", PROJECT: "project_id", DOMAIN: "project__domain_id"}
+_IDS = (_COLUMNS[USER], _COLUMNS[PROJECT])
 _HOLDER_LOCK = 0x62616932  # any number that nobody else uses in this database
 _LOCKS = 1024
 _PATIENCE = "8s"
@@ -213,10 +214,11 @@ def _sessions_held(keys: Collection[str]) -> dict[str, int]:
     return held
 
 
-def _columns_and_condition(keys: Collection[str], prefix: str) -> tuple[list[str], Q]:
-    """Return what names the holders of a session, and which sessions are theirs. Of many holders all sessions are
-    taken: what is placed is bounded by the machines, and long lists cost more than they save."""
-    columns = [f"{prefix}{column}" for column in _COLUMNS.values()]
+def _columns_and_condition(keys: Collection[str], prefix: str) -> tuple[list[Any], Q]:
+    """Return what names the holders of a session, ids as the database has them, and which sessions are theirs. Of many
+    holders all sessions are taken: what is placed is bounded by the machines, and long lists cost more than they save.
+    """
+    columns = [raw_id(f"{prefix}{column}") if column in _IDS else f"{prefix}{column}" for column in _COLUMNS.values()]
     if len(keys) > _MANY:
         return columns, Q()
     condition = Q(pk__in=[])
@@ -232,12 +234,13 @@ def _keys(identities: Sequence[Any]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _holder_of(access_key: str, owner_id: UUID, project_id: UUID, domain_id: int) -> Holder:
-    """Return whom a session counts against, by the values of ``_COLUMNS``; one may have been launched without a key."""
+def _holder_of(access_key: str, owner_id: UUID | str, project_id: UUID | str, domain_id: int) -> Holder:
+    """Return whom a session counts against, by the values of ``_COLUMNS``, with ids as rows or the database have them;
+    one may have been launched without a key."""
     return Holder(
         key_pair=key_of(KEY_PAIR, access_key) if access_key else "",
-        user=key_of(USER, owner_id),
-        project=key_of(PROJECT, project_id),
+        user=key_of(USER, id_of(owner_id)),
+        project=key_of(PROJECT, id_of(project_id)),
         domain=key_of(DOMAIN, domain_id),
     )
 

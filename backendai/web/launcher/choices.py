@@ -10,6 +10,8 @@ from django.core.exceptions import ValidationError
 from django.db.models import Model
 from django.forms.models import ModelChoiceIterator
 
+from backendai.accounts.models import User
+from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
 from backendai.cluster.groups import choose_group
 from backendai.cluster.models import Agent, ResourceGroup
@@ -71,6 +73,10 @@ class ImageField(forms.ModelChoiceField):
         copied._found = {}
         return copied
 
+    def offer(self, owner: User) -> None:
+        """Let people choose among what this person may use."""
+        self._owner = owner
+
     def know(self, images: Iterable[Image]) -> None:
         """Ask for these no more: they were read already."""
         self._found |= {image.name: image for image in images}
@@ -80,18 +86,21 @@ class ImageField(forms.ModelChoiceField):
         name = text[:255]
         if name not in self._found:
             askable = name and "\0" not in name
-            self._found[name] = cast(Any, self.queryset).named(name).first() if askable else None
+            self._found[name] = _NAMED.first(self._owner, name) if askable else None
         return self._found[name]
 
     def to_python(self, value: Any) -> Any:
         """Return the image; a ValidationError when there is none."""
         if value in self.empty_values:
             return None
-        return self.find(str(value)) or super().to_python(value)
+        found = self.find(str(value))
+        if found is None:
+            raise ValidationError(self.error_messages["invalid_choice"], code="invalid_choice", params={"value": value})
+        return found
 
     def prepare_value(self, value: Any) -> Any:
         """Return what the choice that stands for it has as its value."""
-        if isinstance(value, str) and value and self.queryset is not None:
+        if isinstance(value, str) and value:
             found = self.find(value)
             return found.name if found else value
         return super().prepare_value(value)
@@ -119,3 +128,6 @@ def offer_agents(form: forms.Form, *, wanted: bool) -> None:
     names = rows.values_list("name", "resource_group__name")
     choices = [(name, f"{name} ({group})") for name, group in names]
     cast(Any, form.fields["agents"]).choices = [("", "any node"), *choices]
+
+
+_NAMED = Prepared(lambda owner, name: Image.objects.usable_by(owner).named(name)[:1])

@@ -42,7 +42,7 @@ class EnvironmentFields(forms.Form):
     def offer_images(self, user: User) -> None:
         """Let people choose what this user may use, and type its name where the site takes that."""
         self._user = user
-        cast(Any, self.fields["image"]).queryset = Image.objects.usable_by(user)
+        cast(Any, self.fields["image"]).offer(user)
         if not site_settings().manual_image:
             del self.fields["manual_image"]
 
@@ -60,7 +60,7 @@ class EnvironmentFields(forms.Form):
             parse_image_name(typed, field="manual_image")
         except UserError as error:
             raise forms.ValidationError(error.message, code=error.code) from None
-        found = Image.objects.usable_by(self._user).named(typed).first()
+        found = cast(Any, self.fields["image"]).find(typed)
         if found is None:
             raise forms.ValidationError(
                 _("No image of this name is open to %(owner)s."),
