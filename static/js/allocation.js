@@ -73,10 +73,11 @@ class Amount {
     const [least, most] = [this.bound("minimum") ?? 0, this.bound("maximum") ?? Infinity];
     this.write(Math.max(Math.min(Number(this.range.value) * this.slide, most), least));
   }
-  // What is wrong: below, above or between two steps; or only that it will wait.
+  // What is wrong: unreadable, below, above or between two steps; or only that it will wait.
   get objection() {
     const { value } = this;
-    if (value === null || !this.isOffered) return "";
+    if (!this.isOffered) return "";
+    if (value === null) return "unreadable";
     const [most, now, step] = ["maximum", "remaining", "step"].map((name) => this.bound(name));
     if (value < (this.bound("minimum") ?? 0)) return "below";
     if (most !== null && value > most) return "above";
@@ -143,7 +144,8 @@ class SharedMemory extends Amount {
   }
   get objection() {
     const memory = this.memory.value;
-    if (this.value === null || memory === null || !memory) return "";
+    if (this.value === null) return "unreadable";
+    if (!memory) return "";
     if (this.bytes >= memory) return "above";
     return memory - this.bytes < 2 * this.bytes ? "tight" : "";
   }
@@ -155,7 +157,7 @@ class SharedMemory extends Amount {
     if (isAutomatic) this.range.value = Math.round(this.usual / this.slide);
     const told = this.root.querySelector("[data-automatic]");
     if (told) told.textContent = sizeText(this.usual);
-    this.say(this.objection, this.objection === "above");
+    this.say(this.objection, ["unreadable", "above"].includes(this.objection));
     const memory = this.memory.value ?? 0;
     const own = Math.max(0, memory - this.bytes);
     this.split.style.setProperty("--own", memory ? own / memory : 0);

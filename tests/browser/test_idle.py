@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Visit
 from tests.browser.people import ADMIN, ALICE
@@ -62,7 +62,14 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     expect(card.get_by_text("It is idle and will end")).to_be_visible()
     card.get_by_role("link", name="Keep it running").click()
     expect(notice).to_be_visible()
-    notice.get_by_role("button", name=re.compile("Keep it running 1h longer")).click()
+    # A renewal of the panel while the answer is under way does not take away where that goes.
+    held: list[Route] = []
+    page.route("**/longer/**", lambda route: held.append(route))
+    with page.expect_request("**/longer/**"):
+        notice.get_by_role("button", name=re.compile("Keep it running 1h longer")).click()
+    page.evaluate("htmx.trigger('#session-head', 'look-again')")
+    page.wait_for_timeout(1000)
+    held[0].continue_()
     expect(notice).not_to_be_visible()
     expect(checks.get_by_text("Somebody let it run until")).to_be_visible()
     assert owner.accessibility_faults() == []

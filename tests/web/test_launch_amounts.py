@@ -69,6 +69,19 @@ def facts(page: str, slot: str) -> dict[str, str]:
     return numbers | {"text": text, "offered": str("data-offered" in block[1]), "said": "; ".join(map(": ".join, said))}
 
 
+def test_what_cannot_be_read_is_said_at_its_field_while_one_types(lab: Cast, browse: Browse) -> None:
+    client = browse(lab.alice)
+    page = amounts(client, lab, cpu="many", mem="-1", **{"slot.cuda.device": "one"})
+    said = [facts(page, slot)["said"] for slot in ("cpu", "mem", "cudadevice")]
+    assert said == [
+        "unreadable: Write a number, such as 2 or 0.5.",
+        "unreadable: Write a number, such as 4, or a size, such as 512m.",
+        "unreadable: Write a whole number, such as 2.",
+    ]
+    page = amounts(client, lab, cpu="", mem="512m", mem_unit="g")
+    assert "unreadable" not in facts(page, "cpu")["said"] + facts(page, "mem")["said"]
+
+
 def test_every_amount_shows_its_bounds_and_whose_they_are(lab: Cast, browse: Browse) -> None:
     client = browse(lab.alice)
     for page in (client.get(reverse("web:launch")).content.decode(), amounts(client, lab)):

@@ -26,12 +26,14 @@ _WHOSE = {
     PROJECT: _noop("project %(name)s"),
     DOMAIN: _noop("domain %(name)s"),
 }
+_UNREADABLE = "unreadable"
 _USUAL_END = {"cpu": 16 * MILLI, "mem": 64 * 1024 * _MIB}
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A sentence about an amount, said ``when`` it is below, above, between two steps, or more than there is now."""
+    """A sentence about an amount, said ``when`` it is unreadable, below, above, between two steps, or more than there
+    is now."""
 
     when: str
     text: str
@@ -96,7 +98,7 @@ class Words:
     @property
     def notes(self) -> list[Note]:
         """Everything that may have to be said; what has to be said of ``value`` knows it."""
-        said = self.objection(self.value) if self.value is not None else ""
+        said = _UNREADABLE if self.value is None else self.objection(self.value)
         return [Note(when, text, when == said) for when, tell in self._tellers.items() if (text := tell())]
 
     @property
@@ -149,7 +151,15 @@ class Words:
 
     @property
     def _tellers(self) -> dict[str, Callable[[], str]]:
-        return {"below": self._below, "above": self._above, "step": self._step, "queue": self._queue}
+        known = {"below": self._below, "above": self._above, "step": self._step, "queue": self._queue}
+        return {_UNREADABLE: self._unreadable, **known}
+
+    def _unreadable(self) -> str:
+        if is_size(self.amount.slot):
+            return _("Write a number, such as 4, or a size, such as 512m.")
+        if self.amount.step == MILLI:
+            return _("Write a whole number, such as 2.")
+        return _("Write a number, such as 2 or 0.5.")
 
     def _below(self) -> str:
         if not self.amount.is_required:
