@@ -29,6 +29,7 @@ from backendai.core.slots import Slots
 from backendai.planning.apply import apply_plan
 from backendai.planning.snapshot import read_snapshot
 from backendai.scheduler.decide import decide
+from bench._house import analyse
 
 SHAPES, USERS, ROUNDS, BATCH = 64, 100, 3, 1_000
 SMALL = Slots.parse({"cpu": 0.5, "mem": "64m"})  # what is left of an agent when the cluster is full
@@ -169,12 +170,6 @@ def clear() -> None:
             table = connection.ops.quote_name(model._meta.db_table)
             postgres = connection.vendor == "postgresql"
             cursor.execute(f"TRUNCATE {table} CASCADE" if postgres else f"DELETE FROM {table}")
-
-
-def analyse() -> None:
-    """Do what the database does by itself within a minute."""
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE" if connection.vendor == "postgresql" else "ANALYZE")
 
 
 def milliseconds(work: Callable[[], object]) -> float:
