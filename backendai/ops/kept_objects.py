@@ -4,8 +4,8 @@ Two hundred thousand objects are modules, models and routes. To look through all
 stopped every tenth page for a tenth of a second or more. Templates, translations and statements come with the first
 pages: to look through these took every fourteenth page 30 to 40 milliseconds.
 
-A page makes some ten thousand objects, few of them in a cycle. Python's own thresholds had the collector look a dozen
-times while a page was made, and at everything while every eighth was: a tenth of the time of all pages.
+A preview of the launch form makes some ten thousand objects, few of them in a cycle. Python's own thresholds had the
+collector look a dozen times during each, and at everything during every eighth: a tenth of the time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from django.urls import get_resolver
 # which is why it is done so seldom.
 _AGAIN_AFTER = frozenset({2, 4, 8, 16, 32, 64})
 # How many more objects there are before the youngest are looked through, and how often that is before older ones are.
-# What cycles hold meanwhile is some four megabytes.
+# What cycles hold meanwhile is one to four megabytes.
 _THRESHOLDS = 10_000, 20, 20
 
 
