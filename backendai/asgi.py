@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from asgiref.sync import ThreadSensitiveContext
-from asgiref.wsgi import WsgiToAsgi
 from channels.routing import ProtocolTypeRouter
 from django.core.asgi import get_asgi_application
 from django.core.handlers.wsgi import WSGIHandler
@@ -20,6 +19,7 @@ from django.conf import settings  # noqa: E402  (these need the set-up above)
 
 from backendai.ops.body_limit import BodyLimit  # noqa: E402
 from backendai.ops.kept_objects import set_aside_what_stays  # noqa: E402
+from backendai.ops.whole_answers import WholeAnswers  # noqa: E402
 from backendai.realtime.routing import websocket_application  # noqa: E402
 
 _KEPT_THREADS = 16
@@ -63,7 +63,7 @@ def closing(application: Any) -> Any:
     return call
 
 
-pages = WorkerThreads(WsgiToAsgi(closing(WSGIHandler())))
+pages = WorkerThreads(WholeAnswers(closing(WSGIHandler())))
 
 
 async def http(scope: Any, receive: Any, send: Any) -> None:

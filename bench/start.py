@@ -58,7 +58,7 @@ def run(database: str, rounds: int, parts: tuple[str, ...]) -> dict[str, object]
         if "twenty" in parts:
             figures |= _starts.at_once(portal, bare, events, count=20, rounds=max(1, rounds // 5))
         if "burst" in parts:
-            figures |= _starts.burst(portal, bare, events, count=100, rounds=max(1, rounds // 12))
+            figures |= _starts.burst(portal, bare, events, count=100, rounds=max(1, rounds // 5))
         if "terminal" in parts:
             figures |= _terminal.measure(portal, events, keys=max(300, rounds * 24))
         events.close()

@@ -13,9 +13,15 @@ from django.core.signals import request_finished, request_started
 
 from backendai.asgi import application
 from backendai.ops.kept_objects import set_aside_what_stays
+from backendai.ops.whole_answers import WholeAnswers
 
 
 async def get(path: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
+    start, *parts = await ask(application, path, *headers)
+    return start["status"], b"".join(message.get("body", b"") for message in parts)
+
+
+async def ask(served: Any, path: str, *headers: tuple[bytes, bytes]) -> list[dict[str, Any]]:
     scope = {
         "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": b"", "scheme": "http",
         "http_version": "1.1", "root_path": "", "headers": [(b"host", b"localhost"), *headers],
@@ -34,8 +40,28 @@ async def get(path: str, *headers: tuple[bytes, bytes]) -> tuple[int, bytes]:
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    await application(scope, receive, send)
-    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+    await served(scope, receive, send)
+    return sent
+
+
+class Answer:
+    """A WSGI application that answers in these parts."""
+
+    def __init__(self, parts: list[bytes], *headers: tuple[str, str], fault: bool = False) -> None:
+        self.parts, self.headers, self.fault = parts, headers, fault
+        self.is_closed = False
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+        start_response("200 OK", list(self.headers))
+        try:
+            yield from self.parts
+            if self.fault:
+                raise ValueError("broken off")
+        finally:
+            self.is_closed = True
+
+    def sent(self) -> list[dict[str, Any]]:
+        return asyncio.run(ask(WholeAnswers(self), "/"))
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/static/absent.css"])
@@ -86,6 +112,39 @@ def test_it_takes_no_header_that_is_spelt_with_an_underscore_for_one_that_a_prox
         request_started.disconnect(note)
     assert [environ.get("HTTP_X_FORWARDED_PROTO") for environ in seen] == ["http", None]
     assert seen[0]["HTTP_HOST"] == "localhost"
+
+
+def test_an_answer_that_is_short_leaves_as_a_whole() -> None:
+    answer = Answer([b"one ", b"two"], ("Content-Length", "7"), ("X-Of", "it"))
+    start, body = answer.sent()
+    assert start == {
+        "type": "http.response.start",
+        "status": 200,
+        "headers": [(b"content-length", b"7"), (b"x-of", b"it")],
+    }
+    assert body == {"type": "http.response.body", "body": b"one two"}
+    assert answer.is_closed
+
+
+@pytest.mark.parametrize("length", [None, 3 * 2**20])
+def test_one_that_is_long_or_does_not_know_leaves_part_by_part(length: int | None) -> None:
+    headers = [] if length is None else [("Content-Length", str(length))]
+    start, *parts = Answer([bytes(2**20)] * 3, *headers).sent()
+    assert start["status"] == 200
+    assert [len(part.get("body", b"")) for part in parts] == [2**20] * 3 + [0]
+    assert not parts[-1].get("more_body")
+
+
+def test_one_without_a_body_has_its_headers_and_its_end() -> None:
+    start, end = Answer([], ("Content-Length", "0")).sent()
+    assert (start["status"], end.get("body", b""), end.get("more_body", False)) == (200, b"", False)
+
+
+def test_of_one_that_breaks_off_nothing_leaves() -> None:
+    answer = Answer([b"one "], ("Content-Length", "7"), fault=True)
+    with pytest.raises(ValueError, match="broken off"):
+        answer.sent()
+    assert answer.is_closed
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -12,6 +12,7 @@ from django.db.models import CharField, QuerySet, Value
 from django.db.models.functions import Cast, Concat
 
 from backendai.accounts.models import BootstrapScript, Dotfile, SshKey
+from backendai.accounts.prepared import Prepared
 from backendai.core.home_paths import AUTHORIZED_KEYS, clash
 from backendai.wire.messages import HomeFile
 
@@ -37,7 +38,7 @@ class Home:
 def homes_of(wanted: Collection[Residents]) -> dict[Residents, Home]:
     """Return what each finds, in one query for all."""
     rows: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
-    for owner, kind, path, permission, content in _rows(wanted) if wanted else ():
+    for owner, kind, path, permission, content in _rows(wanted):
         rows[kind, owner.replace("-", "")].append((path, permission, content))
     return {one: _home(one, rows) for one in set(wanted)}
 
@@ -57,8 +58,13 @@ def _home(residents: Residents, rows: dict[tuple[str, str], list[tuple[str, str,
     return Home(tuple(files), scripts[0][2] if scripts else "")
 
 
-def _rows(wanted: Collection[Residents]) -> QuerySet[Any, Any]:
-    users, projects, domains = ({one[place] for one in wanted} for place in range(3))
+def _rows(wanted: Collection[Residents]) -> Iterable[Any]:
+    if len(wanted) == 1:
+        return _OF_ONE.rows(*next(iter(wanted)))
+    return _union(*({one[place] for one in wanted} for place in range(3))) if wanted else ()
+
+
+def _union(users: Collection[UUID], projects: Collection[UUID], domains: Collection[int]) -> QuerySet[Any, Any]:
     first, *others = [
         _part(Dotfile, "user", users, _FILE, "path", "permission", "content"),
         _part(Dotfile, "project", projects, _FILE, "path", "permission", "content"),
@@ -76,3 +82,6 @@ def _part(model: Any, owner: str, ids: Collection[Any], kind: str, *columns: str
     shown = [Cast(name, CharField()) if name else Value("", CharField()) for name in columns]
     named: QuerySet[Any, Any] = rows.values_list(whose, Value(kind, CharField()), *shown)
     return named
+
+
+_OF_ONE = Prepared(lambda user, project, domain: _union([user], [project], [domain]))

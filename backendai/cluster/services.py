@@ -16,6 +16,7 @@ from django.db import DataError, IntegrityError, transaction
 from django.db.models import Case, F, Max, Q, Value, When
 from django.utils import timezone
 
+from backendai.accounts.prepared import Prepared
 from backendai.activity.services import audit
 from backendai.cluster.broker_access import end_broker_access
 from backendai.cluster.models import Agent, Hearing, JoinToken, PassLease, ResourceGroup
@@ -81,8 +82,7 @@ def join_agent(message: JoinUp) -> tuple[Agent, str]:
 
 def agent_of_token(text: str) -> Agent | None:
     """Return the agent that a node token belongs to, unless it was retired."""
-    found: Agent | None = Agent.objects.registered().filter(token_digest=_digest(text)).first()
-    return found
+    return _OF_DIGEST.first(_digest(text))
 
 
 def agents_of_tokens(texts: Collection[str]) -> dict[str, Agent]:
@@ -294,3 +294,6 @@ def _usable_token(message: JoinUp, now: datetime) -> JoinToken:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+_OF_DIGEST = Prepared(lambda digest: Agent.objects.registered().filter(token_digest=digest).order_by()[:1])

@@ -241,6 +241,9 @@ class Kernel(models.Model):
         return self.status_message or REASON_TEXTS.get(self.status_reason, "")
 
 
+Kernel._meta.get_field("status").register_lookup(OneOf)
+
+
 class Allocation(models.Model):
     """The ledger: this kernel holds this amount on this agent. A row lives exactly as long as the kernel is placed
     and live; "used" is a sum over rows."""

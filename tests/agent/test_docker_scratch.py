@@ -107,6 +107,15 @@ def test_it_mounts_a_file_system_again_after_a_restart_of_the_machine(scratch: S
     scratch.remove(kernel_id)
 
 
+def test_the_kernel_writes_no_zeros_over_what_nobody_has_used(scratch: Scratch) -> None:
+    kernel_id = uuid4()
+    folder = scratch.prepare(kernel_id, 16 * MIB)
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    (options,) = [options for _, where, _, options, *_ in mounts if where == str(folder)]
+    assert "noinit_itable" in options.split(",")
+    scratch.remove(kernel_id)
+
+
 def test_it_sweeps_away_folders_without_a_kernel(
     backend: DockerBackend, scratch: Scratch, engine: APIClient, new_spec: NewSpec
 ) -> None:

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from backendai.accounts.models import AccessToken, User
+from backendai.accounts.prepared import Prepared
 from backendai.accounts.scopes import all_scopes, clean_scopes
 from backendai.activity.services import audit
 from backendai.core.errors import NotFound, UserError
@@ -63,11 +64,8 @@ def token_of(text: str) -> AccessToken | None:
     if not text.startswith(_PREFIX) or len(text) > 128:
         return None
     now = timezone.now()
-    try:
-        token: AccessToken = AccessToken.objects.select_related("user").get(digest=digest_of(text))
-    except AccessToken.DoesNotExist:
-        return None
-    if not token.is_valid(now):
+    token = _OF_DIGEST.first(digest_of(text))
+    if token is None or not token.is_valid(now):
         return None
     if token.last_used_at is None or now - token.last_used_at > _TOUCH_AFTER:
         AccessToken.objects.filter(pk=token.pk).update(last_used_at=now)
@@ -83,3 +81,6 @@ def user_of_token(text: str) -> User | None:
 def digest_of(text: str) -> str:
     """Return the form in which a random token is stored; tokens are long and random, so one SHA-256 is enough."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+_OF_DIGEST = Prepared(lambda digest: AccessToken.objects.filter(digest=digest).select_related("user").order_by()[:1])

@@ -13,6 +13,9 @@ from pathlib import Path
 _LOOP_CTL_GET_FREE, _LOOP_CONFIGURE = 0x4C82, 0x4C0A
 _AUTOCLEAR = 4
 _NOSUID, _NODEV, _NOATIME = 2, 4, 1024
+# The kernel knows which parts of an inode table were never used. To write zeros over them, in the background, takes
+# 7 ms of the processor for each home of 10 GiB.
+OPTION = "noinit_itable"
 _TRIES = 32
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -27,7 +30,7 @@ def mount_loop(image: Path, folder: Path) -> None:
         os.close(file)
     try:
         flags = _NOSUID | _NODEV | _NOATIME
-        if _LIBC.mount(os.fsencode(path), os.fsencode(folder), b"ext4", flags, b""):
+        if _LIBC.mount(os.fsencode(path), os.fsencode(folder), b"ext4", flags, OPTION.encode()):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(folder))
     finally:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.docker_loop import mount_loop
+from backendai.agent.backends.docker_loop import OPTION, mount_loop
 from backendai.agent.backends.home import fill_home
 from backendai.agent.backends.trees import bytes_under, remove_tree
 from backendai.core.slots import format_size
@@ -112,7 +112,7 @@ class Scratch:
         try:
             mount_loop(image, folder)
         except OSError:  # an old kernel, or no loop device left: mount(8) knows more ways, or says so too
-            if not _run(["mount", "-o", "loop,nosuid,nodev,noatime", str(image), str(folder)]):
+            if not _run(["mount", "-o", f"loop,nosuid,nodev,noatime,{OPTION}", str(image), str(folder)]):
                 image.unlink()
                 return False
         if (folder / "lost+found").exists():
@@ -152,7 +152,8 @@ def furnish(folder: Path, fill: Fill | None = None) -> Path:
     home, temporary = folder / HOME, folder / TEMPORARY
     if not home.exists():
         draft = folder / _DRAFT
-        remove_tree(draft)  # of a start that was cut short
+        if draft.exists():  # of a start that was cut short
+            remove_tree(draft)
         draft.mkdir()
         if fill is not None:
             fill(draft)

@@ -9,8 +9,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
+
+from backendai.accounts.prepared import Prepared
 from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.services.bulk import among, update_rows
+from backendai.compute.services.bulk import list_of, listed, update_rows
 from backendai.compute.services.by_row import by_row
 from backendai.compute.services.ending import end_each, finish
 from backendai.compute.services.lifetimes import longest_runs
@@ -92,10 +95,8 @@ def follow(session_ids: Collection[UUID], *, now: datetime) -> None:
 
 
 def _look(session_ids: Collection[UUID]) -> _Changes:
-    rows = Kernel.objects.filter(session__in=among(session_ids), session__status__in=LIVE - {Status.PENDING})
-    related = rows.select_related("session__image", "session__resource_group").only(*_COLUMNS)
     followed: dict[UUID, _Followed] = {}
-    for kernel in related.order_by("session_id", "rank"):
+    for kernel in _OF_LIVE.rows(list_of(session_ids)):
         followed.setdefault(kernel.session_id, _Followed(kernel.session)).kernels.append(kernel)
     changes = _Changes()
     for one in followed.values():
@@ -186,3 +187,12 @@ def _on_their_way_out(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) ->
         elif one.session.pk in ended_elsewhere:
             found.append(_Followed(ended_elsewhere[one.session.pk], one.kernels))
     return found
+
+
+def _of_live(sessions: str) -> QuerySet[Kernel]:
+    rows = Kernel.objects.filter(session__in=listed(sessions), session__status__in=LIVE - {Status.PENDING})
+    related = rows.select_related("session__image", "session__resource_group").only(*_COLUMNS)
+    return related.order_by("session_id", "rank")
+
+
+_OF_LIVE = Prepared(_of_live)

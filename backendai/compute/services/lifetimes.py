@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
-from django.db.models import OuterRef, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 
 from backendai.accounts.models import KeyPair
+from backendai.accounts.prepared import Prepared
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.bulk import list_of, listed
 
 _LIFETIMES = (
     "owner__policy__max_session_lifetime",
@@ -21,11 +24,15 @@ _LIFETIMES = (
 
 def longest_runs(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
     """Return how long each of these sessions may run; those without any limit are left out. One query."""
-    lifetime = KeyPair.objects.filter(access_key=OuterRef("access_key")).values("policy__max_session_lifetime")
-    rows = (
-        ComputeSession.objects.filter(pk__in=session_ids)
-        .annotate(key_pair_lifetime=Subquery(lifetime[:1]))
-        .values_list("pk", "batch_timeout", *_LIFETIMES)
-    )
+    rows = _ROWS.rows(list_of(session_ids))
     limits = {pk: [limit for limit in row if limit is not None] for pk, *row in rows}
     return {pk: min(found) for pk, found in limits.items() if found}
+
+
+def _limits_of(sessions: str) -> QuerySet[Any, Any]:
+    lifetime = KeyPair.objects.filter(access_key=OuterRef("access_key")).values("policy__max_session_lifetime")
+    rows = ComputeSession.objects.filter(pk__in=listed(sessions)).annotate(key_pair_lifetime=Subquery(lifetime[:1]))
+    return rows.order_by().values_list("pk", "batch_timeout", *_LIFETIMES)
+
+
+_ROWS = Prepared(_limits_of)

@@ -37,6 +37,7 @@ _IDS = (_COLUMNS[USER], _COLUMNS[PROJECT])
 _HOLDER_LOCK = 0x62616932  # any number that nobody else uses in this database
 _LOCKS = 1024
 _PATIENCE = "8s"
+_ALL = 2**31 - 1
 _FEW, _MANY = 8, 30  # holders at once
 
 
@@ -161,8 +162,11 @@ def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dic
 
 def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
     """Return by slot what each of these holders has."""
+    # PostgreSQL takes a subquery with a limit as it stands, and so finds the few sessions first. Joined, it looks at
+    # every kernel that ever was.
+    sessions = ComputeSession.objects.live().filter(reduce(or_, _each(scopes, identities, ""))).order_by().values("pk")
+    rows = Allocation.objects.filter(kernel__status__one_of=PLACED, kernel__session__in=sessions[:_ALL]).order_by()
     theirs = _each(scopes, identities, "kernel__session__")
-    rows = Allocation.objects.of_live().filter(reduce(or_, theirs)).order_by()
     sums = {f"of_{number}": Sum("amount", filter=own) for number, own in enumerate(theirs)}
     by_slot: QuerySet[Any, Any] = rows.values_list("slot").annotate(**sums)
     return by_slot

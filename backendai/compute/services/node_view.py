@@ -10,10 +10,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from backendai.accounts.homes import Home, Residents, homes_of
 from backendai.accounts.models import Project, User
+from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
 from backendai.catalog.registry_access import access_for
 from backendai.cluster.models import Agent, ResourceGroup
@@ -129,9 +130,7 @@ def has_work(agent_id: UUID) -> bool:
 
 def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     """Return the spec of one kernel that this node should run; NotFound when it should not (any more)."""
-    wanted = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING | {Status.RUNNING})
-    related = wanted.select_related("session__image", "session__owner", "session__resource_group", "session__project")
-    kernel = related.only(*_SPEC_COLUMNS).first()
+    kernel = _WANTED.first(agent, kernel_id)
     if kernel is None:
         raise NotFound("This kernel is not wanted on this agent.")
     siblings = siblings_of([kernel.session_id] if kernel.session.cluster_size > 1 else [])
@@ -257,3 +256,12 @@ def _spec(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling], home: Home)
         pull_timeout=group.pull_timeout.total_seconds(),
         create_timeout=group.create_timeout.total_seconds(),
     )
+
+
+def _wanted(agent: Agent, kernel_id: UUID) -> QuerySet[Kernel]:
+    rows = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING | {Status.RUNNING})
+    related = rows.select_related("session__image", "session__owner", "session__resource_group", "session__project")
+    return related.only(*_SPEC_COLUMNS).order_by()[:1]
+
+
+_WANTED = Prepared(_wanted)

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
+from backendai.accounts.prepared import Prepared
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
-from backendai.compute.services.bulk import among
+from backendai.compute.services.bulk import among, list_of, listed
 from backendai.compute.services.by_row import Kind, by_row
 from backendai.compute.services.follow import follow
 from backendai.compute.services.holding import hold_sessions_of
@@ -120,9 +122,7 @@ def _next_round(
 def _read(kernel_ids: Collection[UUID]) -> dict[UUID, Kernel]:
     """Return the kernels, held still with their sessions until the transaction ends, always in the same order."""
     hold_sessions_of(kernel_ids)
-    rows = Kernel.objects.select_for_update(of=("self",), no_key=True).select_related("session")
-    found = rows.filter(pk__in=among(kernel_ids)).order_by("session", "rank").only(*_COLUMNS)
-    return {kernel.pk: kernel for kernel in found}
+    return {kernel.pk: kernel for kernel in _SPOKEN_OF.rows(list_of(kernel_ids))}
 
 
 def _go_together(some: Sequence[_Told], told: _Told) -> bool:
@@ -247,3 +247,11 @@ def _each(values: Mapping[UUID, Any], kind: Kind = "text") -> Any:
     """Return the value that all share, else one for each row."""
     first = next(iter(values.values()))
     return first if all(value == first for value in values.values()) else by_row(Kernel, values, kind)
+
+
+def _spoken_of(kernels: str) -> QuerySet[Kernel]:
+    rows = Kernel.objects.select_for_update(of=("self",), no_key=True).select_related("session")
+    return rows.filter(pk__in=listed(kernels)).order_by("session", "rank").only(*_COLUMNS)
+
+
+_SPOKEN_OF = Prepared(_spoken_of)
