@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 25.0
 _LAST_WORDS_SECONDS = 5.0
-_STARTS_PER_CORE = 3  # two leave the engine idle while starts ask and report; more only add latency
+_STARTS_PER_CORE = 4  # fewer leave the engine idle while starts ask and report; more only add latency
 _PULLS = 3
 _LEAST_ENDS = 16  # most of them wait for a main process that uses its grace
 
