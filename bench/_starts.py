@@ -71,12 +71,12 @@ def at_once(portal: Portal, bare: BareEngine, events: Events, *, count: int, rou
 def burst(portal: Portal, bare: BareEngine, events: Events, *, count: int, rounds: int) -> dict[str, float]:
     """Return the platform's sessions per second as a share of the engine's best rate, over 4 and 8 at a time.
 
-    Each rate is the median of its rounds: the better of two in one round would be the luckier one. Who goes first
-    changes from round to round, for the machine is not equally fast all the time.
+    Each rate is the median of its rounds: the better of two in one round would be the luckier one. They take turns in
+    going first, for the machine is not equally fast all the time.
     """
     rates: dict[str, list[float]] = {"engine, 4": [], "engine, 8": [], "platform": []}
     for number in range(rounds):
-        for side in list(rates) if number % 2 == 0 else list(rates)[::-1]:
+        for side in [*rates][number % 3 :] + [*rates][: number % 3]:
             if side == "platform":
                 _, last = launch_many(portal, events, count)
             else:

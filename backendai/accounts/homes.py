@@ -61,7 +61,9 @@ def _home(residents: Residents, rows: dict[tuple[str, str], list[tuple[str, str,
 def _rows(wanted: Collection[Residents]) -> Iterable[Any]:
     if len(wanted) == 1:
         return _OF_ONE.rows(*next(iter(wanted)))
-    return _union(*({one[place] for one in wanted} for place in range(3))) if wanted else ()
+    if not wanted:
+        return ()
+    return _union({one.user for one in wanted}, {one.project for one in wanted}, {one.domain for one in wanted})
 
 
 def _union(users: Collection[UUID], projects: Collection[UUID], domains: Collection[int]) -> QuerySet[Any, Any]:

@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from django.core.exceptions import EmptyResultSet
 from django.db import DEFAULT_DB_ALIAS, connections
 from django.db.models import Model, QuerySet
+from django.db.transaction import TransactionManagementError
 
 T = TypeVar("T")
 
@@ -76,6 +77,8 @@ class _Statement:
     def run(self, values: Sequence[Any]) -> list[Any]:
         """Return the rows, as the queryset would."""
         database = connections[DEFAULT_DB_ALIAS]
+        if self.compiler.query.select_for_update and database.get_autocommit():
+            raise TransactionManagementError("rows are held still until a transaction ends: there is none")
         native = database.features.has_native_uuid_field
         parameters = list(self.parameters)
         for number, place, kind in self.places:

@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 25.0
 _LAST_WORDS_SECONDS = 5.0
-_STARTS_PER_CORE = 4  # fewer leave the engine idle while starts ask and report; more only add latency
+# Fewer starts at once leave an engine on few cores idle while some ask and report; more only add latency.
+_STARTS_PER_CORE, _STARTS_PER_FEW_CORES, _ENOUGH_STARTS = 2, 4, 32
 _PULLS = 3
 _LEAST_ENDS = 16  # most of them wait for a main process that uses its grace
 
@@ -54,7 +55,7 @@ class AgentRuntime:
         self.connected = threading.Event()
         self._settings, self._credentials, self._backend = settings, credentials, backend
         self._synced_at, self._draining, self._accelerators = 0.0, False, accelerators or Accelerators()
-        starts = _STARTS_PER_CORE * (os.cpu_count() or 1)
+        starts = _starts_at_once(os.cpu_count() or 1)
         self._lanes = Lanes(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
         roster = Roster()
         self._sampler = _sampler(settings, backend, self._accelerators, portal)
@@ -147,6 +148,10 @@ class AgentRuntime:
         if answer.public_key and answer.public_key != self._credentials.public_key:
             self._credentials = replace(self._credentials, public_key=answer.public_key)
             save_credentials(self._settings.data, self._credentials)
+
+
+def _starts_at_once(cores: int) -> int:
+    return max(_STARTS_PER_CORE * cores, min(_STARTS_PER_FEW_CORES * cores, _ENOUGH_STARTS))
 
 
 def _sampler(settings: NodeSettings, backend: Backend, accelerators: Accelerators, portal: Portal) -> UsageSampler:

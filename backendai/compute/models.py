@@ -178,9 +178,6 @@ class ComputeSession(models.Model):
         return self.status_message or REASON_TEXTS.get(self.status_reason, "")
 
 
-ComputeSession._meta.get_field("status").register_lookup(OneOf)
-
-
 class Kernel(models.Model):
     """One container (or process) of a session. ``generation`` grows with every placement: the fencing token."""
 
@@ -241,7 +238,8 @@ class Kernel(models.Model):
         return self.status_message or REASON_TEXTS.get(self.status_reason, "")
 
 
-Kernel._meta.get_field("status").register_lookup(OneOf)
+for _model in (ComputeSession, Kernel):
+    _model._meta.get_field("status").register_lookup(OneOf)
 
 
 class Allocation(models.Model):

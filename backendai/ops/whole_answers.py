@@ -8,7 +8,7 @@ from typing import Any
 
 from asgiref.wsgi import WsgiToAsgi, WsgiToAsgiInstance
 
-_MOST_HELD = 2**20
+_MOST_HELD = 2**18  # the server's buffer of a connection holds it when the browser is slow
 Message = dict[str, Any]
 
 

@@ -6,7 +6,9 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.db import transaction
 from django.db.models import F, Q, QuerySet
+from django.db.transaction import TransactionManagementError
 from django.utils import timezone
 
 from backendai.accounts.acting import projects_to_act_in
@@ -26,6 +28,15 @@ def test_a_change_is_seen_by_the_next_who_asks(cast: Cast) -> None:
     assert [each.name for each in projects.rows(cast.alice)] == ["other", "sound"]
     Project.objects.update(is_active=False)
     assert projects.rows(cast.alice) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_rows_are_held_still_within_a_transaction_only() -> None:
+    held = Prepared(lambda name: Project.objects.select_for_update().filter(name=name))
+    with transaction.atomic():
+        assert held.rows("nobody's") == []
+    with pytest.raises(TransactionManagementError):
+        held.rows("nobody's")
 
 
 def test_everybody_gets_their_own(cast: Cast, django_assert_num_queries: Any) -> None:

@@ -152,7 +152,7 @@ def furnish(folder: Path, fill: Fill | None = None) -> Path:
     home, temporary = folder / HOME, folder / TEMPORARY
     if not home.exists():
         draft = folder / _DRAFT
-        if draft.exists():  # of a start that was cut short
+        if os.path.lexists(draft):  # of a start that was cut short
             remove_tree(draft)
         draft.mkdir()
         if fill is not None:

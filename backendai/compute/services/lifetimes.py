@@ -23,8 +23,8 @@ _LIFETIMES = (
 
 
 def longest_runs(session_ids: Collection[UUID]) -> dict[UUID, timedelta]:
-    """Return how long each of these sessions may run; those without any limit are left out. One query."""
-    rows = _ROWS.rows(list_of(session_ids))
+    """Return how long each of these sessions may run; those without any limit are left out. One query at most."""
+    rows = _ROWS.rows(list_of(session_ids)) if session_ids else []
     limits = {pk: [limit for limit in row if limit is not None] for pk, *row in rows}
     return {pk: min(found) for pk, found in limits.items() if found}
 

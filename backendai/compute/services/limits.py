@@ -163,7 +163,7 @@ def _held_by_each(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dic
 def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
     """Return by slot what each of these holders has."""
     # PostgreSQL takes a subquery with a limit as it stands, and so finds the few sessions first. Joined, it looks at
-    # every kernel that ever was.
+    # every kernel that ever was. The status of the kernels is for its planner, too: no other kernel holds anything.
     sessions = ComputeSession.objects.live().filter(reduce(or_, _each(scopes, identities, ""))).order_by().values("pk")
     rows = Allocation.objects.filter(kernel__status__one_of=PLACED, kernel__session__in=sessions[:_ALL]).order_by()
     theirs = _each(scopes, identities, "kernel__session__")
