@@ -23,7 +23,16 @@ _PROSE = re.compile(r"[A-Za-z{}]{2,}[,;:.]? [A-Za-z({“\"%0-9]")
 _UNREAD = {"auditing.py", "bulk.py", "admin.py", "null_bytes.py", "by_row.py", "scanning_http.py", "signatures.py"}
 _CODE = re.compile(r"^\{\"|[=<>\\\r]|__|\bSELECT\b|\bUPDATE\b|\bINSERT\b|\bWHERE\b|%\w|^\W*$|\w+_\w+\.\w|\w\(")
 # What is written for administrators of machines, in logs and tracebacks.
-_NOT_READ = {"ValueError", "RuntimeError", "TypeError", "KeyError", "LookupError", "ImproperlyConfigured", "OSError"}
+_NOT_READ = {
+    "ValueError",
+    "RuntimeError",
+    "TypeError",
+    "KeyError",
+    "LookupError",
+    "ImproperlyConfigured",
+    "OSError",
+    "TransactionManagementError",
+}
 _NOT_READ |= {"compile", "execute", "RunSQL", "getLogger", "add_argument", "RawSQL", "CommandError", "AssertionError"}
 _WORDS = {"TextChoices", "IntegerChoices", "StrEnum"}
 
