@@ -178,6 +178,9 @@ class ComputeSession(models.Model):
         return self.status_message or REASON_TEXTS.get(self.status_reason, "")
 
 
+ComputeSession._meta.get_field("status").register_lookup(OneOf)
+
+
 class Kernel(models.Model):
     """One container (or process) of a session. ``generation`` grows with every placement: the fencing token."""
 
@@ -236,10 +239,6 @@ class Kernel(models.Model):
     def reason_text(self) -> str:
         """The reason in plain words."""
         return self.status_message or REASON_TEXTS.get(self.status_reason, "")
-
-
-for _model in (ComputeSession, Kernel):
-    _model._meta.get_field("status").register_lookup(OneOf)
 
 
 class Allocation(models.Model):

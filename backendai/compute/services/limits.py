@@ -165,7 +165,7 @@ def _sums_of(scopes: Sequence[str], *identities: Any) -> QuerySet[Any, Any]:
     # PostgreSQL takes a subquery with a limit as it stands, and so finds the few sessions first. Joined, it looks at
     # every kernel that ever was. The status of the kernels is for its planner, too: no other kernel holds anything.
     sessions = ComputeSession.objects.live().filter(reduce(or_, _each(scopes, identities, ""))).order_by().values("pk")
-    rows = Allocation.objects.filter(kernel__status__one_of=PLACED, kernel__session__in=sessions[:_ALL]).order_by()
+    rows = Allocation.objects.filter(kernel__status__in=PLACED, kernel__session__in=sessions[:_ALL]).order_by()
     theirs = _each(scopes, identities, "kernel__session__")
     sums = {f"of_{number}": Sum("amount", filter=own) for number, own in enumerate(theirs)}
     by_slot: QuerySet[Any, Any] = rows.values_list("slot").annotate(**sums)
