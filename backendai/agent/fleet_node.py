@@ -48,7 +48,7 @@ class SimulatedNode:
         self.sync_due = 0.0
         self.told_images = False
         self.sampler: UsageSampler | None = None
-        self._measured_at = 0.0
+        self._measure_at = 0.0
         self._backend, self._roster, self._wake = backend, roster, wake
         self._here: dict[UUID, int] = {}
         self._starting: dict[UUID, int] = {}
@@ -69,13 +69,13 @@ class SimulatedNode:
         return [kernel.sighting(now) for kernel in found if kernel and kernel.began(now)]
 
     def used(self, listing: Sequence[KernelSighting], now: float, *, every: float) -> UsageReport | None:
-        """Return what its kernels pretend to have used and the portal has not heard yet, measured anew when so many
-        seconds have passed."""
+        """Return what its kernels pretend to have used and the portal has not heard yet, measured anew ``every`` so
+        many seconds of the clock: syncs that come late or early do not add up."""
         if self.sampler is None:
             return None
         self.sampler.saw(listing)
-        if now - self._measured_at >= every:
-            self._measured_at = now
+        if now >= self._measure_at:
+            self._measure_at = now - now % every + every
             self.sampler.measure()
         return self.sampler.report()
 
