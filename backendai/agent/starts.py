@@ -162,7 +162,6 @@ class Starts:
             generation=spec.generation,
             state=KernelState.RUNNING,
             container_id=started.container_id,
-            address=started.address,
             timings={name: round(seconds, 4) for name, seconds in timings.items()},
         )
         try:

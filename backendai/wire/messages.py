@@ -121,7 +121,7 @@ class KernelReport(Message):
     progress: Share = None
     fetched_bytes: Size = None
     image_bytes: Size = None
-    address: Name = ""
+    address: Name = ""  # nobody reads it: earlier nodes say it, and unknown fields are refused
     timings: dict[str, float] = Field(default_factory=dict)
 
 

@@ -6,12 +6,21 @@ from uuid import UUID
 
 from docker import APIClient
 
+from backendai.agent.backends.docker import DockerBackend
+from backendai.wire.messages import KernelSpec
+
 
 def shell(engine: APIClient, kernel_id: UUID, command: str) -> tuple[int, str]:
     """Return exit code and output of a shell command in a kernel."""
     made = engine.exec_create(f"krn-{kernel_id}", ["sh", "-c", command], user="1000:1000")
     output = engine.exec_start(made["Id"]).decode(errors="replace")
     return engine.exec_inspect(made["Id"])["ExitCode"], output
+
+
+def started_at(backend: DockerBackend, spec: KernelSpec) -> str:
+    """Start a kernel and return the address at which this machine reaches it."""
+    backend.start(spec)
+    return backend.services.address(spec.kernel_id)
 
 
 def holders_of(engine: APIClient, deployment: str) -> list[str]:

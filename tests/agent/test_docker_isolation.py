@@ -17,7 +17,7 @@ from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_firewall import Firewall
 from backendai.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec, until
-from tests.agent.docker_tools import shell
+from tests.agent.docker_tools import shell, started_at
 from tests.agent.prerequisites import need_program, need_root
 
 pytestmark = pytest.mark.docker
@@ -90,7 +90,7 @@ def test_it_lets_the_node_reach_kernels_but_not_kernels_each_other(
     backend: DockerBackend, engine: APIClient, new_spec: NewSpec
 ) -> None:
     server, other = new_spec(session_type="batch", command=SERVE), new_spec()
-    address = backend.start(server).address
+    address = started_at(backend, server)
     backend.start(other)
 
     def answered() -> bool:
@@ -112,7 +112,7 @@ def test_it_lets_kernels_of_one_cluster_reach_each_other_by_name_and_no_others(
     main = new_spec(session_id=session, cluster_size=2, hostname="main1", session_type="batch", command=SERVE)
     sub = new_spec(session_id=session, cluster_size=2, hostname="sub1")
     stranger = new_spec(cluster_size=2, hostname="main1")
-    address = backend.start(main).address
+    address = started_at(backend, main)
     for spec in (sub, stranger):
         backend.start(spec)
     until(lambda: connects(engine, sub.kernel_id, "main1", 8000))
@@ -128,7 +128,7 @@ def test_it_makes_the_shared_network_anew_when_it_is_missing(
     backend: DockerBackend, engine: APIClient, new_spec: NewSpec
 ) -> None:
     backend.dismantle()
-    assert backend.start(new_spec()).address
+    assert started_at(backend, new_spec())
     network = engine.inspect_network(backend._networks.shared)
     assert network["Options"]["com.docker.network.bridge.enable_icc"] == "false"
 

@@ -14,7 +14,7 @@ from backendai.agent.backends import docker_warm
 from backendai.agent.backends.base import ImageNotFound
 from backendai.agent.backends.docker import DockerBackend
 from tests.agent.contract_tools import NewSpec, until
-from tests.agent.docker_tools import holders_of
+from tests.agent.docker_tools import holders_of, started_at
 from tests.agent.warm_tools import Reopen, agents_with_warm_networks, filled, network_of, stopped_filling, unused
 
 pytestmark = pytest.mark.docker
@@ -51,7 +51,7 @@ def test_it_starts_kernels_where_the_folder_of_marks_cannot_be_made(
     (tmp_path / "n1" / "networks").touch()
     backend = reopened()
     until(lambda: "no network could be made in advance: The agent cannot write the mark" in caplog.text)
-    assert backend.start(new_spec()).address
+    assert started_at(backend, new_spec())
     backend.sweep({kernel.kernel_id for kernel in backend.kernels()})
     assert holders_of(engine, deployment) == []
 
@@ -69,7 +69,7 @@ def test_it_makes_no_network_that_it_cannot_mark(
     shutil.rmtree(folder)
     folder.touch()
     spec = new_spec()
-    assert backend.start(spec).address, "what cannot be unmarked is given to nobody"
+    assert started_at(backend, spec), "what cannot be unmarked is given to nobody"
     assert network_of(engine, spec) == backend._networks.shared
     until(lambda: "cannot write the mark" in caplog.text)
     assert set(holders_of(engine, deployment)) == set(ready)

@@ -18,7 +18,7 @@ from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.docker_holder import Holders
 from tests.agent.contract_tools import NewSpec, until
-from tests.agent.docker_tools import holders_of, shell
+from tests.agent.docker_tools import holders_of, shell, started_at
 from tests.agent.warm_tools import (
     Reopen,
     agents_with_warm_networks,
@@ -167,8 +167,8 @@ def test_it_starts_the_usual_way_when_the_network_that_was_ready_is_gone(
     engine.kill(dead)
     engine.remove_container(gone, force=True)
     for spec in (new_spec(), new_spec()):
-        started = backend.start(spec)
-        assert started.address and not started.adopted
+        assert not backend.start(spec).adopted
+        assert backend.services.address(spec.kernel_id)
         assert network_of(engine, spec) == backend._networks.shared
     backend.sweep({kernel.kernel_id for kernel in backend.kernels()})
     with pytest.raises(NotFound):
@@ -189,7 +189,7 @@ def test_it_tries_the_usual_way_once_even_when_the_time_for_the_start_is_over(
     stopped_filling(backend)
     engine.kill(unused(backend)[0])
     spec = new_spec()
-    assert backend.start(spec).address
+    assert started_at(backend, spec)
     assert clock.skipped == 1000
     assert network_of(engine, spec) == backend._networks.shared
 

@@ -22,7 +22,7 @@ from backendai.agent.config import read_settings
 from backendai.core.errors import UserError
 from backendai.wire.messages import KernelSpec
 from tests.agent.contract_tools import NewSpec, ended_of, until
-from tests.agent.docker_tools import holders_of, shell
+from tests.agent.docker_tools import holders_of, shell, started_at
 from tests.agent.test_docker_backend import TestDockerBackend as DockerContract
 from tests.agent.warm_tools import (
     READY,
@@ -75,7 +75,7 @@ def test_it_starts_a_lone_kernel_in_a_network_that_was_ready(
     ready, spec = unused(backend), new_spec()
     started = backend.start(spec)
     assert holder_of(engine, spec) == ready[0]
-    assert started.address == address_of(engine, ready[0]) != ""
+    assert backend.services.address(spec.kernel_id) == address_of(engine, ready[0]) != ""
     assert (started.container_id, started.adopted) == (
         engine.inspect_container(f"krn-{spec.kernel_id}")["Id"],
         False,
@@ -88,7 +88,7 @@ def test_it_gives_the_kernel_the_same_host_name_names_and_rights_as_in_a_network
     joined, own = new_spec(), new_spec(agent="n2")
     told = []
     for one, spec in ((backend, joined), (reopened(size=0, agent="n2"), own)):
-        address = one.start(spec).address
+        address = started_at(one, spec)
         code, output = shell(engine, spec.kernel_id, LOOK)
         assert code == 0 and f"{address}\tmain1" in output
         told.append(output.replace(address, "ADDRESS"))
@@ -118,7 +118,7 @@ def test_it_gives_each_of_many_simultaneous_kernels_a_network_of_its_own(
     specs = [new_spec() for _ in range(5)]
     stopped_filling(backend)
     with ThreadPoolExecutor(5) as threads:
-        addresses = list(threads.map(lambda spec: backend.start(spec).address, specs))
+        addresses = list(threads.map(lambda spec: started_at(backend, spec), specs))
     assert len(set(addresses)) == 5 and all(addresses)
     modes = [network_of(engine, spec) for spec in specs]
     assert modes.count(backend._networks.shared) == 3, "the pool of two ran dry and the others started as ever"
@@ -163,7 +163,7 @@ def test_it_reaches_the_kernel_by_its_address_and_no_kernel_reaches_another(
     backend: DockerBackend, engine: APIClient, new_spec: NewSpec
 ) -> None:
     server, other = new_spec(session_type="batch", command=SERVE), new_spec()
-    address = backend.start(server).address
+    address = started_at(backend, server)
     backend.start(other)
     for spec in (server, other):
         holder_of(engine, spec)
@@ -260,7 +260,7 @@ def test_it_takes_up_after_a_kill_what_was_ready_and_removes_what_was_used(
     adopted = again.start(running)
     assert adopted.adopted
     assert (
-        adopted.address
+        again.services.address(running.kernel_id)
         == engine.inspect_container(kept)["NetworkSettings"]["Networks"][again._networks.shared]["IPAddress"]
     )
 
@@ -292,10 +292,10 @@ def test_it_finishes_a_start_in_a_ready_network_that_a_killed_agent_began(
     assert holder_of(engine, alive) not in unused(again)
     again.sweep({alive.kernel_id, orphan.kernel_id})
     started = again.start(alive)
-    assert started.adopted and started.address
+    assert started.adopted and again.services.address(alive.kernel_id)
     assert holder_of(engine, alive)
     engine.remove_container(holder_of(engine, orphan), force=True)
-    assert again.start(orphan).address
+    assert started_at(again, orphan)
     assert [kernel.running for kernel in again.kernels()] == [True, True]
 
 
@@ -456,5 +456,5 @@ def test_it_does_not_keep_starts_waiting_while_the_engine_refuses_holders(
     backend = reopened()
     until(lambda: "no network could be made in advance" in caplog.text)
     spec = new_spec()
-    assert backend.start(spec).address
+    assert started_at(backend, spec)
     assert network_of(engine, spec) == backend._networks.shared

@@ -88,11 +88,10 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A kernel whose main process is alive. ``adopted``: it was already there. ``address``: reachable from the node."""
+    """A kernel whose main process is alive. ``adopted``: it was already there."""
 
     container_id: str
     adopted: bool
-    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ class Engine:
         client: APIClient | None = getattr(self._own, "client", None)
         if client is None:
             client = APIClient(base_url=self.url, version=self._version or "auto", timeout=CALL_SECONDS)
+            client.trust_env = self.socket_path is None  # no proxy is on the way, and looking for one takes time
             self._version = client.api_version
             self._own.client = client
             self._clients.append(client)

@@ -1,8 +1,8 @@
 """Get or adopt: one container per kernel, however often and from however many places it is asked for.
 
 The engine lets a name exist once, so creating under the kernel's name is the lock between processes. Only when the
-name is taken is anything looked at; the usual start of a lone kernel is one create and one start in a network that was
-made in advance, after a look at that network; any other start one create, one start and one inspection.
+name is taken is anything looked at; a start is one create and one start, that of a lone kernel in a network that was
+made in advance after a look at that network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
 from backendai.agent.backends.base import ImageNotFound, StaleGeneration, Started, StartFailed
 from backendai.agent.backends.docker_create import container_body
-from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import PREFIX, Engine, container_name, said
 from backendai.agent.backends.docker_holder import HOSTNAME, Holder, Holders, holder_of, joining
 from backendai.agent.backends.docker_network import Networks
@@ -142,8 +141,7 @@ class Starter:
                 raise _CannotJoin from error
             self._remove(spec.kernel_id)
             raise self._refusal(spec, error) from error
-        started = Started(made["Id"], False, holder.address) if holder else None
-        return self._run(spec, adopted=False, started=started)
+        return self._run(spec, Started(made["Id"], adopted=False))
 
     def _adopt(self, spec: KernelSpec) -> Started | None:
         """Return the kernel that has the name already, or None when the name is free now."""
@@ -165,11 +163,11 @@ class Starter:
             self._scratch.remove(spec.kernel_id)
             raise StartFailed("Another agent on this engine has this kernel.", code="name-taken")
         if found["State"]["Status"] == "created":
-            return self._run(spec, adopted=True)
-        return self._started(spec, found, adopted=True)
+            return self._run(spec, Started(found["Id"], adopted=True))
+        return Started(found["Id"], adopted=True)
 
-    def _run(self, spec: KernelSpec, *, adopted: bool, started: Started | None = None) -> Started | None:
-        """Start the container that was made; ``started`` is the answer where it is known without another look."""
+    def _run(self, spec: KernelSpec, made: Started) -> Started | None:
+        """Start the container that was made and return it; None when it is gone."""
         name = container_name(spec.kernel_id)
         try:
             try:
@@ -188,9 +186,7 @@ class Starter:
                 raise _CannotJoin from error
             self._remove(spec.kernel_id)
             raise self._refusal(spec, error) from error
-        if started is None and (found := self._inspect(spec)):
-            started = self._started(spec, found, adopted=adopted)
-        return started
+        return made
 
     def _discard(self, found: dict[str, Any]) -> None:
         self._engine.discard(found["Id"])
@@ -202,14 +198,6 @@ class Starter:
         except NotFound:
             return None
         return found
-
-    def _started(self, spec: KernelSpec, found: dict[str, Any], *, adopted: bool) -> Started:
-        if not is_alive(found):
-            return Started(found["Id"], adopted)
-        if holder_of(found):
-            return Started(found["Id"], adopted, self._holders.address_for(found))
-        networks = found["NetworkSettings"]["Networks"]
-        return Started(found["Id"], adopted, networks.get(self._networks.name_for(spec), {}).get("IPAddress", ""))
 
     def _refusal(self, spec: KernelSpec, error: APIError) -> Exception:
         if isinstance(error, docker.errors.ImageNotFound):

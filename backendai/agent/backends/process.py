@@ -48,7 +48,6 @@ from backendai.wire.pulls import RegistryAccess
 
 IMAGE = "process/python"
 _IMAGES = "process/"
-_ADDRESS = "127.0.0.1"
 _LOOK_INTERVAL = 0.2
 _GRACE_AT_CLOSE = 5.0
 _PATIENCE_AFTER_GRACE = 15.0
@@ -108,10 +107,10 @@ class ProcessBackend(Backend):
             if known and known.generation > spec.generation:
                 raise StaleGeneration(f"Generation {known.generation} is here; {spec.generation} is out of date.")
             if known and known.generation == spec.generation and folder.started():
-                return Started(folder.container_id(), adopted=True, address=_ADDRESS)
+                return Started(folder.container_id(), adopted=True)
             self._clear(folder)
             self._starter.start(spec, folder)
-            return Started(folder.container_id(), adopted=False, address=_ADDRESS)
+            return Started(folder.container_id(), adopted=False)
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
         if folder := self._find(kernel_id):
