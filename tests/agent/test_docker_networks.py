@@ -425,7 +425,7 @@ def test_it_takes_nothing_for_a_holder_that_only_inherited_its_labels(
 
 def test_it_is_told_how_many_networks_to_keep_ready_and_refuses_what_makes_no_sense() -> None:
     variable = "BACKENDAI_AGENT_WARM_NETWORKS"
-    assert [read_settings({variable: told}, {}).warm_networks for told in ("", "0", "64")] == [8, 0, 64]
+    assert [read_settings({variable: told}, {}).warm_networks for told in ("", "0", "64")] == [16, 0, 64]
     for wrong in ("-1", "65", "1.5", "many", "٣"):
         with pytest.raises(UserError, match="0 to 64"):
             read_settings({variable: wrong}, {})
