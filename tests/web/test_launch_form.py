@@ -106,6 +106,12 @@ def test_it_keeps_a_command_only_for_batch(site: Cast, browse: Browse) -> None:
     assert commands == {"try-one": "", "the-job": "echo hi"}
 
 
+def test_the_lines_of_a_command_end_as_a_shell_reads_them(site: Cast, browse: Browse) -> None:
+    job = typed(site, session_type="batch", startup_command="for n in 1 2\r\ndo echo $n\r\ndone\r\nexit 3")
+    browse(site.alice).post(reverse("web:launch"), job)
+    assert ComputeSession.objects.get().startup_command == "for n in 1 2\ndo echo $n\ndone\nexit 3"
+
+
 def test_a_batch_session_gets_its_end_its_order_and_its_priority(site: Cast, browse: Browse) -> None:
     client = browse(site.alice)
     first = make_session(site.alice, name="first", session_type="batch", startup_command="true")

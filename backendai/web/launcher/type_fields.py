@@ -93,6 +93,10 @@ class TypeFields(forms.Form):
         name = str(self.cleaned_data["name"]).strip()
         return checked(check_session_name, name) if name else ""
 
+    def clean_startup_command(self) -> str:
+        """Return the lines with the ends of Unix: browsers send others, which the shell takes for a part of a word."""
+        return str(self.cleaned_data["startup_command"]).replace("\r\n", "\n")
+
     def clean_starts_at(self) -> datetime | None:
         """Refuse a time that is over, where it is heeded at all."""
         moment: datetime | None = self.cleaned_data["starts_at"]
