@@ -137,3 +137,10 @@ def test_what_groups_have_is_shown_to_superadmins_alone_where_the_site_says_so(c
     assert "CPU 1 held · ∞ more" in shown
     assert "of 7" not in shown and "6" not in re.findall(r"\d+", shown.partition("My sessions")[0])
     assert "CPU 1 of 7 in use" in words(browse(cast.dana).get(reverse("web:dashboard")))
+
+
+def test_each_number_of_sessions_says_on_a_phone_which_status_it_counts(cast: Cast, browse: Browse) -> None:
+    make_running_session(cast.alice, make_agent())
+    make_session(cast.alice, name="waits")
+    page = browse(cast.alice).get(reverse("web:dashboard")).content.decode()
+    assert re.findall(r'data-label="(\w+)">1<', page) == ["Pending", "Running"]

@@ -77,7 +77,7 @@ def _counts(user: User) -> dict[str, Any]:
     numbers = {(kind, status): number for kind, status, number in counted}
     statuses = [status for status in Status if any(status == of for _, of in numbers)]
     kinds = [kind for kind in SessionType if any(kind == of for of, _ in numbers)]
-    rows = [(kind.label, [numbers.get((kind, status), 0) for status in statuses]) for kind in kinds]
+    rows = [(kind.label, [(status, numbers.get((kind, status), 0)) for status in statuses]) for kind in kinds]
     return {"statuses": statuses, "rows": rows, "total": sum(numbers.values())}
 
 
