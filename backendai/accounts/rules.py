@@ -14,6 +14,9 @@ from backendai.core.errors import UserError
 LONGEST_EMAIL = 254
 LONGEST_NAME = 64
 LONGEST_FULL_NAME = 128
+_UNSEEN = frozenset(
+    {"Cf", "Cn", "Co", "Mn", "Zs"}
+)  # marks without a letter, joiners, spaces: a name nobody could click
 
 
 def clean_email(text: str, *, field: str = "email") -> str:
@@ -65,4 +68,6 @@ def _line(text: str, longest: int, field: str) -> str:
         raise UserError(f"At most {longest} characters ({len(line)} given).", field=field, code="invalid-name")
     if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in line):
         raise UserError("It is one line, without control characters.", field=field, code="invalid-name")
+    if line and all(unicodedata.category(letter) in _UNSEEN for letter in line):
+        raise UserError("Nothing of it can be seen: write a letter or a digit.", field=field, code="invalid-name")
     return line

@@ -33,6 +33,12 @@ def wrong_preset(name: str, slots: Any, shm_bytes: int | None) -> dict[str, str]
     return wrong
 
 
+def taken_name(name: str, group: object) -> str:
+    """Return what is said of a second preset of one name in a group, or for all groups (None)."""
+    where = f"resource group {group}" if group else "all groups"
+    return f"There is a preset {name!r} for {where} already."
+
+
 def exact_amounts(slots: Mapping[str, Any]) -> dict[str, str]:
     """Return the amounts of a preset that is right as exact decimal strings."""
     return _amounts(slots).to_json()

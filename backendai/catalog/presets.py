@@ -12,6 +12,7 @@ from django.db import IntegrityError, transaction
 from backendai.activity.changes import delete_object, plain_value
 from backendai.activity.services import audit
 from backendai.catalog.models import ResourcePreset
+from backendai.catalog.preset_rules import taken_name
 from backendai.core.errors import Conflict, UserError
 
 _FIELD = {"slots": "resources"}  # as REST calls them
@@ -54,5 +55,4 @@ def _first_of(error: ValidationError) -> UserError:
 
 
 def _taken(preset: ResourcePreset) -> Conflict:
-    where = f"resource group {preset.resource_group}" if preset.resource_group else "all groups"
-    return Conflict(f"There is a preset {preset.name!r} for {where} already.", field="name", code="name-taken")
+    return Conflict(taken_name(preset.name, preset.resource_group), field="name", code="name-taken")

@@ -57,7 +57,7 @@ def _time(value: Any) -> timedelta | None:
         return None
     longest = LONGEST_RUN.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= longest:
-        raise _wrong(f"The batch timeout is {value!r}; use seconds, more than 0 and at most {longest:g}.")
+        raise _wrong(f"The batch timeout is {value!r}; use seconds, more than 0 and at most {longest:.0f}.")
     return timedelta(seconds=value)
 
 

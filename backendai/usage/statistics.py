@@ -15,6 +15,7 @@ from backendai.core.slots import is_size
 from backendai.usage.models import UsageBucket
 
 LONGEST = 366
+USUAL_DAYS = 30
 _HOUR, _GIB = 3600, 2**30
 GROUPINGS: Mapping[str, str] = {
     "user": "user__email",
@@ -68,9 +69,10 @@ class Statistics:
         return [slot for slot in self.slots if slot in measured]
 
 
-def statistics(user: User, *, first: date, last: date, by: str = "user") -> Statistics:
-    """Return what the user may see of these days, added up by a key of ``GROUPINGS``; two queries. Raises a UserError
-    for days or a grouping that make no sense."""
+def statistics(user: User, *, first: date | None = None, last: date, by: str = "user") -> Statistics:
+    """Return what the user may see of these days, added up by a key of ``GROUPINGS``; two queries. Without ``first`` it
+    is ``USUAL_DAYS`` days. Raises a UserError for days or a grouping that make no sense."""
+    first = first or usual_first(last)
     if by not in GROUPINGS:
         raise UserError(f"Group by one of {', '.join(GROUPINGS)}.", field="by", code="invalid-grouping")
     if last < first:
@@ -88,6 +90,11 @@ def statistics(user: User, *, first: date, last: date, by: str = "user") -> Stat
     lines = list(_added_up(buckets, GROUPINGS[by]).values())
     lines.sort(key=lambda line: ([-line.hours.get(slot, 0.0) for slot in reversed(slots)], line.name))
     return Statistics(first, last, by, slots, lines, days)
+
+
+def usual_first(last: date) -> date:
+    """Return the first day that goes with ``last`` when nobody names another: never before the calendar."""
+    return date.fromordinal(max(last.toordinal() - USUAL_DAYS + 1, 1))
 
 
 def unit_of(slot: str) -> str:

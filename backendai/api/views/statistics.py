@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 from django.http import StreamingHttpResponse
@@ -18,8 +17,6 @@ from rest_framework.response import Response
 from backendai.api.authentication import asker
 from backendai.core.csv_cells import csv_lines
 from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics
-
-USUAL = timedelta(days=29)
 
 
 class StatisticsQuery(serializers.Serializer[Any]):
@@ -68,7 +65,7 @@ class StatisticsView(GenericAPIView[Any]):
         query.is_valid(raise_exception=True)
         asked = query.validated_data
         last = asked.get("last") or timezone.now().date()
-        found = statistics(asker(request), first=asked.get("first") or last - USUAL, last=last, by=asked["by"])
+        found = statistics(asker(request), first=asked.get("first"), last=last, by=asked["by"])
         if asked["as_file"] == "csv":
             answer = StreamingHttpResponse(csv_lines(rows_of(found)), content_type="text/csv; charset=utf-8")
             answer["Content-Disposition"] = 'attachment; filename="statistics.csv"'

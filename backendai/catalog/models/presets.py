@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import models
 
-from backendai.catalog.preset_rules import exact_amounts, wrong_preset
+from backendai.catalog.preset_rules import exact_amounts, taken_name, wrong_preset
 from backendai.catalog.querysets import PresetQuerySet
 from backendai.cluster.models import ResourceGroup
 from backendai.core.slots import Slots
@@ -42,6 +43,13 @@ class ResourcePreset(models.Model):
         """Write it; raises a ValidationError by field for what makes no sense."""
         self.full_clean(validate_unique=False, validate_constraints=False)
         super().save(*args, **kwargs)
+
+    def validate_constraints(self, exclude: Collection[str] | None = None) -> None:
+        """Say of a name that is taken where it is, at its field: what the constraints are called tells nobody that."""
+        try:
+            super().validate_constraints(exclude)
+        except ValidationError as error:
+            raise ValidationError({"name": taken_name(self.name, self.resource_group)}) from error
 
     def clean(self) -> None:
         """Bring the amounts into their exact form."""

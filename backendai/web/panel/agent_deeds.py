@@ -19,7 +19,7 @@ from backendai.core.durations import describe_duration
 from backendai.core.errors import UserError
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
-from backendai.web.panel.editing import ConfirmPage, FormPage
+from backendai.web.panel.editing import ConfirmPage, FormPage, field_of, show_error
 from backendai.web.panel.forms import EditForm
 
 
@@ -97,7 +97,13 @@ class AgentFormDeed(AgentDeed):
         self.form = self.make_form(self.request.POST)
         if not self.form.is_valid():
             raise UserError(_("Look at the marked fields."))
-        return self.done()
+        try:
+            return self.done()
+        except UserError as error:
+            if field_of(self.form, error) is None:
+                raise
+            show_error(self.form, error)
+            raise UserError(_("Look at the marked fields.")) from error
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the question with its fields."""
@@ -106,6 +112,8 @@ class AgentFormDeed(AgentDeed):
 
 class DrainForm(forms.Form):
     """How long what runs there may go on."""
+
+    shown_at: ClassVar[dict[str, str]] = {"ends_at": "within"}
 
     within = TimeSpanField(
         required=False,
@@ -147,7 +155,7 @@ class DrainPage(AgentFormDeed):
         """Begin."""
         within, now = self.form.cleaned_data["within"], timezone.now()
         if within is not None and within > LONGEST_DRAIN:
-            raise UserError(_("The longest drain is %(days)s days.") % {"days": LONGEST_DRAIN.days})
+            raise UserError(_("The longest drain is %(days)s days.") % {"days": LONGEST_DRAIN.days}, field="within")
         number = start_drain(self.viewer, self.object, now=now, ends_at=None if within is None else now + within)
         until = _(", until %(within)s from now") % {"within": describe_duration(within)} if within else ""
         text = ngettext(

@@ -205,4 +205,10 @@ class DeletePage(ConfirmPage):
 
 def show_error(form: forms.BaseForm, error: UserError) -> None:
     """Show a service's refusal at the field it names, or above the form."""
-    form.add_error(error.field if error.field in form.fields else None, in_words(error.message))
+    form.add_error(field_of(form, error), in_words(error.message))
+
+
+def field_of(form: forms.BaseForm, error: UserError) -> str | None:
+    """Return the field of the form that a refusal speaks of; None when it is none of them."""
+    field: str | None = getattr(form, "shown_at", {}).get(error.field, error.field)
+    return field if field in form.fields else None

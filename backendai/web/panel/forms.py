@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Model
 from django.forms import BoundField
@@ -32,6 +33,7 @@ class EditForm(forms.ModelForm):
     """A form of one row. ``groups`` are headings with the fields under them; what they leave out comes first."""
 
     groups: ClassVar[tuple[tuple[str | Promise, tuple[str, ...]], ...]] = ()
+    shown_at: ClassVar[Mapping[str, str]] = {}  # where a verb calls something otherwise than the form: its field
     version = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -54,6 +56,13 @@ class EditForm(forms.ModelForm):
             typed[self.add_prefix("version")] = self._stored_version
             self.add_error(None, self._conflict_text())
         return cleaned
+
+    def _update_errors(self, errors: ValidationError) -> None:
+        """Say nothing more of a field that could not be read: the model has looked at what stood there before."""
+        by_field = getattr(errors, "error_dict", {})
+        for name in set(by_field) & set(self.errors):
+            del by_field[name]
+        super()._update_errors(errors)  # type: ignore[misc]
 
     def field_groups(self) -> Iterator[FieldGroup]:
         """Yield the visible fields under their headings."""

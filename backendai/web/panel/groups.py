@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import django_filters
@@ -16,6 +17,9 @@ from backendai.cluster.groups import change_group, create_group, delete_group
 from backendai.cluster.idle import checkers_of, choose_checkers
 from backendai.cluster.models import Agent, IdleChecker, ResourceGroup
 from backendai.cluster.rules import SEQUENCE, strategies
+from backendai.cluster.session_defaults import LONGEST_RUN, parse_session_defaults
+from backendai.core.errors import UserError
+from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage
 from backendai.web.panel.forms import EditForm
@@ -165,12 +169,28 @@ class PanelGroupForm(GroupForm, EditForm):
         if self.instance.pk:
             self.initial["idle_checkers"] = checkers_of(self.instance)
 
+    def clean_default_batch_timeout(self) -> timedelta | None:
+        """Return how long a batch session may run."""
+        said: timedelta | None = self.cleaned_data["default_batch_timeout"]
+        if said is not None and not timedelta(0) < said <= LONGEST_RUN:
+            text = f"Write a time longer than 0 and of at most {LONGEST_RUN.days} days, or leave it empty."
+            raise forms.ValidationError(in_words(text))
+        return said
+
+    def clean_default_shm(self) -> str:
+        """Return the size as it was written."""
+        said: str = self.cleaned_data["default_shm"].strip()
+        _check_default("shm", said)
+        return said
+
     def clean_default_environ(self) -> dict[str, str]:
         """Return the variables by name."""
         lines = [line.strip() for line in self.cleaned_data["default_environ"].splitlines() if line.strip()]
         if wrong := next((line for line in lines if "=" not in line), None):
             raise forms.ValidationError(f"{wrong[:60]!r} has no =: write NAME=value.")
-        return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+        said = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+        _check_default("environ", said)
+        return said
 
     def _post_clean(self) -> None:
         """Put the defaults together before the model looks at them."""
@@ -191,6 +211,14 @@ class PanelGroupForm(GroupForm, EditForm):
         if wrong := by_field.pop("session_defaults", None):
             by_field.setdefault("__all__", []).extend(wrong)
         super().add_error(field, error)
+
+
+def _check_default(name: str, value: Any) -> None:
+    """Refuse one default of sessions at its own field, as all of them together would be."""
+    try:
+        parse_session_defaults({name: value})
+    except UserError as error:
+        raise forms.ValidationError(in_words(error.message)) from error
 
 
 class GroupPage(FormPage):

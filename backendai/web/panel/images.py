@@ -94,6 +94,8 @@ class ImageForm(EditForm):
         (_l("Who may use it"), ("domains",)),
     )
 
+    shown_at: ClassVar[dict[str, str]] = {"aliases": "alias_names"}
+
     alias_names = forms.CharField(
         required=False,
         label=_l("Other names"),

@@ -102,6 +102,8 @@ class JoinTokenList(ListPage):
 class JoinTokenForm(EditForm):
     """A new token."""
 
+    shown_at: ClassVar[dict[str, str]] = {"expires_at": "valid_for"}
+
     valid_for = TimeSpanField(
         required=False,
         label=_l("Valid for"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, ClassVar
 
 import django_filters
 import django_tables2 as tables
 from django import forms
-from django.core.paginator import Paginator
+from django.core.paginator import EmptyPage, Paginator
 from django.db import models
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
@@ -38,6 +39,17 @@ class StableRows(TableQuerysetData):
             return
         super().order_by(aliases)
         self.data: QuerySet[Any] = self.data.order_by(*self.data.query.order_by, "pk")
+
+
+class UncountedPages(LazyPaginator):
+    """Pages of a table that nobody counts. One whose rows no database could number is as empty as any past the end."""
+
+    def validate_number(self, number: Any) -> int:
+        """Return the page's number."""
+        checked: int = super().validate_number(number)
+        if checked * self.per_page > sys.maxsize:
+            raise EmptyPage
+        return checked
 
 
 class PanelTable(tables.Table):
@@ -153,7 +165,7 @@ class ListPage(PanelPage, SingleTableMixin, FilterView):
 
     def get_table_pagination(self, table: Any) -> dict[str, Any]:
         """Return pages of a fixed size, whatever the address asks for."""
-        return {"per_page": self.page_size, "paginator_class": Paginator if self.counts_rows else LazyPaginator}
+        return {"per_page": self.page_size, "paginator_class": Paginator if self.counts_rows else UncountedPages}
 
     def _is_part(self) -> bool:
         htmx: Any = getattr(self.request, "htmx", None)

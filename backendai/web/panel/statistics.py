@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 from django import forms
@@ -16,13 +15,11 @@ from backendai.accounts.models import User
 from backendai.core.csv_cells import csv_lines
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words, in_words_lazy
-from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics, unit_of
+from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics, unit_of, usual_first
 from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error
 from backendai.web.resources import name_of_slot
-
-_USUAL = timedelta(days=29)
 
 
 def administrator(user: User) -> bool:
@@ -54,7 +51,7 @@ class StatisticsPage(PanelPage, TemplateView):
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """Show the page, or send the table as a file."""
         last = timezone.now().date()
-        form = StatisticsForm(request.GET, initial={"first": last - _USUAL, "last": last})
+        form = StatisticsForm(request.GET, initial={"first": usual_first(last), "last": last})
         found = self._found(form)
         if found and request.GET.get("export") == "csv":
             answer = StreamingHttpResponse(csv_lines(_rows(found)), content_type="text/csv; charset=utf-8")
@@ -94,9 +91,7 @@ class StatisticsPage(PanelPage, TemplateView):
         last = asked["last"] or timezone.now().date()
         assert isinstance(self.request.user, User)
         try:
-            return statistics(
-                self.request.user, first=asked["first"] or last - _USUAL, last=last, by=asked["by"] or "user"
-            )
+            return statistics(self.request.user, first=asked["first"], last=last, by=asked["by"] or "user")
         except UserError as error:
             show_error(form, error)
             return None

@@ -51,7 +51,14 @@ def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
     words = dana.post(path, shown(dana, path) | {"shm_bytes": "much", "slots": "cpu=4, mem=16g"})
     assert (words.status_code, list(words.context["form"].errors)) == (422, ["shm_bytes"])
     twice = dana.post(f"{PRESETS}new/", sent | {"resource_group": group.pk})
-    assert twice.status_code == 422 and twice.context["form"].errors
+    assert "'gpu' for resource group" in twice.context["form"].errors["name"][0]
+    assert dana.post(f"{PRESETS}new/", sent).status_code == 302
+    again = dana.post(f"{PRESETS}new/", sent)
+    assert again.context["form"].errors == {"name": ["There is a preset 'gpu' for all groups already."]}
+    ResourcePreset.objects.exclude(pk=preset.pk).delete()
+    long = dana.post(f"{PRESETS}new/", sent | {"name": "x" * 70, "slots": "cpu=much"})
+    assert {name: len(texts) for name, texts in long.context["form"].errors.items()} == {"name": 1, "slots": 1}
+    assert "70" in long.context["form"].errors["name"][0]
     assert dana.post(path, shown(dana, path) | {"slots": "cpu=2, mem=16g"}).status_code == 302
     preset.refresh_from_db()
     assert preset.slots["cpu"] == "2"
@@ -99,6 +106,8 @@ def test_an_image_is_made_changed_and_forgotten(cast: Cast, dana: Client) -> Non
     assert dana.post(f"{IMAGES}new/", sent).status_code == 302
     image = Image.objects.get()
     path = f"{IMAGES}{image.pk}/"
+    wrong = dana.post(path, shown(dana, path) | {"alias_names": "a,b", "maximum": "", "minimum": ""})
+    assert list(wrong.context["form"].errors) == ["alias_names"]
     typed = shown(dana, path) | {"alias_names": "pt", "maximum": "cpu=8", "minimum": "cpu=1"}
     assert dana.post(path, typed | {"minimum": "cpu=9"}).status_code == 422
     assert dana.post(path, typed | {"domains": [cast.elsewhere.domain.pk]}).status_code == 302

@@ -96,6 +96,14 @@ def test_a_form_with_mistakes_writes_nothing_and_marks_the_fields(dana: Client) 
     assert not AuditEntry.objects.filter(target_type="domain").exists()
 
 
+def test_a_name_that_nobody_can_see_is_refused_at_its_field(dana: Client) -> None:
+    for name in ("\N{ZERO WIDTH SPACE}", "\N{RIGHT-TO-LEFT OVERRIDE} \N{ZERO WIDTH JOINER}"):
+        answer = dana.post("/manage/domains/new/", {"name": name, "share_weight": "1"})
+        assert "Nothing of it can be seen" in answer.context["form"].errors["name"][0]
+    family = "\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL}"
+    assert dana.post("/manage/domains/new/", {"name": family, "share_weight": "1"}).status_code == 302
+
+
 def test_nobody_overwrites_unseen_what_somebody_else_changed(cast: Cast, dana: Client) -> None:
     domain = cast.alice.domain
     assert domain is not None
@@ -122,6 +130,8 @@ def test_the_trail_is_shown_without_being_counted(
     assert "<script>alert" not in page
     assert 'rel="next"' in page
     assert "page 1" in page
+    far = dana.get("/manage/audit/?page=99999999999999999999")
+    assert far.status_code == 200, "no database counts so far"
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,16 @@ def test_a_machine_is_emptied_with_progress_and_used_again(cast: Cast, dana: Cli
     assert (again.status_code, "is not being drained" in text_of(again)) == (422, True)
 
 
+def test_a_deadline_that_cannot_be_is_refused_at_its_field(cast: Cast, dana: Client) -> None:
+    agent = make_agent("node-1")
+    for within, words in (("-1h", "in the past"), ("9999d", "365 days")):
+        refused = dana.post(page(agent, "agent-drain"), {"within": within})
+        assert refused.status_code == 422
+        assert words in refused.context["form"].errors["within"][0]
+    agent.refresh_from_db()
+    assert not agent.is_drained
+
+
 def test_a_machine_is_switched_moved_and_given_up_by_its_name(cast: Cast, dana: Client) -> None:
     agent, far = make_agent("node-1"), make_group("far")
     make_running_session(cast.alice, agent)
@@ -169,8 +179,9 @@ def test_a_token_is_shown_once_with_its_command(cast: Cast, dana: Client) -> Non
     assert token not in listed
     assert token[:10] in listed
     agent, credential = join_agent(JoinUp(token=token, name="gpu-1", gateway_url=""))
-    wrong = dana.post(new, sent(form, name_prefix="GPU"))
-    assert wrong.context["form"].errors["name_prefix"]
+    for field, value in (("name_prefix", "GPU"), ("valid_for", "-3h"), ("valid_for", "0")):
+        wrong = dana.post(new, sent(form, **{field: value}))
+        assert list(wrong.context["form"].errors) == [field]
     assert dana.post(page(agent, "agent-revoke")).status_code == 302
     assert agent_of_token(credential) is None
     own = dana.post(page(agent, "agent-renew")).context["token"]
@@ -204,13 +215,17 @@ def test_a_group_is_made_with_everything_it_can_have(cast: Cast, dana: Client) -
     assert entry.details["changes"] == {"sequence": ["fifo", "drf"]}
     form = dana.get(address).context["form"]
     for name, value, where in (
-        ("default_environ", "LD_PRELOAD=x", "__all__"),
+        ("default_environ", "LD_PRELOAD=x", "default_environ"),
+        ("default_environ", "1A=x", "default_environ"),
+        ("default_shm", "1zb", "default_shm"),
+        ("default_batch_timeout", "-3h", "default_batch_timeout"),
+        ("default_batch_timeout", "9999d", "default_batch_timeout"),
         ("default_environ", "nothing", "default_environ"),
         ("slot_order", "cpu, cpu", "slot_order"),
         ("pull_timeout", "0", "pull_timeout"),
     ):
         wrong = dana.post(address, sent(form, **{name: value}))
-        assert where in wrong.context["form"].errors, wrong.context["form"].errors
+        assert list(wrong.context["form"].errors) == [where], wrong.context["form"].errors
     assert "drf" in text_of(dana.get(reverse("manage:groups")))
 
 

@@ -199,6 +199,13 @@ def test_days_that_make_no_sense_are_refused_at_their_field(
     assert list(page.context["form"].errors) == [field]
 
 
+def test_the_first_day_of_the_calendar_is_answered(used: Cast, dana: Client) -> None:
+    told = Caller(used.dana).get(STATISTICS, last="0001-01-01").json()
+    assert (told["first"], told["lines"]) == ("0001-01-01", [])
+    assert dana.get(reverse("manage:statistics"), {"last": "0001-01-01"}).status_code == 200
+    assert Caller(used.dana).get(STATISTICS, last="2030-01-30").json()["first"] == "2030-01-01"
+
+
 def test_the_page_shows_table_and_chart_to_administrators_and_a_part_to_domain_admins(used: Cast, dana: Client) -> None:
     path, days = reverse("manage:statistics"), {"first": "2030-01-01", "last": "2030-01-03"}
     page = dana.get(path, days)
