@@ -3,11 +3,12 @@ read by ``backendai.agent.config``."""
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 
 import environ
+
+from backendai.settings import environment as told
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 environ.Env.read_env(BASE_DIR / ".env")
@@ -22,7 +23,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": os.environ.get("BACKENDAI_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["console"], "level": told.choice("BACKENDAI_LOG_LEVEL", told.LOG_LEVELS, "INFO")},
     "loggers": {
         "urllib3": {"level": "ERROR"},
         "celery.worker.strategy": {"level": "WARNING"},

@@ -3,6 +3,7 @@ from the environment; ``.env.example`` lists them all, and ``backendai.ops.check
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,37 +11,38 @@ import environ
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy
 
+from backendai.settings import environment as told
 from backendai.settings.secret_store import load_secrets
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
-env = environ.Env()
-environ.Env.read_env(BASE_DIR / ".env")
+told.read_files(BASE_DIR)
 
 # -- where things are --------------------------------------------------------------------------------------------------
-DATA_DIR = Path(env.str("BACKENDAI_DATA", default=str(BASE_DIR / "var"))).absolute()
-_stored = {} if env.str("BACKENDAI_SECRET_KEY", default="") else load_secrets(DATA_DIR / "secrets.json")
-SECRET_KEY = env.str("BACKENDAI_SECRET_KEY", default=_stored.get("secret_key", ""))
-SECRET_KEY_FALLBACKS = env.list("BACKENDAI_SECRET_KEY_FALLBACKS", default=[])
-TICKET_KEY = env.str("BACKENDAI_TICKET_KEY", default=_stored.get("ticket_key", ""), multiline=True)
-DEPLOYMENT = env.str("BACKENDAI_DEPLOYMENT", default=_stored.get("deployment", "default"))
+DATA_DIR = Path(told.text("BACKENDAI_DATA", str(BASE_DIR / "var"))).absolute()
+_stored = {} if told.text("BACKENDAI_SECRET_KEY") else load_secrets(DATA_DIR / "secrets.json")
+SECRET_KEY = told.text("BACKENDAI_SECRET_KEY", _stored.get("secret_key", ""))
+SECRET_KEY_FALLBACKS = told.words("BACKENDAI_SECRET_KEY_FALLBACKS")
+TICKET_KEY = told.text("BACKENDAI_TICKET_KEY", _stored.get("ticket_key", "")).replace("\\n", "\n")
+DEPLOYMENT = told.text("BACKENDAI_DEPLOYMENT", _stored.get("deployment", "default"))
 
-DEBUG = env.bool("BACKENDAI_DEBUG", default=False)
-PORT = env.int("BACKENDAI_PORT", default=8080)
+DEBUG = told.switch("BACKENDAI_DEBUG")
+PORT = told.whole("BACKENDAI_PORT", 8080, least=1, most=65535)
 # Who listens on this machine only is asked for by this machine's names only: a page elsewhere whose name was made to
 # point here reaches nothing.
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_NAMES = [".localhost", "127.0.0.1", "[::1]"] if env.str("BACKENDAI_HOST", default="") in _LOOPBACK else ["*"]
-ALLOWED_HOSTS = env.list("BACKENDAI_ALLOWED_HOSTS", default=_NAMES)
-CSRF_TRUSTED_ORIGINS = env.list("BACKENDAI_TRUSTED_ORIGINS", default=[])
-SECURE = env.bool("BACKENDAI_HTTPS", default=False)
-PORTAL_URL = env.str("BACKENDAI_PORTAL_URL", default=f"http://127.0.0.1:{PORT}")
-DOOR_URL = env.str("BACKENDAI_DOOR_URL", default=PORTAL_URL)
+_NAMES = [".localhost", "127.0.0.1", "[::1]"] if told.text("BACKENDAI_HOST") in _LOOPBACK else ["*"]
+ALLOWED_HOSTS = told.words("BACKENDAI_ALLOWED_HOSTS", _NAMES)
+CSRF_TRUSTED_ORIGINS = told.words("BACKENDAI_TRUSTED_ORIGINS")
+SECURE = told.switch("BACKENDAI_HTTPS")
+PORTAL_URL = told.text("BACKENDAI_PORTAL_URL", f"http://127.0.0.1:{PORT}")
+DOOR_URL = told.text("BACKENDAI_DOOR_URL", PORTAL_URL)
 # Apps of sessions live under names of their own: what users run there never shares the portal's origin.
-APPS_DOMAIN = env.str("BACKENDAI_APPS_DOMAIN", default="apps.localhost").strip(".").lower()
-APPS_HOST = env.str("BACKENDAI_APPS_HOST", default=env.str("BACKENDAI_HOST", default="") or "127.0.0.1")
-APPS_PORT = env.int("BACKENDAI_APPS_PORT", default=PORT + 1)
-APPS_PUBLIC_PORT = env.int("BACKENDAI_APPS_PUBLIC_PORT", default=443 if SECURE else APPS_PORT)
-NODE_BROKER_URL = env.str("BACKENDAI_NODE_BROKER_URL", default=env.str("REDIS_URL", default=""))
+APPS_DOMAIN = told.text("BACKENDAI_APPS_DOMAIN", "apps.localhost").strip(".").lower()
+APPS_HOST = told.text("BACKENDAI_APPS_HOST", told.text("BACKENDAI_HOST") or "127.0.0.1")
+APPS_PORT = told.whole("BACKENDAI_APPS_PORT", PORT + 1, least=1, most=65535)
+APPS_PUBLIC_PORT = told.whole("BACKENDAI_APPS_PUBLIC_PORT", 443 if SECURE else APPS_PORT, least=1, most=65535)
+# Empty is an answer here: nodes work by polling.
+NODE_BROKER_URL = os.environ.get("BACKENDAI_NODE_BROKER_URL", told.text("REDIS_URL"))
 
 # -- rooms -------------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
@@ -124,7 +126,7 @@ FORM_RENDERER = "backendai.web.quick_widgets.QuickWidgets"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # -- database ----------------------------------------------------------------------------------------------------------
-DATABASES = {"default": env.db("DATABASE_URL", default=f"sqlite:///{DATA_DIR / 'portal.sqlite3'}")}
+DATABASES = {"default": told.database("DATABASE_URL", f"sqlite:///{DATA_DIR / 'portal.sqlite3'}")}
 _database = DATABASES["default"]
 if "sqlite" in _database["ENGINE"]:
     # IMMEDIATE: with DEFERRED, six writers lose nine transactions out of ten to "database is locked".
@@ -137,13 +139,17 @@ if "sqlite" in _database["ENGINE"]:
     }
 else:
     _database["OPTIONS"] = {
-        "pool": {"min_size": 1, "max_size": env.int("BACKENDAI_DATABASE_POOL", default=10), "timeout": 10},
+        "pool": {
+            "min_size": 1,
+            "max_size": told.whole("BACKENDAI_DATABASE_POOL", 10, least=1, most=1000),
+            "timeout": 10,
+        },
         "connect_timeout": 3,
         "options": "-c statement_timeout=10000 -c lock_timeout=3000 -c idle_in_transaction_session_timeout=30000",
     }
 
 # -- Redis: hints, browser events --------------------------------------------------------------------------------------
-REDIS_URL = env.str("REDIS_URL", default=f"unix://{DATA_DIR / 'valkey.sock'}")
+REDIS_URL = told.text("REDIS_URL", f"unix://{DATA_DIR / 'valkey.sock'}")
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
@@ -162,17 +168,17 @@ PASS_INTERVAL = timedelta(seconds=2)
 REPAIR_INTERVAL = timedelta(seconds=30)
 OBSERVE_INTERVAL = timedelta(minutes=5)
 IDLE_INTERVAL = timedelta(seconds=15)
-SYNC_INTERVAL = timedelta(seconds=env.float("BACKENDAI_SYNC_INTERVAL", default=5.0))
-USAGE_FINE_FOR = timedelta(hours=env.float("BACKENDAI_USAGE_FINE_HOURS", default=24.0))
-USAGE_KEPT_FOR = timedelta(days=env.float("BACKENDAI_USAGE_DAYS", default=7.0))
-AGENT_LOST_AFTER = timedelta(seconds=env.float("BACKENDAI_AGENT_LOST_AFTER", default=60.0))
+SYNC_INTERVAL = timedelta(seconds=told.number("BACKENDAI_SYNC_INTERVAL", 5.0, least=0.05, most=60))
+USAGE_FINE_FOR = timedelta(hours=told.number("BACKENDAI_USAGE_FINE_HOURS", 24.0, least=2, most=366 * 24))
+USAGE_KEPT_FOR = timedelta(days=told.number("BACKENDAI_USAGE_DAYS", 7.0, least=1, most=366))
+AGENT_LOST_AFTER = timedelta(seconds=told.number("BACKENDAI_AGENT_LOST_AFTER", 60.0, least=1, most=86400))
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
-DEFAULT_SEQUENCE = env.str("BACKENDAI_DEFAULT_SEQUENCE", default="fifo")
-CLUSTER_POOL = env.str("BACKENDAI_CLUSTER_POOL", default="10.88.0.0/16")
-SCRATCH_BYTES = env.int("BACKENDAI_SCRATCH_BYTES", default=10 * 2**30)
-COMMIT_BYTES = env.int("BACKENDAI_COMMIT_BYTES", default=10 * 2**30)
-COMMIT_TIMEOUT = env.int("BACKENDAI_COMMIT_TIMEOUT", default=1800)
+DEFAULT_SEQUENCE = told.text("BACKENDAI_DEFAULT_SEQUENCE", "fifo")
+CLUSTER_POOL = told.text("BACKENDAI_CLUSTER_POOL", "10.88.0.0/16")
+SCRATCH_BYTES = told.whole("BACKENDAI_SCRATCH_BYTES", 10 * 2**30, least=64 * 2**20, most=2**50)
+COMMIT_BYTES = told.whole("BACKENDAI_COMMIT_BYTES", 10 * 2**30, least=0, most=2**50)
+COMMIT_TIMEOUT = told.whole("BACKENDAI_COMMIT_TIMEOUT", 1800, least=60, most=86400)
 
 # The end of a kernel's log comes in one piece (compute.services.logs.LARGEST).
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
@@ -214,17 +220,17 @@ CONTENT_SECURITY_POLICY = {
 }
 
 # How often one person may ask in a minute (0: as often as they like), and how many launches may come at once.
-RATE_API = env.int("BACKENDAI_RATE_API", default=600)
-RATE_LAUNCH = env.int("BACKENDAI_RATE_LAUNCH", default=30)
-RATE_LAUNCH_BURST = env.int("BACKENDAI_RATE_LAUNCH_BURST", default=10)
+RATE_API = told.whole("BACKENDAI_RATE_API", 600, least=0, most=10**9)
+RATE_LAUNCH = told.whole("BACKENDAI_RATE_LAUNCH", 30, least=0, most=10**9)
+RATE_LAUNCH_BURST = told.whole("BACKENDAI_RATE_LAUNCH_BURST", 10, least=1, most=10**9)
 
 # -- mail --------------------------------------------------------------------------------------------------------------
-EMAIL_URL = env.str("BACKENDAI_EMAIL_URL", default="")
+EMAIL_URL = told.text("BACKENDAI_EMAIL_URL")
 EMAIL_SCHEMES = ("smtp", "smtp+tls", "smtp+ssl", "consolemail")
 if EMAIL_URL.partition("://")[0] in EMAIL_SCHEMES:
-    vars().update(env.email_url_config(EMAIL_URL))
+    vars().update(environ.Env.email_url_config(EMAIL_URL))
 EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = env.str("BACKENDAI_EMAIL_FROM", default="portal@localhost")
+DEFAULT_FROM_EMAIL = told.text("BACKENDAI_EMAIL_FROM", "portal@localhost")
 
 # -- REST --------------------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
@@ -268,7 +274,7 @@ LANGUAGE_COOKIE_NAME = "__Host-language" if SECURE else "language"
 LANGUAGE_COOKIE_AGE = 365 * 86400
 LANGUAGE_COOKIE_HTTPONLY = True
 LANGUAGE_COOKIE_SECURE = SECURE
-TIME_ZONE = env.str("BACKENDAI_TIME_ZONE", default="UTC")
+TIME_ZONE = told.time_zone("BACKENDAI_TIME_ZONE", "UTC")
 USE_TZ = True
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
@@ -282,7 +288,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": env.str("BACKENDAI_LOG_LEVEL", default="INFO")},
+    "root": {"handlers": ["console"], "level": told.choice("BACKENDAI_LOG_LEVEL", told.LOG_LEVELS, "INFO")},
     "loggers": {
         # A pass every two seconds is not news.
         "celery.app.trace": {"level": "WARNING"},

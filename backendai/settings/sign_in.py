@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import environ
-
-env = environ.Env()
+from backendai.settings import environment as told
 
 
 def _mapping(text: str) -> Any:
@@ -23,8 +21,8 @@ LOGIN_URL = "web:login"
 LOGIN_REDIRECT_URL = "web:sessions"
 LOGOUT_REDIRECT_URL = "web:login"
 
-SIGNUP = env.str("BACKENDAI_SIGNUP", default="off")
-REQUIRE_MFA = env.str("BACKENDAI_REQUIRE_MFA", default="none")
+SIGNUP = told.text("BACKENDAI_SIGNUP", "off")
+REQUIRE_MFA = told.text("BACKENDAI_REQUIRE_MFA", "none")
 
 # -- django-allauth: one name (the e-mail address), no mails, attempts counted in our database -------------------------
 ACCOUNT_ADAPTER = "backendai.accounts.adapters.PortalAdapter"
@@ -53,13 +51,13 @@ MFA_FORMS = {
 }
 
 # -- OpenID Connect ----------------------------------------------------------------------------------------------------
-OIDC_NAME = env.str("BACKENDAI_OIDC_NAME", default="Single sign-on")
-OIDC_ISSUER = env.str("BACKENDAI_OIDC_ISSUER", default="").rstrip("/")
-OIDC_CLIENT_ID = env.str("BACKENDAI_OIDC_CLIENT_ID", default="")
-OIDC_CLIENT_SECRET = env.str("BACKENDAI_OIDC_CLIENT_SECRET", default="")
-OIDC_GROUP_CLAIM = env.str("BACKENDAI_OIDC_GROUP_CLAIM", default="groups")
-OIDC_MAPPING = _mapping(env.str("BACKENDAI_OIDC_MAPPING", default=""))
-OIDC_LINK_BY_EMAIL = env.bool("BACKENDAI_OIDC_LINK_BY_EMAIL", default=False)
+OIDC_NAME = told.text("BACKENDAI_OIDC_NAME", "Single sign-on")
+OIDC_ISSUER = told.text("BACKENDAI_OIDC_ISSUER").rstrip("/")
+OIDC_CLIENT_ID = told.text("BACKENDAI_OIDC_CLIENT_ID")
+OIDC_CLIENT_SECRET = told.text("BACKENDAI_OIDC_CLIENT_SECRET")
+OIDC_GROUP_CLAIM = told.text("BACKENDAI_OIDC_GROUP_CLAIM", "groups")
+OIDC_MAPPING = _mapping(told.text("BACKENDAI_OIDC_MAPPING"))
+OIDC_LINK_BY_EMAIL = told.switch("BACKENDAI_OIDC_LINK_BY_EMAIL")
 OIDC_PROVIDER_ID = "sso"
 
 SOCIALACCOUNT_ADAPTER = "backendai.web.single_sign_on.PortalIdentities"
