@@ -10,7 +10,7 @@ from django.core.checks import CheckMessage, Error, register
 from backendai.cluster.rules import SEQUENCE, strategies
 
 
-@register()
+@register("settings")
 def check_default_sequence(**kwargs: Any) -> list[CheckMessage]:
     """BACKENDAI_DEFAULT_SEQUENCE names a sequence."""
     known = strategies(SEQUENCE)

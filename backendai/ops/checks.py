@@ -14,10 +14,12 @@ from backendai.accounts.claims import wrong_mapping
 from backendai.cluster.app_domains import holds, is_domain, portal_names
 from backendai.wire.cluster_network import most_networks
 
+SETTINGS = "settings"  # the tag of the checks that are made before a start, too
+
 _LAST_PORT = 65535
 
 
-@register()
+@register(SETTINGS)
 def check_secrets(**kwargs: Any) -> list[CheckMessage]:
     """The secret key is long, the ticket key can sign."""
     found: list[CheckMessage] = []
@@ -36,7 +38,7 @@ def check_secrets(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(SETTINGS)
 def check_addresses(**kwargs: Any) -> list[CheckMessage]:
     """The portal's own address and the broker's have a form that can be reached."""
     found: list[CheckMessage] = []
@@ -57,7 +59,7 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(SETTINGS)
 def check_apps(**kwargs: Any) -> list[CheckMessage]:
     """What users run lives under names that share nothing with the portal's."""
     domain, found = settings.APPS_DOMAIN, list[CheckMessage]()
@@ -78,7 +80,7 @@ def check_apps(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(SETTINGS)
 def check_mail(**kwargs: Any) -> list[CheckMessage]:
     """Mail is sent through a server that can be named, from an address."""
     found: list[CheckMessage] = []
@@ -91,7 +93,7 @@ def check_mail(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(SETTINGS)
 def check_times(**kwargs: Any) -> list[CheckMessage]:
     """A silent node is given several syncs before it counts as lost."""
     if settings.SYNC_INTERVAL * 3 > settings.AGENT_LOST_AFTER:
@@ -103,7 +105,7 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
     return []
 
 
-@register()
+@register(SETTINGS)
 def check_usage(**kwargs: Any) -> list[CheckMessage]:
     """Samples of use are kept for as long as pages and idle checks look back, fine ones not longer than all."""
     found: list[CheckMessage] = []
@@ -115,7 +117,7 @@ def check_usage(**kwargs: Any) -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(SETTINGS)
 def check_commits(**kwargs: Any) -> list[CheckMessage]:
     """An image can be made of a session at all."""
     if settings.COMMIT_BYTES < 0 or settings.COMMIT_TIMEOUT < 60:
@@ -124,7 +126,7 @@ def check_commits(**kwargs: Any) -> list[CheckMessage]:
     return []
 
 
-@register()
+@register(SETTINGS)
 def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
     """Who may ask for an account, and who needs a second factor, is said in words that are known."""
     found: list[CheckMessage] = []
@@ -161,7 +163,7 @@ def _check_provider() -> list[CheckMessage]:
     return found
 
 
-@register()
+@register(SETTINGS)
 def check_rates(**kwargs: Any) -> list[CheckMessage]:
     """How often people may ask is a number, and a launch is possible at all."""
     if min(settings.RATE_API, settings.RATE_LAUNCH) < 0 or settings.RATE_LAUNCH_BURST < 1:

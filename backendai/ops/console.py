@@ -12,6 +12,7 @@ _COLOURS = (36, 32, 35, 33, 34, 96, 92, 95)
 _STALL_SECONDS = 1.0
 _BEGINNING = re.compile(rb"(?:[\d-]{10} [\d:,]+ )?(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
 _TROUBLE = (b"WARNING", b"ERROR", b"CRITICAL")
+_END = (b"Traceback", b"CommandError: ", b"SystemCheckError: ")  # what programs say before they give up
 
 
 class Terminal:
@@ -45,7 +46,7 @@ class Terminal:
         """Whether the line tells of trouble, or goes on with one that did (a traceback)."""
         if beginning := _BEGINNING.match(text):
             self._in_trouble[name] = beginning[1] in _TROUBLE
-        elif text.startswith(b"Traceback"):
+        elif text.startswith(_END):
             self._in_trouble[name] = True
         return self._in_trouble.get(name, False)
 

@@ -7,9 +7,11 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from backendai.settings.environment import RUNNING
 
 _STAMP = "prepared"
 _FIRST_ADMIN = "first-admin.json"
@@ -86,6 +88,19 @@ def is_prepared(data: Path, stamp: str) -> bool:
 def mark_prepared(data: Path, stamp: str) -> None:
     """Remember that this folder is prepared for ``stamp``."""
     (data / _STAMP).write_text(stamp)
+
+
+def say_running(data: Path, told: Mapping[str, str]) -> None:
+    """Tell the commands that are called meanwhile what this start has decided: ports, addresses, the broker."""
+    path = data / RUNNING
+    path.unlink(missing_ok=True)
+    path.touch(mode=_PRIVATE, exist_ok=False)  # the broker's address may hold a password
+    path.write_text(json.dumps(dict(told)))
+
+
+def say_stopped(data: Path) -> None:
+    """Take that back."""
+    (data / RUNNING).unlink(missing_ok=True)
 
 
 def take_first_admin(data: Path) -> FirstAdmin | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import http.client
 import math
 import os
@@ -12,15 +13,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import environ
-
+from backendai.agent.config import BACKENDS, read_settings
+from backendai.core.errors import UserError
 from backendai.ops import data_folder, fleet, valkey
 from backendai.ops.console import Terminal
 from backendai.ops.data_folder import FirstAdmin, Refused
 from backendai.ops.engine import NoEngine, ask_engine
 from backendai.ops.fleet import BASE_DIR, Choice
 from backendai.ops.supervisor import Stopped, Supervisor
+from backendai.settings import environment
 
+_LAST_PORT = 65535
+_VARIABLES = {  # what an agent calls by the names of its options
+    "backend": "BACKENDAI_AGENT_BACKEND",
+    "gateway_port": "BACKENDAI_GATEWAY_PORT",
+    "reserve.cpu": "BACKENDAI_AGENT_RESERVE_CPU",
+    "reserve.mem": "BACKENDAI_AGENT_RESERVE_MEM",
+}
 _VALKEY_TIMEOUT = 30.0
 _LOAD_TIMEOUT, _WEB_TIMEOUT = 30.0, 20.0
 _SESSIONS, _INDENT = f"{'Compute sessions':<22}", " " * 22
@@ -33,9 +42,9 @@ _SOURCES = ("backendai", "templates", "locale", "static", "requirements.txt")
 
 def main(arguments: Sequence[str]) -> int:
     """Run the platform until it is told to stop; returns the exit code."""
-    environ.Env.read_env(BASE_DIR / ".env")
-    options = _parser().parse_args(arguments)
     try:
+        environment.read_dotenv(BASE_DIR)
+        options = _parser().parse_args(arguments)
         choice = _decide(options)
         lock = data_folder.lock(choice.data)
         try:
@@ -44,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
             with Supervisor(choice.data / "logs", terminal=Terminal(verbose=options.verbose)) as supervisor:
                 _run(supervisor, choice)
         finally:
+            data_folder.say_stopped(choice.data)
             os.close(lock)
     except Stopped:
         return 0
@@ -73,16 +83,23 @@ def source_stamp() -> str:
     return data_folder.fingerprint([BASE_DIR / name for name in _SOURCES])
 
 
+def settings_stamp() -> str:
+    """Return what changes when the settings do: then it is looked again whether they can work."""
+    told = sorted(f"{name}={value}" for name, value in os.environ.items() if name.startswith("BACKENDAI_"))
+    told += [os.environ.get(name, "") for name in ("DATABASE_URL", "REDIS_URL")]
+    return hashlib.sha256("\0".join(told).encode(errors="surrogateescape")).hexdigest()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bin/up", description="Start the whole platform on this machine.")
-    told = os.environ.get
+    told, whole = os.environ.get, environment.whole
     parser.add_argument(
-        "--port", type=int, default=int(told("BACKENDAI_PORT") or 8080), help="port of the portal (8080)"
+        "--port", type=int, default=whole("BACKENDAI_PORT", 8080, most=_LAST_PORT), help="port of the portal (8080)"
     )
     parser.add_argument(
         "--apps-port",
         type=int,
-        default=int(told("BACKENDAI_APPS_PORT") or 0),
+        default=whole("BACKENDAI_APPS_PORT", 0, most=_LAST_PORT),
         help="port of the apps of sessions (the one after the portal's)",
     )
     parser.add_argument("--verbose", action="store_true", help="show all output of the parts, not only their troubles")
@@ -96,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--backend",
-        choices=("auto", "docker", "process", "simulated"),
+        choices=BACKENDS,
         default=told("BACKENDAI_AGENT_BACKEND") or "auto",
         help="what runs kernels (docker when an engine answers, else process)",
     )
@@ -107,13 +124,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _decide(options: argparse.Namespace) -> Choice:
-    if not 1 <= options.port <= 65535:
+    if not 1 <= options.port <= _LAST_PORT:
         raise Refused(f"--port {options.port}: a port is a number from 1 to 65535.")
-    if not 0 <= options.apps_port <= 65535 or options.apps_port == options.port:
+    if not 0 <= options.apps_port <= _LAST_PORT or options.apps_port == options.port:
         raise Refused(f"--apps-port {options.apps_port}: a port is a number from 1 to 65535, and not the portal's.")
     if options.agents < 0:
         raise Refused(f"--agents {options.agents}: use 0 or more.")
     backend: str = options.backend
+    _check_host(options.host)
+    if options.agents:
+        _check_node(backend)
     no_engine: tuple[str, ...] = ()
     if options.agents and backend in ("auto", "docker"):
         no_engine = _why_no_engine()
@@ -131,6 +151,27 @@ def _why_no_engine() -> tuple[str, ...]:
     except NoEngine as error:
         return str(error), error.fix
     return ()
+
+
+def _check_host(host: str) -> None:
+    try:
+        _bind(host, 0)
+    except OSError as error:
+        raise Refused(
+            f"--host {host}: this machine cannot listen there ({error.strerror}). Use one of its own addresses, "
+            "127.0.0.1 for this machine only, or 0.0.0.0 for every network."
+        ) from error
+
+
+def _check_node(backend: str) -> None:
+    """Refuse what the agents of this machine would refuse once everything else runs."""
+    try:
+        read_settings(os.environ, {"name": "local", "backend": backend})
+    except UserError as error:
+        field = error.field or ""
+        variable = _VARIABLES.get(field, field.partition(".")[0])
+        named = error.message if variable in error.message else f"{variable}: {error.message}"
+        raise Refused(f"{named} .env.example says more.") from error
 
 
 def _check_ports(choice: Choice) -> None:
@@ -163,7 +204,9 @@ def _bind(host: str, port: int) -> int:
 
 
 def _run(supervisor: Supervisor, choice: Choice) -> None:
-    os.environ.update(fleet.environment(choice, _broker(supervisor, choice)))
+    ours = fleet.environment(choice, _broker(supervisor, choice))
+    data_folder.say_running(choice.data, ours)
+    os.environ.update(ours)
     supervisor.load_code(_LOAD_TIMEOUT)
     _prepare(supervisor, choice)
     supervisor.start(fleet.web_program(choice))
@@ -192,11 +235,13 @@ def _broker(supervisor: Supervisor, choice: Choice) -> str:
 
 
 def _prepare(supervisor: Supervisor, choice: Choice) -> None:
-    stamp = source_stamp()
+    stamp = source_stamp() + settings_stamp()
     known_database = not os.environ.get("DATABASE_URL") and (choice.data / "portal.sqlite3").exists()
     if known_database and data_folder.is_prepared(choice.data, stamp):
         return
-    supervisor.terminal.say("Preparing the database and the assets (after an installation or an update) ...")
+    supervisor.terminal.say(
+        "Preparing the database and the assets (after an installation, an update or new settings) ..."
+    )
     if code := supervisor.run_once(fleet.prepare_program()):
         raise Refused(f"The preparation has failed (exit code {code}); see {choice.data / 'logs' / 'prepare.log'}")
     data_folder.mark_prepared(choice.data, stamp)

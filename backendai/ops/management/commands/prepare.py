@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from backendai.ops.checks import SETTINGS
 from backendai.ops.data_folder import fingerprint, make_database_private
 
 _STAMP = ".collected-from"
@@ -19,7 +20,8 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do what is missing, in the order in which it is needed."""
+        """Do what is missing, in the order in which it is needed; nothing with settings that cannot work."""
+        self.check(tags=[SETTINGS])
         database = settings.DATABASES["default"]
         if "sqlite" in database["ENGINE"]:
             make_database_private(Path(database["NAME"]))
