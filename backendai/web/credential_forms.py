@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from django import forms
 from django.utils import timezone
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.scopes import WORDS, Scope
@@ -32,11 +33,7 @@ class TokenForm(forms.Form):
         label=_l("What may it do?"),
         required=False,
         initial=[Scope.SESSIONS],
-        choices=[
-            (scope.value, in_words_lazy(WORDS[scope][0].upper() + WORDS[scope][1:]))
-            for scope in Scope
-            if scope != Scope.READ
-        ],
+        choices=[(scope.value, capfirst(in_words_lazy(WORDS[scope]))) for scope in Scope if scope != Scope.READ],
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
         help_text=_l("Every token may look at what you may see."),
     )

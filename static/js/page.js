@@ -62,6 +62,11 @@
     });
   });
   document.addEventListener("DOMContentLoaded", () => document.querySelector("[aria-invalid=true]")?.focus());
+  // A reload of what is shown once would send its form again: another token, another secret. It is to ask for the page.
+  document.addEventListener("DOMContentLoaded", () => {
+    const page = document.querySelector("[data-shown-once]")?.dataset.shownOnce;
+    if (page) history.replaceState(null, "", page);
+  });
   addEventListener("pageshow", () => {
     for (const button of document.querySelectorAll("button.is-busy")) {
       button.disabled = false;

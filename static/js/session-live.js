@@ -3,6 +3,7 @@
   const panel = () => document.getElementById("session-page");
   const state = () => document.getElementById("session-state");
   const outlook = () => document.getElementById("outlook");
+  const name = () => document.getElementById("session-name")?.textContent || "";
   const waitsFor = () => state()?.dataset.wait?.trim() || "";
 
   let planned = 0;
@@ -23,6 +24,7 @@
   let reason = "";
   let shownText = "";
   let last = "";
+  let named = "";
   const forget = () => {
     clearTimeout(looksAt);
     looksAt = 0;
@@ -62,11 +64,18 @@
     lookedAt = Date.now();
     reason = waitsFor();
     last = state()?.dataset.status;
+    named = name();
+  };
+  // The window is called as the session is, also once somebody has renamed it.
+  const renameWindow = () => {
+    if (document.title.startsWith(named)) document.title = name() + document.title.slice(named.length);
+    named = name();
   };
 
   document.addEventListener("htmx:oobAfterSwap", ({ detail }) => {
     if (detail.target.id !== "session-head") return;
     lookAhead();
+    renameWindow();
     const status = state().dataset.status;
     if (status === last) return;
     last = status;

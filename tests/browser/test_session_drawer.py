@@ -79,6 +79,7 @@ def _use_the_panel(visitor: Visitor, session: Body) -> None:
     box.get_by_role("button", name="Rename").click()
     expect(box).not_to_be_visible()
     expect(page.get_by_role("dialog", name="looked-over")).to_be_visible()
+    expect(page).to_have_title("looked-over · Sessions · Backend.AI")
     page.get_by_role("link", name="Info", exact=True).click()
     expect(page.get_by_role("dialog", name="Waiting for its time")).to_contain_text("start-time-not-reached")
     assert visitor.accessibility_faults() == []

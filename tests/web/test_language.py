@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone, translation
 
 from backendai.accounts.models import User
+from backendai.accounts.scopes import WORDS
 from backendai.accounts.services.language import choose_language
 from backendai.activity.models import AuditEntry
 from backendai.core.errors import UserError
@@ -45,6 +47,13 @@ def test_a_visitor_is_spoken_to_as_the_browser_asks_until_another_language_is_ch
     assert (cookie.value, cookie["httponly"], cookie["samesite"]) == ("ko", True, "Lax")
     again = client.get(login)
     assert '<html lang="ko">' in again.content.decode() and "Cookie" in again["Vary"]
+
+
+def test_what_a_token_may_do_is_said_in_the_language_of_the_page(cast: Cast, browse: Browse) -> None:
+    page = browse(cast.alice).get(reverse("web:tokens"), **KOREAN).content.decode()
+    said = re.findall(r'<span class="form-check-label">(.+?)</span>', page)
+    assert len(said) == len(WORDS) - 1
+    assert not any(re.search("[A-Za-z]", one.replace("SSH", "")) for one in said), said
 
 
 def test_the_choice_goes_back_to_pages_of_ours_only_and_knows_its_languages(client: Client) -> None:
