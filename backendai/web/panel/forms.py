@@ -52,9 +52,8 @@ class EditForm(forms.ModelForm):
         """Refuse to save over changes that the form has never shown."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if self._stored_version and cleaned.get("version") != self._stored_version:
-            self.data = typed = self.data.copy()  # type: ignore[attr-defined]
-            typed[self.add_prefix("version")] = self._stored_version
-            self.add_error(None, self._conflict_text())
+            stored = type(self.instance)._default_manager.get(pk=self.instance.pk)
+            refuse_unseen(self, self._stored_version, model_to_dict(stored, self._names()))
         return cleaned
 
     def _update_errors(self, errors: ValidationError) -> None:
@@ -77,20 +76,19 @@ class EditForm(forms.ModelForm):
     def _names(self) -> list[str]:
         return [name for name in self.fields if name != "version"]
 
-    def _conflict_text(self) -> str:
-        shown = model_to_dict(type(self.instance)._default_manager.get(pk=self.instance.pk), self._names())
-        other = [
-            _("%(field)s is now %(value)s") % {"field": self.fields[name].label or name, "value": _words(shown[name])}
-            for name in self._names()
-            if name in shown and self.fields[name].has_changed(shown[name], self._typed(name))
-        ]
-        detail = f" ({'; '.join(other)})" if other else ""
-        return _("Somebody changed this while the form was open%(detail)s. Save again to write what you see here.") % {
-            "detail": detail
-        }
 
-    def _typed(self, name: str) -> Any:
-        return self.fields[name].widget.value_from_datadict(self.data, self.files, self.add_prefix(name))
+def refuse_unseen(form: forms.BaseForm, version: str, stored: Mapping[str, Any]) -> None:
+    """Say which of the stored values are others than those of the form; sent again, the form is of this version."""
+    form.data = typed = form.data.copy()  # type: ignore[attr-defined]
+    typed[form.add_prefix("version")] = version
+    other = [
+        _("%(field)s is now %(value)s") % {"field": field.label or name, "value": _words(field, stored[name])}
+        for name, field in form.fields.items()
+        if name in stored and field.has_changed(stored[name], form[name].data)
+    ]
+    detail = f" ({'; '.join(other)})" if other else ""
+    text = _("Somebody changed this while the form was open%(detail)s. Save again to write what you see here.")
+    form.add_error(None, text % {"detail": detail})
 
 
 def say_in_words(form: forms.BaseForm) -> None:
@@ -108,7 +106,11 @@ def say_in_words(form: forms.BaseForm) -> None:
 def version_of(row: Model, names: list[str]) -> str:
     """Return a short digest of these fields of a stored row; another one means that they have changed."""
     values = model_to_dict(row, names)
-    values = {name: _plain(value) for name, value in values.items()}
+    return digest_of({name: _plain(value) for name, value in values.items()})
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """Return a short digest of plain values."""
     text = json.dumps(values, sort_keys=True, cls=DjangoJSONEncoder)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -119,7 +121,16 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str | list | dict) else str(value)
 
 
-def _words(value: Any) -> str:
+def _words(field: forms.Field, value: Any) -> str:
+    """Return a value as the form would show it: no key of a row, no name of a type."""
     if isinstance(value, list):
         return ", ".join(map(str, value)) or _("empty")
-    return str(value) if value not in (None, "") else _("empty")
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    if isinstance(field, forms.ModelChoiceField) and value is not None:
+        row = field.queryset.filter(pk=value).first() if field.queryset is not None else None
+        return str(row or value)
+    if isinstance(field, forms.ChoiceField) and not isinstance(field, forms.ModelChoiceField):
+        return str(dict(field.choices).get(value, value))  # type: ignore[arg-type]
+    shown = field.prepare_value(value)
+    return str(shown) if shown not in (None, "") else _("empty")

@@ -22,7 +22,7 @@ from backendai.cluster.site import change_site, stored_settings
 from backendai.core.errors import UserError
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import DeletePage, FormPage, show_error
-from backendai.web.panel.forms import EditForm
+from backendai.web.panel.forms import EditForm, digest_of, refuse_unseen
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.templatetags.portal import exact
 
@@ -61,6 +61,19 @@ class SettingsForm(forms.Form):
         label=_l("Most for one kernel"),
         help_text=_l("Whoever asks, and however: such as cpu=32, mem=256g. Empty: no limit."),
     )
+    version = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, data: Any = None) -> None:
+        self._stored = stored_settings()
+        self._version = digest_of(self._stored)
+        super().__init__(data, initial={**self._stored, "version": self._version})
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse to save over changes that the form has never shown."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if cleaned.pop("version", "") != self._version:
+            refuse_unseen(self, self._version, self._stored)
+        return cleaned
 
 
 class SettingsPage(PanelPage, TemplateView):
@@ -72,7 +85,7 @@ class SettingsPage(PanelPage, TemplateView):
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Show them."""
-        return self.render_to_response(self.get_context_data(form=SettingsForm(initial=stored_settings())))
+        return self.render_to_response(self.get_context_data(form=SettingsForm()))
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Write those that differ."""

@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from backendai.accounts.models import Domain, Project, User
+from backendai.accounts.models import Domain, Project, ResourcePolicy, User
 from backendai.activity.models import AuditEntry
 from backendai.activity.services import audit
 from backendai.core.csv_cells import safe_cell
@@ -118,6 +118,16 @@ def test_nobody_overwrites_unseen_what_somebody_else_changed(cast: Cast, dana: C
     again = sent | {"version": answer.context["form"]["version"].value()}
     assert dana.post(address, again).status_code == 302, "seen, and saved all the same"
     assert Domain.objects.get(pk=domain.pk).share_weight == 3
+
+
+def test_what_somebody_else_changed_is_told_in_words(cast: Cast, dana: Client) -> None:
+    address, policy = f"/manage/domains/{cast.alice.domain_id}/", ResourcePolicy.objects.create(name="small")
+    version = dana.get(address).context["form"]["version"].value()
+    Domain.objects.filter(pk=cast.alice.domain_id).update(policy=policy, is_active=False)
+    answer = dana.post(address, {"name": "default", "is_active": "on", "share_weight": "1", "version": version})
+    text = answer.context["form"].non_field_errors()[0]
+    assert "now small" in text, "not the key of its row"
+    assert "now no" in text
 
 
 def test_the_trail_is_shown_without_being_counted(

@@ -19,6 +19,7 @@ from backendai.catalog.models import Registry
 from backendai.catalog.registries import write_registry
 from backendai.cluster.models import Announcement, SiteSetting, SlotType
 from backendai.cluster.services import record_sync
+from backendai.cluster.site import change_site, site_settings
 from backendai.compute.models import Allocation
 from backendai.core.errors import UserError
 from backendai.web.configuration import masked
@@ -92,7 +93,9 @@ def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse
     address, launch = reverse("manage:settings"), reverse("web:launch")
     assert 'id="preset-custom"' in alice.get(launch).content.decode()
     assert "Resources" in text_of(alice.get("/"))
-    saved = dana.post(address, {"agent_select": "on", "manual_image": "on", "container_caps": "cpu=2, mem=4g"})
+    version = dana.get(address).context["form"]["version"].value()
+    typed = {"agent_select": "on", "manual_image": "on", "container_caps": "cpu=2, mem=4g", "version": version}
+    saved = dana.post(address, typed)
     assert saved.status_code == 302
     page = alice.get(launch)
     assert 'id="preset-custom"' not in page.content.decode()
@@ -106,6 +109,7 @@ def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse
         make_session(cast.alice, resources={"cpu": 3, "mem": "1g"})
     assert (refused.value.code, refused.value.field) == ("above-container-cap", "resources.cpu")
     wrong = dana.post(address, {"container_caps": "cpu=much"})
+    assert "container_caps" in wrong.context["form"].errors
     assert (wrong.status_code, SiteSetting.objects.count()) == (422, 5)
     assert dana.get(address).context["form"].initial["container_caps"] == {"cpu": "2", "mem": str(4 * 2**30)}
     entry = AuditEntry.objects.get(action="site-settings.change")
@@ -185,6 +189,23 @@ def test_information_tells_versions_and_health_and_no_secret(
 )
 def test_what_is_shown_of_a_setting_holds_no_secret(name: str, value: Any, shown: str) -> None:
     assert masked(name, value) == shown
+
+
+def test_nobody_reverts_unseen_how_somebody_else_has_set_the_site(cast: Cast, dana: Client) -> None:
+    address = reverse("manage:settings")
+    page = dana.get(address)
+    version = page.context["form"]["version"].value()
+    assert f'value="{version}"' in page.content.decode(), "the page sends it back"
+    change_site(cast.dana, {"public_apps": True, "container_caps": {"cpu": "4"}}, now=timezone.now())
+    sent = {"agent_select": "on", "container_caps": "", "version": version}
+    told = dana.post(address, sent)
+    assert told.status_code == 422
+    text = told.context["form"].non_field_errors()[0]
+    assert "People may open an app to everybody is now yes; Most for one kernel is now cpu=4" in text
+    assert site_settings().public_apps
+    again = sent | {"version": told.context["form"]["version"].value()}
+    assert dana.post(address, again).status_code == 302, "seen, and saved all the same"
+    assert not site_settings().public_apps
 
 
 def test_the_books_are_verified_and_violations_named(cast: Cast, dana: Client) -> None:
