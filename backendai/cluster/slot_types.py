@@ -44,6 +44,11 @@ def shown_amount(slot: str, amount: int) -> str:
     return f"{decimal_text(amount)} {look.unit}".rstrip()
 
 
+def unheard_of(slots: Collection[str]) -> list[str]:
+    """Return those slots, by name, that no machine has offered so far: misspelt, or of a machine yet to come."""
+    return sorted(set(slots) - set(slot_types()))
+
+
 def in_order(slots: Collection[str]) -> list[str]:
     """Return slots as they are shown one after the other: by rank, then by name."""
     return sorted(slots, key=lambda slot: (look_of(slot).rank, slot))

@@ -17,9 +17,11 @@ from django.utils.translation import gettext_lazy as _l
 from django.views.generic import TemplateView
 
 from backendai.activity.changes import delete_object, save_form
+from backendai.cluster.slot_types import unheard_of
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.forms import EditForm
 
@@ -58,7 +60,13 @@ class FormPage(PanelPage, TemplateView):
         if saved is None:
             return self.render_to_response(self.get_context_data(form=form), status=422)
         messages.success(request, self.success_text(saved))
+        for note in self.notes(saved):
+            messages.warning(request, note)
         return redirect(self.success_url(saved))
+
+    def notes(self, saved: Any) -> list[str]:
+        """Return what deserves a second look although it is saved."""
+        return []
 
     def get_queryset(self) -> QuerySet[Any]:
         """Return the rows that this person may change."""
@@ -201,6 +209,18 @@ class DeletePage(ConfirmPage):
         name = str(self.object)
         type(self).delete(self.viewer.pk, self.object, self.audit_name)
         return _("%(name)s is deleted.") % {"name": name}
+
+
+def notes_on_slots(slots: Collection[str]) -> list[str]:
+    """Return a note of the slots that are unheard of: a limit of a misspelt one limits nothing."""
+    if not (unknown := unheard_of(slots)):
+        return []
+    text = ngettext(
+        "No machine has offered %(slots)s so far. Look how it is written, unless such a machine is yet to join.",
+        "No machine has offered %(slots)s so far. Look how they are written, unless such machines are yet to join.",
+        len(unknown),
+    )
+    return [text % {"slots": ", ".join(unknown)}]
 
 
 def show_error(form: forms.BaseForm, error: UserError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 import django_filters
@@ -28,6 +29,7 @@ from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.requests import PageRequest
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ALWAYS = ("name", "title", "description", "is_enabled")
 
 
@@ -117,6 +119,13 @@ class ImageForm(EditForm):
         super().__init__(*args, **kwargs)
         if self.instance.pk and not self.instance._state.adding:
             self.initial["alias_names"] = " ".join(self.instance.aliases.values_list("name", flat=True))
+
+    def clean_digest(self) -> str:
+        """Return the digest; one that is none would be found out by each start, on its node."""
+        said: str = self.cleaned_data["digest"].strip()
+        if said and "digest" in self.changed_data and not _DIGEST.fullmatch(said):
+            raise forms.ValidationError(_("Write sha256: and 64 digits from 0 to 9 and a to f, or leave it empty."))
+        return said
 
     def values(self) -> dict[str, Any]:
         """Return what the form says as the verb takes it."""

@@ -17,6 +17,7 @@ from backendai.accounts.duration_field import TimeSpanField
 from backendai.cluster.agents import join_command, make_join_token, revoke_join_token
 from backendai.cluster.models import JoinToken, ResourceGroup
 from backendai.core.errors import UserError
+from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage, show_error
 from backendai.web.panel.forms import EditForm
@@ -60,8 +61,8 @@ class JoinTokenTable(PanelTable):
     def render_state(self, record: JoinToken) -> str:
         """Return whether a machine could still join with it."""
         if record.used_at:
-            return "used"
-        return "open" if record.is_usable(timezone.now()) else "expired"
+            return in_words("used")
+        return in_words("open" if record.is_usable(timezone.now()) else "expired")
 
     def render_expires_at(self, value: Any) -> str:
         """Return the exact moment."""

@@ -18,7 +18,7 @@ from backendai.accounts.services.policies import delete_policy
 from backendai.core.slots import INFINITY
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
-from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.editing import DeletePage, FormPage, notes_on_slots
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 
@@ -133,6 +133,10 @@ class PolicyPage(FormPage):
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
         return _("Policy %(saved)s is saved.") % {"saved": saved}
+
+    def notes(self, saved: Any) -> list[str]:
+        """Return which of its slots no machine has."""
+        return notes_on_slots({*saved.slots, *saved.max_pending_slots})
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the form, and who has the policy: the first of each kind by name."""

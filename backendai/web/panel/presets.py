@@ -14,7 +14,7 @@ from backendai.catalog.models import ResourcePreset
 from backendai.catalog.presets import delete_preset, write_preset
 from backendai.core.slots import format_size
 from backendai.texts.translation import gettext as _
-from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.editing import DeletePage, FormPage, notes_on_slots
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.templatetags.portal import amounts
@@ -111,6 +111,10 @@ class PresetPage(FormPage):
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
         return _("Preset %(saved)s is saved.") % {"saved": saved}
+
+    def notes(self, saved: Any) -> list[str]:
+        """Return which of its slots no machine has: nothing could start with it."""
+        return notes_on_slots(saved.slots)
 
 
 class PresetDelete(DeletePage):

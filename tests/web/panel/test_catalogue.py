@@ -50,21 +50,27 @@ def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
     assert 'value="1g"' in dana.get(path).content.decode()
     words = dana.post(path, shown(dana, path) | {"shm_bytes": "much", "slots": "cpu=4, mem=16g"})
     assert (words.status_code, list(words.context["form"].errors)) == (422, ["shm_bytes"])
-    twice = dana.post(f"{PRESETS}new/", sent | {"resource_group": group.pk})
-    assert "'gpu' for resource group" in twice.context["form"].errors["name"][0]
-    assert dana.post(f"{PRESETS}new/", sent).status_code == 302
-    again = dana.post(f"{PRESETS}new/", sent)
-    assert again.context["form"].errors == {"name": ["There is a preset 'gpu' for all groups already."]}
-    ResourcePreset.objects.exclude(pk=preset.pk).delete()
-    long = dana.post(f"{PRESETS}new/", sent | {"name": "x" * 70, "slots": "cpu=much"})
-    assert {name: len(texts) for name, texts in long.context["form"].errors.items()} == {"name": 1, "slots": 1}
-    assert "70" in long.context["form"].errors["name"][0]
     assert dana.post(path, shown(dana, path) | {"slots": "cpu=2, mem=16g"}).status_code == 302
     preset.refresh_from_db()
     assert preset.slots["cpu"] == "2"
     assert AuditEntry.objects.get(action="preset.change").details["changes"].keys() == {"slots"}
     assert dana.post(f"{path}delete/").status_code == 302
     assert not ResourcePreset.objects.exists()
+
+
+def test_what_is_wrong_with_a_preset_is_said_once_at_its_field(dana: Client) -> None:
+    new, group = f"{PRESETS}new/", make_group()
+    sent = {"name": "gpu", "slots": "cpu=4, mem=16g", "rank": "1"}
+    for where, words in (({"resource_group": group.pk}, "resource group default"), ({}, "all groups")):
+        made = dana.post(new, sent | where, follow=True).content.decode()
+        assert "No machine has offered" not in made
+        twice = dana.post(new, sent | where)
+        assert twice.context["form"].errors == {"name": [f"There is a preset 'gpu' for {words} already."]}
+    long = dana.post(new, sent | {"name": "x" * 70, "slots": "cpu=much"})
+    assert {name: len(texts) for name, texts in long.context["form"].errors.items()} == {"name": 1, "slots": 1}
+    assert "70" in long.context["form"].errors["name"][0]
+    typo = dana.post(new, sent | {"name": "typo", "slots": "cpu=2, gpus=1"}, follow=True).content.decode()
+    assert "No machine has offered gpus so far" in typo
 
 
 def test_an_image_is_put_on_agents_and_the_page_shows_how_far_each_is(
@@ -108,6 +114,8 @@ def test_an_image_is_made_changed_and_forgotten(cast: Cast, dana: Client) -> Non
     path = f"{IMAGES}{image.pk}/"
     wrong = dana.post(path, shown(dana, path) | {"alias_names": "a,b", "maximum": "", "minimum": ""})
     assert list(wrong.context["form"].errors) == ["alias_names"]
+    for digest, status in (("sha256:zz", 422), ("latest", 422), ("sha256:" + 64 * "a", 302)):
+        assert dana.post(path, shown(dana, path) | {"digest": digest}).status_code == status
     typed = shown(dana, path) | {"alias_names": "pt", "maximum": "cpu=8", "minimum": "cpu=1"}
     assert dana.post(path, typed | {"minimum": "cpu=9"}).status_code == 422
     assert dana.post(path, typed | {"domains": [cast.elsewhere.domain.pk]}).status_code == 302
