@@ -6,12 +6,17 @@ import sys
 
 from django.core.management import execute_from_command_line
 
+NODE_COMMANDS = {"agent", "simulate"}
+
 
 def main() -> None:
     """Run one management command; nodes, real and simulated, get the settings without a database."""
-    node = sys.argv[1:2] in (["agent"], ["simulate"])
+    words = [word for word in sys.argv[1:3] if word not in ("help", "--help", "-h")]
+    node = bool(NODE_COMMANDS.intersection(words[:1]))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", f"backendai.settings.{'node' if node else 'portal'}")
     execute_from_command_line(sys.argv)
+    if not words:  # what Django lists comes from the portal's settings
+        print("\n[agent]", *(f"    {name}" for name in sorted(NODE_COMMANDS)), sep="\n")  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from backendai.agent.backends.process import ProcessBackend
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials
+from backendai.agent.engine_mark import forget_containers, has_run_containers, note_containers
 from backendai.core.slots import Slots
 
 logger = logging.getLogger(__name__)
@@ -37,10 +38,12 @@ def choose_accelerators(settings: NodeSettings) -> Accelerators:
 
 
 def choose_backend(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> Backend:
-    """Return the backend that was asked for; ``auto`` is the container engine when it answers, else processes."""
+    """Return the backend that was asked for; ``auto`` is the container engine when it answers or has run sessions
+    of this node before, else processes."""
     if settings.backend == "simulated":
         return _simulated(settings, credentials)
     if settings.backend == "process":
+        forget_containers(settings.data)
         return _process(settings, credentials, accelerators)
     docker = DockerBackend(
         data=settings.data,
@@ -53,8 +56,9 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
     try:
         docker.capacity()
         docker.setup()
+        note_containers(settings.data)
     except BackendError as error:
-        if settings.backend == "auto":
+        if settings.backend == "auto" and not has_run_containers(settings.data):
             logger.warning("kernels will be native processes: %s", error.message)
             docker.close()
             return _process(settings, credentials, accelerators)

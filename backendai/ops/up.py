@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from backendai.agent.config import BACKENDS, read_settings
+from backendai.agent.engine_mark import has_run_containers
 from backendai.core.errors import UserError
 from backendai.ops import data_folder, fleet, valkey
 from backendai.ops.console import Terminal
@@ -115,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
         "--backend",
         choices=BACKENDS,
         default=told("BACKENDAI_AGENT_BACKEND") or "auto",
-        help="what runs kernels (docker when an engine answers, else process)",
+        help="what runs kernels (docker when an engine answers or containers have run here, else process)",
     )
     agents = parser.add_mutually_exclusive_group()
     agents.add_argument("--agents", type=int, default=1, metavar="N", help="compute nodes to run here (1)")
@@ -130,6 +131,7 @@ def _decide(options: argparse.Namespace) -> Choice:
         raise Refused(f"--apps-port {options.apps_port}: a port is a number from 1 to 65535, and not the portal's.")
     if options.agents < 0:
         raise Refused(f"--agents {options.agents}: use 0 or more.")
+    data = options.data.absolute()
     backend: str = options.backend
     _check_host(options.host)
     if options.agents:
@@ -139,9 +141,9 @@ def _decide(options: argparse.Namespace) -> Choice:
         no_engine = _why_no_engine()
         if no_engine and backend == "docker":
             raise Refused(f"--backend docker: {'. '.join(no_engine)} Or start without --backend.")
-        backend = "process" if no_engine else "docker"
+        backend = "process" if no_engine and not _has_run_containers(data) else "docker"
     apps_port = options.apps_port or _next_port(options.host, options.port)
-    return Choice(options.host, options.port, options.data.absolute(), options.agents, backend, no_engine, apps_port)
+    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps_port)
 
 
 def _why_no_engine() -> tuple[str, ...]:
@@ -172,6 +174,10 @@ def _check_node(backend: str) -> None:
         variable = _VARIABLES.get(field, field.partition(".")[0])
         named = error.message if variable in error.message else f"{variable}: {error.message}"
         raise Refused(f"{named} .env.example says more.") from error
+
+
+def _has_run_containers(data: Path) -> bool:
+    return any(has_run_containers(folder) for folder in (data / "agents").glob("*"))
 
 
 def _check_ports(choice: Choice) -> None:
@@ -213,7 +219,7 @@ def _run(supervisor: Supervisor, choice: Choice) -> None:
     ready = supervisor.wait_until(lambda: _portal_answers(choice), _WEB_TIMEOUT)
     for program in [fleet.apps_program(), *fleet.control_programs(), *fleet.agent_programs(choice)]:
         supervisor.start(program)
-    if choice.agents and choice.backend == "docker":
+    if choice.agents and choice.backend == "docker" and not choice.no_engine:
         supervisor.start(fleet.image_program())
     if not ready:
         supervisor.terminal.say(f"The portal does not answer yet; see {choice.data / 'logs' / 'web.log'}")
@@ -262,6 +268,11 @@ def _portal_answers(choice: Choice) -> bool:
 def _about_backend(choice: Choice) -> list[str]:
     if not choice.agents:
         return [f"{_SESSIONS}no agent on this machine; join one with: manage.py agent --join URL --token T"]
+    if choice.backend == "docker" and choice.no_engine:
+        why, fix = choice.no_engine
+        told = [f"{_SESSIONS}in Docker containers as before, but Docker is not there: {why}."]
+        told += [f"{_INDENT}{fix}", f"{_INDENT}Nothing starts until it answers; containers that run still go on."]
+        return [*told, f"{_INDENT}--backend process gives those up and runs native processes instead."]
     if choice.backend == "docker":
         return [f"{_SESSIONS}in Docker containers", *([] if os.geteuid() == 0 else _LESS_THAN_ROOT)]
     if choice.backend == "simulated":

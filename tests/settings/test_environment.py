@@ -146,3 +146,13 @@ print(*(os.environ["BACKENDAI_" + name] for name in {names!r}))
         [sys.executable, "-c", program], env={**told, "BACKENDAI_HOST": "10.0.0.2"}, cwd=ROOT, text=True
     )
     assert said.split() == ["8181", "10.0.0.2", "7"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--help"], "    agent\n    simulate\n"), (["help", "agent"], "Run the agent of this compute node.")],
+)
+def test_the_help_knows_the_commands_of_nodes(tmp_path: Path, words: list[str], said: str) -> None:
+    told = {**os.environ, "BACKENDAI_DATA": str(tmp_path)}
+    told.pop("DJANGO_SETTINGS_MODULE", None)
+    assert said in subprocess.check_output([sys.executable, str(ROOT / "manage.py"), *words], env=told, text=True)

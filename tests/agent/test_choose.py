@@ -1,0 +1,54 @@
+"""Which backend a node takes when its container engine does not answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backendai.agent.accelerators.inventory import Accelerators
+from backendai.agent.backends.base import Backend
+from backendai.agent.choose import choose_backend
+from backendai.agent.config import read_settings
+from backendai.agent.credentials import Credentials
+from backendai.agent.engine_mark import has_run_containers, note_containers
+from backendai.ops import up
+
+
+def chosen(data: Path, backend: str) -> Backend:
+    told = {"DOCKER_HOST": f"unix://{data}/absent.sock", "BACKENDAI_AGENT_BACKEND": backend}
+    settings = read_settings(told, {"data": str(data), "name": "local"})
+    return choose_backend(settings, Credentials("http://portal", "local", "node_x", "", "d", "key"), Accelerators())
+
+
+def test_without_an_engine_a_new_node_runs_native_processes(tmp_path: Path) -> None:
+    assert [chosen(tmp_path, "auto").name for _ in range(2)] == ["process", "process"]
+    assert not has_run_containers(tmp_path)
+
+
+def test_a_node_that_ran_containers_waits_for_its_engine(tmp_path: Path) -> None:
+    note_containers(tmp_path)
+    assert chosen(tmp_path, "auto").name == "docker"
+    assert has_run_containers(tmp_path)
+
+
+def test_only_who_asks_for_native_processes_gives_containers_up(tmp_path: Path) -> None:
+    note_containers(tmp_path)
+    assert chosen(tmp_path, "process").name == "process"
+    assert chosen(tmp_path, "auto").name == "process"
+
+
+@pytest.mark.parametrize(("ran_containers", "backend"), [(False, "process"), (True, "docker")])
+def test_the_platform_of_one_machine_waits_too_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran_containers: bool, backend: str
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent.sock")
+    folder = tmp_path / "agents" / "local"
+    folder.mkdir(parents=True)
+    if ran_containers:
+        note_containers(folder)
+    choice = up._decide(up._parser().parse_args(["--data", str(tmp_path)]))
+    assert choice.backend == backend
+    said = up.welcome(choice, None)
+    assert "absent.sock" in said
+    assert ("--backend process gives those up" in said) is ran_containers
