@@ -78,7 +78,7 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
     return NodeSettings(
         name=name,
         data=Path(text("data", "BACKENDAI_AGENT_DATA", str(home / "agents" / name))).absolute(),
-        portal_url=text("join", "BACKENDAI_PORTAL_URL").rstrip("/"),
+        portal_url=_check_portal(text("join", "BACKENDAI_PORTAL_URL").rstrip("/")),
         join_token=text("token", "BACKENDAI_JOIN_TOKEN"),
         backend=_check_backend(text("backend", "BACKENDAI_AGENT_BACKEND", "auto")),
         slots=_parse_slots(slots) if slots else None,
@@ -112,6 +112,14 @@ def _check_name(name: str) -> str:
     if not _NAME.match(name):
         raise UserError(f"{name!r} is not an agent name: use a-z, 0-9 and dashes, at most 63.", field="name")
     return name
+
+
+def _check_portal(address: str) -> str:
+    """Return the address; one without a scheme would be tried for ever."""
+    if address and not re.match(r"https?://[^/\s]", address):
+        message = f"{address!r} is not the address of a portal: use http://host:port or https://host."
+        raise UserError(message, field="BACKENDAI_PORTAL_URL")
+    return address
 
 
 def _check_backend(name: str) -> str:

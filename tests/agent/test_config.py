@@ -94,3 +94,10 @@ def test_it_says_the_address_that_it_was_told_to_say(tmp_path: Path) -> None:
     listener = listen(settings, "http://127.0.0.1:1")
     assert public_url(settings, listener, "http://127.0.0.1:1") == "https://node.example/gw"
     listener.close()
+
+
+@pytest.mark.parametrize("address", ["portal:8080", "portal.example.org", "ftp://portal", "http://", "http:// portal"])
+def test_an_address_of_a_portal_that_is_none_is_refused_instead_of_tried_for_ever(address: str) -> None:
+    with pytest.raises(UserError, match="http://host:port") as refusal:
+        read_settings({}, {"join": address})
+    assert address.rstrip("/") in str(refusal.value)
