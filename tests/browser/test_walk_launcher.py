@@ -262,6 +262,14 @@ def _form(walk: Visit, email: str = ALICE) -> Visitor:
     return visitor
 
 
+def test_on_a_phone_where_the_kernels_lie_can_be_read_whole(walk: Visit) -> None:
+    visitor = walk(ALICE, on_phone=True)
+    visitor.go("/sessions/new/?step=2")
+    page = visitor.page
+    lies, size = page.get_by_label("Where they lie", exact=True), page.get_by_label("Kernels", exact=True)
+    assert lies.bounding_box()["width"] > 1.8 * size.bounding_box()["width"]  # type: ignore[index]
+
+
 def _title(page: Page) -> Locator:
     return page.locator(".step-title:visible")
 

@@ -204,6 +204,18 @@ def test_no_column_moves_when_a_session_begins_to_run(walk: Visit, campus: Campu
     assert before == after
 
 
+def test_a_reason_is_read_in_lines_however_many_columns_there_are(walk: Visit, session: dict[str, str]) -> None:
+    row = _at_the_list(walk).page.locator(f"tr[data-session='{session['id']}']")
+    expect(row.get_by_role("link", name="Log of talks")).to_be_visible()
+    wide = row.evaluate("""(row) => {
+      const cells = Array.from({ length: 9 }, () => document.createElement("td"));
+      for (const cell of cells) cell.textContent = "a".repeat(16);
+      row.querySelector(".cell-slots").after(...cells);
+      return row.querySelector(".cell-status").getBoundingClientRect().width;
+    }""")
+    assert wide >= 13 * 16
+
+
 def _at_the_list(walk: Visit) -> Visitor:
     visitor = walk(ALICE)
     expect(visitor.page.locator("#live-mark")).to_have_text("Live")  # its scripts have begun

@@ -15,6 +15,7 @@ from django.utils import timezone
 from backendai.accounts.models import Membership, ResourcePolicy, User
 from backendai.accounts.services import get_or_create_project
 from backendai.cluster.site import change_site
+from backendai.compute.models import ComputeSession
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session
@@ -144,3 +145,10 @@ def test_each_number_of_sessions_says_on_a_phone_which_status_it_counts(cast: Ca
     make_session(cast.alice, name="waits")
     page = browse(cast.alice).get(reverse("web:dashboard")).content.decode()
     assert re.findall(r'data-label="(\w+)">1<', page) == ["Pending", "Running"]
+
+
+def test_a_recent_session_whose_program_failed_says_so(cast: Cast, browse: Browse) -> None:
+    make_session(cast.alice, session_type="batch", startup_command="false")
+    ComputeSession.objects.update(status="TERMINATED", result="FAILED")
+    shown = words(browse(cast.alice).get(reverse("web:dashboard")))
+    assert "Terminated Failed" in shown.partition("Recent sessions")[2]
