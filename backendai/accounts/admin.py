@@ -207,12 +207,19 @@ class KeyPairAdmin(Audited):
 
 
 @admin.register(AccessToken)
-class AccessTokenAdmin(admin.ModelAdmin):
+class AccessTokenAdmin(Audited):
+    audit_name = "token"
     list_display = ["name", "hint", "scopes", "user", "last_used_at", "expires_at"]
     search_fields = ["user__email", "name"]
     list_select_related = ["user"]
     exclude = ["digest"]
-    readonly_fields = ["user", "hint", "created_at", "last_used_at"]
+    readonly_fields = [
+        "user",
+        "hint",
+        "scopes",
+        "created_at",
+        "last_used_at",
+    ]  # what it may do was agreed when it was made
 
     def has_add_permission(self, request):
         return False  # the text of a token made here could be shown to nobody

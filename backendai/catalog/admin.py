@@ -2,6 +2,7 @@ from django import forms
 from django.contrib import admin
 
 from backendai.accounts.amounts_field import AmountsField
+from backendai.accounts.audited_admin import Audited
 from backendai.activity.read_only import MadeElsewhere
 from backendai.catalog.models import Image, ImageAlias, ImageOnAgent, ImagePull, ImageShare, Registry, ResourcePreset
 from backendai.catalog.services import adopt_labels
@@ -32,11 +33,12 @@ class PresetForm(forms.ModelForm):
 
 
 @admin.register(Image)
-class ImageAdmin(admin.ModelAdmin):
+class ImageAdmin(Audited):
+    audit_name = "image"
     form = ImageForm
     filter_horizontal = ["domains"]
     autocomplete_fields = ["owner"]
-    readonly_fields = ["created_at"]
+    readonly_fields = ["labels", "created_at"]  # what its maker wrote into it
     list_display = ["name", "title", "reference", "architecture", "is_enabled"]
     list_filter = ["is_enabled", "is_customized", "architecture"]
     search_fields = ["name", "reference"]
@@ -47,7 +49,8 @@ class ImageAdmin(admin.ModelAdmin):
 
 
 @admin.register(ImageAlias)
-class ImageAliasAdmin(admin.ModelAdmin):
+class ImageAliasAdmin(Audited):
+    audit_name = "image-alias"
     list_display = ["name", "image"]
     search_fields = ["name", "image__name"]
     list_select_related = ["image"]
@@ -77,7 +80,8 @@ class ImageShareAdmin(MadeElsewhere):
 
 
 @admin.register(ResourcePreset)
-class ResourcePresetAdmin(admin.ModelAdmin):
+class ResourcePresetAdmin(Audited):
+    audit_name = "preset"
     form = PresetForm
     list_display = ["name", "resource_group", "amounts_text", "rank"]
     list_filter = ["resource_group"]
@@ -89,7 +93,8 @@ class ResourcePresetAdmin(admin.ModelAdmin):
 
 
 @admin.register(Registry)
-class RegistryAdmin(admin.ModelAdmin):
+class RegistryAdmin(Audited):
+    audit_name = "registry"
     list_display = ["name", "url", "kind", "is_enabled", "is_global", "scanned_at"]
     list_filter = ["kind", "is_enabled"]
     search_fields = ["name", "url"]

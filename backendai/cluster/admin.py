@@ -111,7 +111,8 @@ class ResourceGroupAdmin(Audited):
 
 
 @admin.register(Agent)
-class AgentAdmin(admin.ModelAdmin):
+class AgentAdmin(Audited):
+    audit_name = "agent"
     list_display = ["name", "resource_group", "status", "schedulable", "last_seen_at"]
     list_select_related = ["resource_group"]
     actions = ["keep_new_sessions_away", "take_sessions_again"]
@@ -154,7 +155,8 @@ def _set_schedulable(request, agents, *, to):
 
 
 @admin.register(JoinToken)
-class JoinTokenAdmin(admin.ModelAdmin):
+class JoinTokenAdmin(Audited):
+    audit_name = "join-token"
     list_display = ["hint", "resource_group", "agent", "name_prefix", "is_reusable", "used_at", "expires_at"]
     list_select_related = ["resource_group", "agent"]
     exclude = ["digest"]

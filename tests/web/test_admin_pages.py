@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 from django import forms
-from django.test import Client
+from django.contrib import admin
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from django.utils import timezone
 
+from backendai.accounts.audited_admin import Audited
 from backendai.accounts.duration_field import TimeSpanField, short_duration
 from backendai.accounts.models import ResourcePolicy
+from backendai.accounts.services import create_token
 from backendai.activity.models import AuditEntry
 from backendai.catalog.models import ResourcePreset
 from backendai.cluster.models import Agent, ResourceGroup
@@ -140,10 +143,29 @@ def test_a_preset_is_written_and_listed_as_people_write_amounts(dana: Client) ->
 def test_the_smallest_size_of_an_image_is_written_so_too(dana: Client) -> None:
     image = make_image(minimum={"cpu": "1", "mem": str(2**29)})
     path = reverse("admin:catalog_image_change", args=[image.pk])
-    values = sent(dana, path, minimum="cpu=0.5, mem=1g", labels="{}")
+    values = sent(dana, path, minimum="cpu=0.5, mem=1g")
     assert dana.post(path, values).status_code == 302
     image.refresh_from_db()
     assert image.minimum == {"cpu": "0.5", "mem": str(2**30)}
+    entry = AuditEntry.objects.get(action="image.change", target_id=image.pk)
+    assert entry.details["changes"]["minimum"][1] == {"cpu": "0.5", "mem": str(2**30)}
+
+
+def test_whatever_can_be_written_here_is_kept_in_the_trail(cast: Cast, rf: RequestFactory) -> None:
+    request = rf.get("/")
+    request.user = cast.dana
+    written = [page for page in admin.site._registry.values() if page.has_change_permission(request)]
+    assert len(written) > 10
+    assert [page for page in written if not isinstance(page, Audited)] == []
+
+
+def test_nobody_widens_a_token_here(cast: Cast, dana: Client) -> None:
+    token, _ = create_token(cast.alice, "narrow", scopes=["read"])
+    path = reverse("admin:accounts_accesstoken_change", args=[token.pk])
+    assert dana.post(path, {"name": "narrower", "scopes": "null"}).status_code == 302
+    token.refresh_from_db()
+    assert (token.name, token.scopes) == ("narrower", ["read"])
+    assert AuditEntry.objects.get(action="token.change").details["changes"] == {"name": ["narrow", "narrower"]}
 
 
 def test_the_longest_run_of_a_policy_is_written_and_listed_with_its_unit(dana: Client) -> None:

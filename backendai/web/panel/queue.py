@@ -202,7 +202,7 @@ def queue_priority(request: PageRequest, pk: UUID) -> HttpResponse:
         priority = forms.IntegerField().clean(request.POST.get("priority", ""))
         set_priority(session, request.user, priority, now=timezone.now())
     except forms.ValidationError as error:
-        messages.error(request, " ".join(error.messages))
+        messages.error(request, f"{session.name}: {_('Priority')}: {' '.join(error.messages)}")
     except UserError as error:
         messages.error(request, f"{session.name}: {error.message}")
     else:

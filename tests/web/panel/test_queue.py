@@ -68,7 +68,9 @@ def test_a_priority_is_changed_in_its_row(cast: Cast, browse: Browse) -> None:
     for wrong in ("", "many", "101"):
         answer = dana.post(address, {"priority": wrong})
         assert answer.status_code == 302
-        assert [message.level_tag for message in get_messages(answer.wsgi_request)][-1] == "error"
+        message = list(get_messages(answer.wsgi_request))[-1]
+        assert message.level_tag == "error"
+        assert message.message.startswith("waits: Priority"), "of many rows, which and what"
     assert ComputeSession.objects.get().priority == 55
 
 
