@@ -91,11 +91,14 @@ def mark_prepared(data: Path, stamp: str) -> None:
 
 
 def say_running(data: Path, told: Mapping[str, str]) -> None:
-    """Tell the commands that are called meanwhile what this start has decided: ports, addresses, the broker."""
+    """Tell the commands that are called meanwhile what this start has decided: ports, addresses, the broker. The file
+    is locked as long as this process lives: after a kill or a power cut nobody believes it."""
     path = data / RUNNING
     path.unlink(missing_ok=True)
-    path.touch(mode=_PRIVATE, exist_ok=False)  # the broker's address may hold a password
-    path.write_text(json.dumps(dict(told)))
+    # Private, for the broker's address may hold a password; never closed, for that would end the lock.
+    running = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE)
+    fcntl.flock(running, fcntl.LOCK_EX)
+    os.write(running, json.dumps(dict(told)).encode())
 
 
 def say_stopped(data: Path) -> None:

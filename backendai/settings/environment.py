@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Sequence
@@ -36,11 +37,7 @@ def read_files(base: Path) -> None:
     """Add to the environment what it does not have: what the running platform was started with, and ``.env``."""
     told = set(os.environ)
     read_dotenv(base)
-    data = Path(os.environ.get("BACKENDAI_DATA") or base / "var")
-    try:
-        running = json.loads((data / RUNNING).read_text())
-    except (OSError, ValueError):
-        return
+    running = _running(Path(os.environ.get("BACKENDAI_DATA") or base / "var"))
     os.environ.update({name: value for name, value in running.items() if name not in told})
 
 
@@ -112,3 +109,16 @@ def database(name: str, default: str) -> dict[str, Any]:
     if not found.get("NAME"):
         raise WrongSetting(name, "no address of a database", "postgres://user:password@host:5432/name or leave it out")
     return found
+
+
+def _running(data: Path) -> dict[str, str]:
+    """Return what ``bin/up`` has decided, as long as it holds its file: one that was killed leaves it behind."""
+    try:
+        with (data / RUNNING).open() as told:
+            try:
+                fcntl.flock(told, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return dict(json.load(told))
+    except (OSError, ValueError):
+        pass
+    return {}

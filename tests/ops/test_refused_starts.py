@@ -6,6 +6,8 @@ import json
 import os
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from django.test import override_settings
 
 from backendai.ops import data_folder, up
 from backendai.ops.console import Terminal
+from backendai.settings import environment
 from backendai.settings.environment import RUNNING, WrongSetting
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +105,27 @@ def test_what_a_start_has_decided_is_private_and_ends_with_it(tmp_path: Path) ->
     data_folder.say_stopped(tmp_path)
     data_folder.say_stopped(tmp_path)
     assert not told.exists()
+
+
+def test_commands_believe_what_a_start_has_decided_until_it_ends_even_by_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BACKENDAI_DATA", str(tmp_path))
+    monkeypatch.delenv("BACKENDAI_PORT", raising=False)
+    code = (
+        "import sys; from pathlib import Path; from backendai.ops.data_folder import say_running\n"
+        f"say_running(Path({str(tmp_path)!r}), {{'BACKENDAI_PORT': '8181'}}); print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout and running.stdout.readline()
+        environment.read_files(tmp_path)
+        assert os.environ["BACKENDAI_PORT"] == "8181"
+        monkeypatch.delenv("BACKENDAI_PORT")
+        running.kill()
+    assert (tmp_path / RUNNING).exists()
+    environment.read_files(tmp_path)
+    assert "BACKENDAI_PORT" not in os.environ
 
 
 def test_the_example_lists_every_variable_that_is_read_and_no_other() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from backendai.ops.data_folder import say_running
 from backendai.settings import environment
 from backendai.settings.environment import WrongSetting
 
@@ -132,8 +132,7 @@ def test_a_command_ends_with_the_sentence_and_nothing_else(tmp_path: Path) -> No
 def test_commands_know_what_the_running_platform_was_told(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("BACKENDAI_PORT=8080\nBACKENDAI_HOST=10.0.0.1\nBACKENDAI_RATE_API=7\n")
     (tmp_path / "var").mkdir()
-    running = {"BACKENDAI_PORT": "8181", "BACKENDAI_HOST": "127.0.0.1"}
-    (tmp_path / "var" / environment.RUNNING).write_text(json.dumps(running))
+    say_running(tmp_path / "var", {"BACKENDAI_PORT": "8181", "BACKENDAI_HOST": "127.0.0.1"})
     names = ("PORT", "HOST", "RATE_API")
     told = {name: value for name, value in os.environ.items() if not name.startswith("BACKENDAI_")}
     program = f"""
