@@ -95,6 +95,7 @@ def _durations(group: ResourceGroup) -> Iterator[tuple[str, str]]:
 def _half_life(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     value: Any = group.usage_half_life
     if not isinstance(value, timedelta) or not SHORTEST_HALF_LIFE <= value <= timedelta(days=365):
+        value = f"{value / timedelta(days=1):.3g} days" if isinstance(value, timedelta) else value
         yield "usage_half_life", f"It is {value}; use is counted by the day: choose 1 to 365 days."
 
 

@@ -229,6 +229,12 @@ def test_a_group_is_made_with_everything_it_can_have(cast: Cast, dana: Client) -
     assert "drf" in text_of(dana.get(reverse("manage:groups")))
 
 
+def test_a_half_life_that_cannot_be_is_told_in_days(dana: Client) -> None:
+    new = reverse("manage:group-new")
+    refused = dana.post(new, sent(dana.get(new).context["form"], name="gpu", usage_half_life="-3h"))
+    assert refused.context["form"].errors["usage_half_life"][0].startswith("It is -0.125 days; use is counted")
+
+
 def test_a_group_in_use_says_what_stands_in_the_way(cast: Cast, dana: Client) -> None:
     agent = make_agent()
     address = reverse("manage:group-delete", args=[agent.resource_group_id])
