@@ -31,7 +31,10 @@ def test_a_reload_leaves_a_new_secret_as_it_was_copied(visit: Visit) -> None:
     page.get_by_role("button", name="Create key pair").click()
     secret = page.locator(".token code")
     first = secret.inner_text()
-    page.get_by_role("row", name="rotated").get_by_role("button", name="New secret").click()
+    row = page.get_by_role("row", name="rotated")
+    row.locator("summary", has_text="New secret").click()
+    expect(row.get_by_text("Programs with the secret of before are refused from then on.")).to_be_visible()
+    row.get_by_role("button", name="New secret").click()
     expect(secret).not_to_have_text(first)
     answer = visitor.reload()
     assert answer is not None

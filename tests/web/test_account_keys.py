@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,24 @@ def test_every_page_is_in_the_menu_of_every_page(cast: Cast, browse: Browse) -> 
         page = client.get(address).content.decode()
         assert f'href="{address}" aria-current="page"' in page
         assert all(f'href="{other}"' in page for other in [*addresses, reverse("mfa_index")])
+
+
+def test_what_cannot_be_undone_is_not_done_by_one_press(cast: Cast, browse: Browse) -> None:
+    client = browse(cast.alice)
+    save_dotfile(cast.alice, cast.alice, ".rc", "x")
+    extra = KeyPair.objects.create(user=cast.alice, secret="s" * 40)
+    client.post(reverse("web:ssh_keys"), {"name": "laptop", "public_key": PUBLIC_KEY})
+    client.post(reverse("web:tokens"), {"name": "script", "days": "30"})
+    for page, deeds in (
+        ("tokens", ["/revoke/"]),
+        ("key_pairs", [reverse("web:key_pair_rotate", args=[extra.pk]), 'value="delete"']),
+        ("ssh_keys", ["/delete/"]),
+        ("environment", ["/delete/"]),
+    ):
+        shown = client.get(reverse(f"web:{page}")).content.decode()
+        asked = " ".join(re.findall(r'<details class="sure">.*?</details>', shown, re.DOTALL))
+        for deed in deeds:
+            assert shown.count(deed) == asked.count(deed) > 0, (page, deed)
 
 
 def test_pages_ask_the_same_number_of_questions_however_much_there_is(
