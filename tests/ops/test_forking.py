@@ -149,9 +149,16 @@ def test_an_old_linux_starts_everything_the_usual_way(tmp_path: Path, monkeypatc
 def until_gone(*processes: psutil.Process) -> None:
     """Wait for their ends, without the supervisor."""
     deadline = time.monotonic() + PATIENCE
-    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
+    while any(_is_alive(one) for one in processes):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:  # gone between the two questions
+        return False
 
 
 def _ready_after(warm: Warm, former: int) -> list[psutil.Process]:
