@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import expect
@@ -12,6 +13,7 @@ from tests.browser.people import ALICE
 from tests.system.client import Client
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.system]
+KEYS = "/account/keys/"
 STARTED_MS = 45_000
 ENDED_MS = 30_000
 
@@ -50,3 +52,24 @@ def test_a_card_comes_with_the_session_follows_it_and_goes_when_all_is_well(visi
     page.get_by_role("link", name="Notifications").click()
     expect(page.get_by_role("dialog")).to_contain_text("card-bad")
     expect(card).to_have_count(0)
+
+
+def test_what_lies_under_several_cards_can_be_scrolled_out_from_under_them(visit: Visit, alice: Client) -> None:
+    later = (datetime.now(UTC) + timedelta(hours=3)).isoformat()
+    waiting = [
+        alice.launch(f"card-later-{n}", image="tiny", type="batch", startup_command="true", starts_at=later)
+        for n in range(3)
+    ]
+    visitor = visit(ALICE)
+    page = visitor.page
+    visitor.go(KEYS)
+    cards = page.locator(".note-card")
+    expect(cards.nth(2)).to_be_visible()
+    page.locator(".sure > summary, .account-deeds button").last.focus()
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    lowest = page.locator(".account-deeds").last.bounding_box()
+    highest = cards.first.bounding_box()
+    assert lowest and highest
+    assert lowest["y"] + lowest["height"] <= highest["y"]
+    for one in waiting:
+        alice.terminate(one["id"])
