@@ -213,13 +213,8 @@ class AccessTokenAdmin(Audited):
     search_fields = ["user__email", "name"]
     list_select_related = ["user"]
     exclude = ["digest"]
-    readonly_fields = [
-        "user",
-        "hint",
-        "scopes",
-        "created_at",
-        "last_used_at",
-    ]  # what it may do was agreed when it was made
+    # What a token may do was agreed when it was made.
+    readonly_fields = ["user", "hint", "scopes", "created_at", "last_used_at"]
 
     def has_add_permission(self, request):
         return False  # the text of a token made here could be shown to nobody

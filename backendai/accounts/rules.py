@@ -14,9 +14,8 @@ from backendai.core.errors import UserError
 LONGEST_EMAIL = 254
 LONGEST_NAME = 64
 LONGEST_FULL_NAME = 128
-_UNSEEN = frozenset(
-    {"Cf", "Cn", "Co", "Mn", "Zs"}
-)  # marks without a letter, joiners, spaces: a name nobody could click
+# Marks without a letter, joiners, spaces: nobody could click on a name of these alone.
+_UNSEEN = frozenset({"Cf", "Cn", "Co", "Mn", "Zs"})
 
 
 def clean_email(text: str, *, field: str = "email") -> str:

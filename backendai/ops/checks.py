@@ -118,15 +118,6 @@ def check_usage(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register(SETTINGS)
-def check_commits(**kwargs: Any) -> list[CheckMessage]:
-    """An image can be made of a session at all."""
-    if settings.COMMIT_BYTES < 0 or settings.COMMIT_TIMEOUT < 60:
-        hint = "BACKENDAI_COMMIT_BYTES is 0 (no limit) or more, BACKENDAI_COMMIT_TIMEOUT is 60 seconds or more."
-        return [Error("No session could be saved as an image.", hint, id="portal.E033")]
-    return []
-
-
-@register(SETTINGS)
 def check_sign_in(**kwargs: Any) -> list[CheckMessage]:
     """Who may ask for an account, and who needs a second factor, is said in words that are known."""
     found: list[CheckMessage] = []
@@ -161,15 +152,6 @@ def _check_provider() -> list[CheckMessage]:
         hint = "Write it as https://identities.example.org: whoever can read or change that talk can be anybody here."
         found.append(Error("BACKENDAI_OIDC_ISSUER is not an HTTPS address.", hint, id="portal.E025"))
     return found
-
-
-@register(SETTINGS)
-def check_rates(**kwargs: Any) -> list[CheckMessage]:
-    """How often people may ask is a number, and a launch is possible at all."""
-    if min(settings.RATE_API, settings.RATE_LAUNCH) < 0 or settings.RATE_LAUNCH_BURST < 1:
-        hint = "BACKENDAI_RATE_API and _LAUNCH are 0 (no limit) or more, BACKENDAI_RATE_LAUNCH_BURST is 1 or more."
-        return [Error("A rate limit lets nobody through.", hint, id="portal.E016")]
-    return []
 
 
 @register(deploy=True)

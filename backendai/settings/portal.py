@@ -138,12 +138,9 @@ if "sqlite" in _database["ENGINE"]:
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-16000;",
     }
 else:
+    _most_connections = told.whole("BACKENDAI_DATABASE_POOL", 10, least=1, most=1000)
     _database["OPTIONS"] = {
-        "pool": {
-            "min_size": 1,
-            "max_size": told.whole("BACKENDAI_DATABASE_POOL", 10, least=1, most=1000),
-            "timeout": 10,
-        },
+        "pool": {"min_size": 1, "max_size": _most_connections, "timeout": 10},
         "connect_timeout": 3,
         "options": "-c statement_timeout=10000 -c lock_timeout=3000 -c idle_in_transaction_session_timeout=30000",
     }
