@@ -29,12 +29,17 @@ COPY backendai /app/backendai
 COPY templates /app/templates
 COPY static /app/static
 COPY locale /app/locale
+COPY docs /app/docs
 # A new named volume on /data takes this owner over.
 RUN python3 -m compileall -q /app/backendai && install --directory --owner=1000 --group=1000 --mode=0700 /data
 ENV PATH=/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONUNBUFFERED=1 \
     BACKENDAI_DATA=/data \
     HOME=/data
+# Last, so that another commit costs no other step: --build-arg COMMIT=$(git rev-parse HEAD) --build-arg DATE=$(date -u +%F)
+ARG COMMIT=
+ARG DATE=
+ENV BACKENDAI_BUILD_COMMIT=${COMMIT} BACKENDAI_BUILD_DATE=${DATE}
 WORKDIR /app
 USER 1000:1000
 ENTRYPOINT []

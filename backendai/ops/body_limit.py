@@ -13,14 +13,17 @@ class _Outgrown(Exception):
 
 
 class BodyLimit:
-    """Answers 413 to HTTP requests whose body is, or grows, larger than ``most`` bytes."""
+    """Answers 413 to HTTP requests whose body is, or grows, larger than ``most`` bytes, or ``most_of_strangers`` bytes
+    without a cookie or an ``Authorization``: whether those are good is not looked at here."""
 
-    def __init__(self, application: Any, *, most: int) -> None:
+    def __init__(self, application: Any, *, most: int, most_of_strangers: int | None = None) -> None:
         self._application, self._most = application, most
+        self._most_of_strangers = most if most_of_strangers is None else most_of_strangers
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Serve one request."""
-        if _announced(scope) > self._most:
+        most = self._most if _has_credentials(scope) else self._most_of_strangers
+        if _announced(scope) > most:
             await _refuse(send)
             return
         seen, is_answered = 0, False
@@ -29,7 +32,7 @@ class BodyLimit:
             nonlocal seen
             message: dict[str, Any] = await receive()
             seen += len(message.get("body", b""))
-            if seen > self._most:
+            if seen > most:
                 raise _Outgrown
             return message
 
@@ -43,6 +46,10 @@ class BodyLimit:
         except _Outgrown:
             if not is_answered:
                 await _refuse(send)
+
+
+def _has_credentials(scope: dict[str, Any]) -> bool:
+    return any(name in (b"authorization", b"cookie") for name, _ in scope["headers"])
 
 
 def _announced(scope: dict[str, Any]) -> int:

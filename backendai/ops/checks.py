@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,7 +12,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
 
 from backendai.accounts.claims import wrong_mapping
-from backendai.cluster.app_domains import holds, is_domain, portal_names
+from backendai.cluster.app_domains import holds, is_domain, portal_names, shares_site
+from backendai.compute.services.logs import LARGEST
 from backendai.wire.cluster_network import most_networks
 
 SETTINGS = "settings"  # the tag of the checks that are made before a start, too
@@ -52,11 +54,22 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
         hint = "Write it as redis://host:port/0 or unix:///path."
         found.append(Error("REDIS_URL is not a Redis address.", hint, id="portal.E004"))
     found += _wrong_cluster_pool(settings.CLUSTER_POOL)
+    for proxy in settings.PROXIES:
+        if not _is_network(proxy):
+            hint = "Name each proxy by its address or network, such as 10.0.0.5 or 10.0.0.0/24, separated by commas."
+            found.append(Error(f"BACKENDAI_PROXIES: {proxy!r} is not an address.", hint, id="portal.E016"))
     for origin in settings.CSRF_TRUSTED_ORIGINS:
         if urlsplit(origin).scheme not in ("http", "https") or "*" in origin:
             hint = "Name each origin whole: apps of users may live under neighbouring names."
             found.append(Error(f"BACKENDAI_TRUSTED_ORIGINS: {origin!r} cannot be used.", hint, id="portal.E005"))
     return found
+
+
+def _is_network(text: str) -> bool:
+    try:
+        return ipaddress.ip_network(text).prefixlen > 0
+    except ValueError:
+        return False
 
 
 @register(SETTINGS)
@@ -73,6 +86,13 @@ def check_apps(**kwargs: Any) -> list[CheckMessage]:
         elif holds(name, domain) and name != "localhost":
             hint = f"Apps can send cookies to {name}. A domain beside it, such as apps-of-{name}, cannot."
             found.append(Warning("BACKENDAI_APPS_DOMAIN lies under the portal's name.", hint, id="portal.W011"))
+    if not found and not settings.SECURE and domain != "localhost" and not domain.endswith(".localhost"):
+        hint = "Set BACKENDAI_HTTPS=1 behind a proxy with TLS: over plain HTTP an app can set its neighbours' cookies."
+        found.append(Warning("Apps are opened over plain HTTP.", hint, id="portal.W012"))
+        if shared := [name for name in sorted(portal_names()) if shares_site(name, domain)]:
+            hint = "Use HTTPS or another registered domain: over plain HTTP apps can set the portal's cookies."
+            text = f"BACKENDAI_APPS_DOMAIN shares its registered domain with the portal's name {shared[0]}."
+            found.append(Warning(text, hint, id="portal.W013"))
     for port in (settings.APPS_PORT, settings.APPS_PUBLIC_PORT):
         if not 1 <= port <= _LAST_PORT or port == settings.PORT:
             hint = "BACKENDAI_APPS_PORT and BACKENDAI_APPS_PUBLIC_PORT are numbers from 1 to 65535, not the portal's."
@@ -115,6 +135,15 @@ def check_usage(**kwargs: Any) -> list[CheckMessage]:
     if timedelta(days=366) < settings.USAGE_KEPT_FOR:
         found.append(Error("BACKENDAI_USAGE_DAYS is too long.", "Use 366 days or less.", id="portal.E052"))
     return found
+
+
+@register(SETTINGS)
+def check_retention(**kwargs: Any) -> list[CheckMessage]:
+    """The share of an owner holds a log of the largest size at least, or the newest log would go at once."""
+    if 0 < settings.LOG_BYTES_PER_OWNER < LARGEST:
+        hint = f"BACKENDAI_LOG_BYTES_PER_OWNER is in bytes: use {LARGEST} or more, or 0 for no limit."
+        return [Error("The logs of an owner have less room than one log.", hint, id="portal.E053")]
+    return []
 
 
 @register(SETTINGS)

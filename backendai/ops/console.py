@@ -6,6 +6,7 @@ import os
 import re
 import select
 import sys
+from io import FileIO
 from pathlib import Path
 
 _COLOURS = (36, 32, 35, 33, 34, 96, 92, 95)
@@ -64,9 +65,9 @@ class LogFile:
     """A log file that is renamed to ``.1`` (and that to ``.2``) when it is full."""
 
     def __init__(self, path: Path, *, limit: int = 10_000_000, keep: int = 3) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path, self._limit, self._keep = path, limit, keep
-        self._file = path.open("ab", buffering=0)
+        self._file = _open_private(path)
 
     def write(self, data: bytes) -> None:
         """Append; a full disk loses the line."""
@@ -88,7 +89,14 @@ class LogFile:
             if older.exists():
                 older.replace(self._numbered(number + 1))
         self._path.replace(self._numbered(1))
-        self._file = self._path.open("ab", buffering=0)
+        self._file = _open_private(self._path)
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
+
+
+def _open_private(path: Path) -> FileIO:
+    """Open a file for its owner alone: addresses and names of people are in logs."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return FileIO(descriptor, "ab")

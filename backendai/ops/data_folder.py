@@ -16,7 +16,7 @@ from backendai.settings.environment import RUNNING
 _STAMP = "prepared"
 _FIRST_ADMIN = "first-admin.json"
 _SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
-_PRIVATE = 0o600
+_PRIVATE, _PRIVATE_FOLDERS = 0o600, ("logs", "valkey")  # whose programs make files that everybody may read
 
 
 class Refused(Exception):
@@ -54,6 +54,9 @@ def lock(data: Path) -> int:
         ) from error
     os.ftruncate(descriptor, 0)
     os.write(descriptor, f"{os.getpid()}\n".encode())
+    for name in _PRIVATE_FOLDERS:
+        (data / name).mkdir(exist_ok=True)
+        (data / name).chmod(0o700)
     return descriptor
 
 

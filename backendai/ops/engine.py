@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import socket
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ _DEFAULT = "unix:///var/run/docker.sock"
 
 
 _ABSENT = "Install and start Docker (apt install docker.io); this user must be in the group docker."
+_SILENT = "Start Docker (systemctl start docker), or set DOCKER_HOST to the address where it listens."
 _FORBIDDEN = "Add this user to the group docker (sudo usermod -aG docker $USER) and sign in again."
 
 
@@ -27,6 +29,11 @@ class NoEngine(Exception):
 def engine_address() -> str:
     """Return where the engine is expected: DOCKER_HOST, else the usual socket."""
     return os.environ.get("DOCKER_HOST") or _DEFAULT
+
+
+def engine_is_expected() -> bool:
+    """Return whether somebody has set Docker up here, so that its silence has a cause of its own."""
+    return bool(os.environ.get("DOCKER_HOST") or shutil.which("docker") or shutil.which("dockerd"))
 
 
 def engine_answers(address: str | None = None) -> bool:
@@ -52,7 +59,8 @@ def ask_engine(path: str, address: str | None = None, *, timeout: float = 3.0) -
     except PermissionError as error:
         raise NoEngine(f"this user may not open {address}", _FORBIDDEN) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise NoEngine(f"nothing answers at {address} ({error})") from error
+        fix = _SILENT if engine_is_expected() else _ABSENT
+        raise NoEngine(f"nothing answers at {address} ({error})", fix) from error
     finally:
         connection.close()
 

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backendai.agent.credentials import load_credentials
+from backendai.agent.native_mark import mark_native
 from backendai.ops.child import Program
 from backendai.ops.warm_parent import NODE, PORTAL
+from backendai.settings.environment import words
 
 BASE_DIR = Path(__file__).resolve().parent.parent.parent
 
 _AGENT_GRACE = 30.0
-_MOST_WEBSOCKET_BYTES = 256 * 2**20
+_MOST_WEBSOCKET_BYTES = 2**20  # of one message; browsers send 32 KiB at once
+_MOST_CONNECTIONS = 10_000
 _MANAGE = (sys.executable, str(BASE_DIR / "manage.py"))
 _CELERY = (sys.executable, "-m", "celery", "--quiet", "-A", "backendai.celery")
 _FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while the portal still listens
@@ -23,7 +26,8 @@ _FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while t
 @dataclass(frozen=True, slots=True)
 class Choice:
     """What the command line of ``bin/up`` asked for. ``backend`` is decided, never "auto"; ``no_engine`` says why it
-    is not Docker, and what to do, when nobody chose that. ``apps_port`` 0: the one after the portal's."""
+    is not Docker, and what to do, when nobody chose that. ``apps_port`` 0: the one after the portal's.
+    ``may_run_natively``: nobody chose Docker, so that a superadmin may do without while no image can be built."""
 
     host: str
     port: int
@@ -32,6 +36,7 @@ class Choice:
     backend: str
     no_engine: tuple[str, ...] = ()
     apps_port: int = 0
+    may_run_natively: bool = False
 
     @property
     def portal_url(self) -> str:
@@ -64,14 +69,18 @@ def web_program(choice: Choice) -> Program:
     options = {
         "--host": choice.host,
         "--port": str(choice.port),
+        "--http": "backendai.ops.patient_http:PatientHttp",
+        "--limit-concurrency": str(_MOST_CONNECTIONS),
         "--ws": "websockets-sansio",
         "--ws-max-size": str(_MOST_WEBSOCKET_BYTES),
+        "--ws-per-message-deflate": "false",  # 256 KiB of compressed zeros are 256 MiB
+        "--forwarded-allow-ips": ",".join(words("BACKENDAI_PROXIES")),  # without any, uvicorn would believe localhost
         "--timeout-graceful-shutdown": "5",
         "--lifespan": "off",
         "--log-level": "info",
     }
-    words = (word for pair in options.items() for word in pair)
-    command = (sys.executable, "-m", "uvicorn", "backendai.asgi:application", *words, "--no-access-log")
+    told = (word for pair in options.items() for word in pair)
+    command = (sys.executable, "-m", "uvicorn", "backendai.asgi:application", *told, "--no-access-log")
     return Program("web", command, stop_stage=_SECOND, fork_from=PORTAL)
 
 
@@ -84,7 +93,7 @@ def control_programs() -> list[Program]:
     """Return the worker of the control passes and the clock that calls them."""
     worker = "worker -Q control -P threads -c 4 -n control@%h --without-gossip --without-mingle --loglevel INFO"
     # The schedule is fixed: the scheduler without a file has nothing that a crash can break.
-    beat = "beat --scheduler celery.beat:Scheduler --loglevel WARNING"
+    beat = "beat --scheduler backendai.ops.beat:SteadyScheduler --loglevel WARNING"
     return [
         Program("control", (*_CELERY, *worker.split()), stop_stage=_SECOND, fork_from=PORTAL),
         Program("beat", (*_CELERY, *beat.split()), stop_stage=_SECOND, fork_from=PORTAL),
@@ -101,14 +110,17 @@ def agent_names(count: int) -> list[str]:
     return ["local"] if count == 1 else [f"local-{number}" for number in range(1, count + 1)]
 
 
-def image_program() -> Program:
-    """Return the build of the kernel images that come with the platform; it ends by itself."""
-    return Program("images", (*_MANAGE, "build_images"), restart=False, stop_stage=_FIRST, fork_from=PORTAL)
+def image_program(choice: Choice) -> Program:
+    """Return what builds the kernel images that come with the platform, and tries again what failed."""
+    options = ["--watch", *(["--may-run-natively"] if choice.may_run_natively else [])]
+    return Program("images", (*_MANAGE, "build_images", *options), stop_stage=_FIRST, grace=20.0, fork_from=PORTAL)
 
 
 def _agent(choice: Choice, name: str) -> Program:
     data = choice.data / "agents" / name
     told = {"BACKENDAI_AGENT_DATA": str(data), "BACKENDAI_AGENT_BACKEND": choice.backend}
+    if not choice.may_run_natively:
+        mark_native(data, wanted=False)
     token = choice.data / "local-join-token"
     if load_credentials(data) is None and token.exists():
         told["BACKENDAI_JOIN_TOKEN"] = token.read_text().strip()

@@ -1,81 +1,135 @@
-"""Building the platform's own images in the background, with progress that waiting sessions show."""
+"""One build of an image of the platform's own, with progress that waiting sessions show."""
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 from django.utils import timezone
 from docker.errors import DockerException, ImageNotFound
 
-from backendai.activity.jobs import finish_job, report_progress, start_job
+from backendai.activity.jobs import finish_job, report_progress, stop_job
+from backendai.activity.models import BackgroundJob
+from backendai.catalog.builds import STOPPED, begin_build, build_failed
 from backendai.catalog.models import Image
-from backendai.catalog.services import BUILD_JOB
+from backendai.catalog.services import built_here
 from backendai.cluster.models import ResourceGroup
 from backendai.ops.engine import engine_address
 from backendai.wire.broker import hint
 from backendai.wire.queues import CONTROL_QUEUE
 
-logger = logging.getLogger(__name__)
-
-_LONGEST_STEP = timedelta(hours=1)  # that says nothing: a big layer over a slow line
 _WRITE_EVERY = 2.0  # seconds between two writes of the progress
+_STOP_SECONDS = 10.0
 
 
-def build_missing(builder: Path, log: Path) -> int:
-    """Build every image of the catalogue that is made on this machine and is not there; returns how many failed."""
-    missing = [image for image in Image.objects.filter(is_built_here=True) if not _is_there(image.reference)]
-    return sum(not build(image, builder, log) for image in missing)
+class Stopped(BaseException):
+    """The builder was told to end."""
 
 
-def build(image: Image, builder: Path, log: Path) -> bool:
-    """Build one image, writing its progress; returns whether it is there now."""
-    message = f"Building image {image.name}."
-    job = start_job(BUILD_JOB, image.reference, message, now=timezone.now(), silence_limit=_LONGEST_STEP)
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """The command that builds, and where its output goes. ``may_run_natively``: the agents of this machine may run
+    native processes while a build cannot succeed."""
+
+    command: Path
+    log: Path
+    may_run_natively: bool = False
+
+
+def build_missing(builder: Builder) -> int:
+    """Build every image that is made on this machine and is not there, once; returns how many builds failed."""
+    return sum(not build(image, builder) for image in missing_images() or ())
+
+
+def missing_images() -> list[Image] | None:
+    """Return the enabled images that are made here and the engine does not have; None while no engine answers."""
+    images = [image for image in built_here() if image.is_enabled]
+    try:
+        return [image for image in images if not _is_there(image.reference)]
+    except DockerException:
+        return None
+
+
+def build(image: Image, builder: Builder, asked: BackgroundJob | None = None) -> bool:
+    """Build one image, for the job that was ``asked`` for or a new one; returns whether it is there now.
+
+    Raises Conflict when the asked one is over."""
+    job = begin_build(image, asked, now=timezone.now())
+    try:
+        return _follow(job, image, builder)
+    except Stopped:
+        _fail(job, builder, STOPPED, "The build was stopped with the platform.", "It begins again at the next start.")
+        raise
+    finally:
+        _wake()
+
+
+def _follow(job: BackgroundJob, image: Image, builder: Builder) -> bool:
     written = 0.0
-    for line in _lines(builder, image.name, log):
-        kind, _, rest = line.strip().partition(" ")
-        if kind == "progress" and time.monotonic() - written > _WRITE_EVERY:
-            share, _, sentence = rest.partition(" ")
-            report_progress(job.pk, float(share), sentence, now=timezone.now())
-            written = time.monotonic()
-            _wake()
-        elif kind == "failed":
-            _, _, told = rest.partition(" ")
-            sentence, _, fix = told.partition(" | ")
-            finish_job(job.pk, message=sentence, now=timezone.now(), failed=True, fix=fix)
-            _wake()
-            return False
-        elif kind == "done":
-            finish_job(job.pk, message=f"Image {image.name} is built.", now=timezone.now())
-            _wake()
-            return True
-    fix = f"Read {log}, then run {builder}."
-    finish_job(job.pk, message="The build ended without a word.", now=timezone.now(), failed=True, fix=fix)
-    _wake()
+    with _running(builder, image.name) as process:
+        for line in process.stdout or ():
+            kind, _, rest = line.strip().partition(" ")
+            if kind == "progress" and time.monotonic() - written > _WRITE_EVERY:
+                share, _, sentence = rest.partition(" ")
+                if not report_progress(job.pk, float(share), sentence, now=timezone.now()):
+                    process.terminate()
+                    stop_job(job.pk, message="Cancelled.", now=timezone.now())
+                    return False
+                written = time.monotonic()
+                _wake()
+            elif kind == "failed":
+                code, _, told = rest.partition(" ")
+                sentence, _, fix = told.partition(" | ")
+                _fail(job, builder, code, sentence, fix)
+                return False
+            elif kind == "done":
+                finish_job(job.pk, message=f"Image {image.name} is built.", now=timezone.now())
+                return True
+    fix = f"Read {builder.log}, then retry the build."
+    _fail(job, builder, "no-answer", "The build ended without saying why.", fix)
     return False
 
 
+def _fail(job: BackgroundJob, builder: Builder, code: str, sentence: str, fix: str) -> None:
+    build_failed(job, code, sentence, fix, may_run_natively=builder.may_run_natively, now=timezone.now())
+
+
 def _is_there(reference: str) -> bool:
+    """Return whether the engine has the image. Raises DockerException when no engine answers."""
+    client = docker.APIClient(base_url=engine_address(), timeout=10)
     try:
-        docker.APIClient(base_url=engine_address(), timeout=10).inspect_image(reference)
+        client.inspect_image(reference)
     except ImageNotFound:
         return False
-    except DockerException:
-        return True  # without an engine there is nothing to build with; native processes need no image
+    finally:
+        client.close()
     return True
 
 
-def _lines(builder: Path, name: str, log: Path) -> Iterator[str]:
-    command = [sys.executable, str(builder), "--only", name, "--progress", "--log", str(log)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL) as process:
-        yield from process.stdout or ()
+@contextmanager
+def _running(builder: Builder, name: str) -> Iterator[subprocess.Popen[str]]:
+    """Give the running command; by an exception it is stopped, with all that it started."""
+    command = [sys.executable, str(builder.command), "--only", name, "--progress", "--log", str(builder.log)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+    try:
+        yield process
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
 def _wake() -> None:

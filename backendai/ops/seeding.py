@@ -13,10 +13,13 @@ from backendai.accounts.models import User
 from backendai.accounts.services import create_person, get_or_create_project
 from backendai.catalog.models import ResourcePreset
 from backendai.catalog.services import seed_images
+from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import JoinToken, ResourceGroup
-from backendai.cluster.services import create_join_token
 
 LOCAL_PREFIX = "local"
+# Without these, one large session that waits keeps every small one waiting behind it, however much is free. Backfill
+# keeps what the first in line asks for, so a session without a known start also gives way after 10 tries, for a day.
+_LETS_OTHERS_PASS = {"backfill": True, "retries_to_skip": 10}
 _PRESETS = [("small", 1, "1g"), ("medium", 2, "4g"), ("large", 4, "8g")]
 
 
@@ -27,7 +30,9 @@ def seed(data: Path, *, admin_email: str, admin_password: str = "") -> None:
     """
     with transaction.atomic():
         project = get_or_create_project("default", "default")
-        group, fresh = ResourceGroup.objects.get_or_create(name="default", defaults={"is_default": True})
+        group, fresh = ResourceGroup.objects.get_or_create(
+            name="default", defaults={"is_default": True, **_LETS_OTHERS_PASS}
+        )
         if fresh:
             for rank, (name, cpu, memory) in enumerate(_PRESETS):
                 ResourcePreset.objects.create(name=name, rank=rank, slots={"cpu": str(cpu), "mem": memory})

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
 
+from backendai.core.open_files import raise_open_files
 from backendai.ops.child import Child, Program
 from backendai.ops.console import Terminal
 from backendai.ops.forking import WarmParent
@@ -46,6 +47,7 @@ class Supervisor:
         self._stop_requests = 0
 
     def __enter__(self) -> Supervisor:
+        raise_open_files()  # children have it from here
         self._wake_reader, self._wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         self._selector.register(self._wake_reader, selectors.EVENT_READ)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from backendai.agent.config import BACKENDS, read_settings
 from backendai.agent.engine_mark import has_run_containers
 from backendai.core.errors import UserError
-from backendai.ops import data_folder, fleet, valkey
+from backendai.ops import better_machine, data_folder, fleet, valkey
 from backendai.ops.console import Terminal
 from backendai.ops.data_folder import FirstAdmin, Refused
 from backendai.ops.engine import NoEngine, ask_engine
@@ -143,7 +143,8 @@ def _decide(options: argparse.Namespace) -> Choice:
             raise Refused(f"--backend docker: {'. '.join(no_engine)} Or start without --backend.")
         backend = "process" if no_engine and not _has_run_containers(data) else "docker"
     apps_port = options.apps_port or _next_port(options.host, options.port)
-    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps_port)
+    natively = options.backend == "auto" and backend == "docker"
+    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps_port, natively)
 
 
 def _why_no_engine() -> tuple[str, ...]:
@@ -219,8 +220,8 @@ def _run(supervisor: Supervisor, choice: Choice) -> None:
     ready = supervisor.wait_until(lambda: _portal_answers(choice), _WEB_TIMEOUT)
     for program in [fleet.apps_program(), *fleet.control_programs(), *fleet.agent_programs(choice)]:
         supervisor.start(program)
-    if choice.agents and choice.backend == "docker" and not choice.no_engine:
-        supervisor.start(fleet.image_program())
+    if choice.agents and choice.backend == "docker":
+        supervisor.start(fleet.image_program(choice))
     if not ready:
         supervisor.terminal.say(f"The portal does not answer yet; see {choice.data / 'logs' / 'web.log'}")
         supervisor.wait_until(lambda: _portal_answers(choice), math.inf)
@@ -277,12 +278,9 @@ def _about_backend(choice: Choice) -> list[str]:
         return [f"{_SESSIONS}in Docker containers", *([] if os.geteuid() == 0 else _LESS_THAN_ROOT)]
     if choice.backend == "simulated":
         return [f"{_SESSIONS}simulated: nothing really runs"]
-    told = [f"{_SESSIONS}as native processes of this machine, not in containers. Isolation is weaker: they"]
-    told += [f"{_INDENT}share its kernel, programs and network; the agents page says more."]
-    if choice.no_engine:
-        why, fix = choice.no_engine
-        told += [f"{_INDENT}Docker is not used: {why}.", f"{_INDENT}{fix}"]
-    return told
+    told = [f"{_SESSIONS}as native processes, not in containers. Isolation is weaker; the agents page says more."]
+    lacking = better_machine.missing(choice.no_engine)
+    return [*told, f"{'Better with':<22}{lacking}"] if lacking else told
 
 
 def _farewell(choice: Choice) -> str:

@@ -28,7 +28,7 @@ LONGEST_MESSAGE = 64 * 1024
 _SETTINGS = "backendai.settings.portal"
 _NODE_MODULES = ("uvloop", "celery.apps.worker", "backendai.agent.management.commands.agent")
 _PORTAL_MODULES = (
-    "uvicorn.protocols.http.httptools_impl",
+    "backendai.ops.patient_http",
     "uvicorn.protocols.websockets.websockets_sansio_impl",
     "celery.bin.celery",
     "celery.apps.beat",

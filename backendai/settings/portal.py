@@ -25,6 +25,9 @@ SECRET_KEY_FALLBACKS = told.words("BACKENDAI_SECRET_KEY_FALLBACKS")
 TICKET_KEY = told.text("BACKENDAI_TICKET_KEY", _stored.get("ticket_key", "")).replace("\\n", "\n")
 DEPLOYMENT = told.text("BACKENDAI_DEPLOYMENT", _stored.get("deployment", "default"))
 
+# Said when an image is made; a clone says it by itself.
+BUILD_COMMIT, BUILD_DATE = told.text("BACKENDAI_BUILD_COMMIT"), told.text("BACKENDAI_BUILD_DATE")
+
 DEBUG = told.switch("BACKENDAI_DEBUG")
 PORT = told.whole("BACKENDAI_PORT", 8080, least=1, most=65535)
 # Who listens on this machine only is asked for by this machine's names only: a page elsewhere whose name was made to
@@ -79,6 +82,7 @@ INSTALLED_APPS = [
     "backendai.ops",
 ]
 MIDDLEWARE = [
+    "backendai.ops.database_away.AnswerWhileAway",
     "backendai.ops.null_bytes.refuse_null_bytes",
     "backendai.ops.app_hosts.refuse_app_hosts",
     "backendai.cluster.per_request.keep_for_request",
@@ -91,6 +95,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "backendai.ops.refusals.audit_refusals",
     "backendai.web.language.Language",
+    "backendai.web.page_rates.limit_pages",
     "django.contrib.messages.middleware.MessageMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "backendai.web.second_factor_gate.gate",
@@ -168,6 +173,12 @@ IDLE_INTERVAL = timedelta(seconds=15)
 SYNC_INTERVAL = timedelta(seconds=told.number("BACKENDAI_SYNC_INTERVAL", 5.0, least=0.05, most=60))
 USAGE_FINE_FOR = timedelta(hours=told.number("BACKENDAI_USAGE_FINE_HOURS", 24.0, least=2, most=366 * 24))
 USAGE_KEPT_FOR = timedelta(days=told.number("BACKENDAI_USAGE_DAYS", 7.0, least=1, most=366))
+# 0: for ever. A log is read soon after its session; the history answers questions about the last year; the audit trail
+# is deleted only where the site says so.
+KEEP_LOGS = timedelta(days=told.whole("BACKENDAI_KEEP_LOGS_DAYS", 90, least=0, most=36500))
+KEEP_HISTORY = timedelta(days=told.whole("BACKENDAI_KEEP_HISTORY_DAYS", 365, least=0, most=36500))
+KEEP_AUDIT = timedelta(days=told.whole("BACKENDAI_KEEP_AUDIT_DAYS", 0, least=0, most=36500))
+LOG_BYTES_PER_OWNER = told.whole("BACKENDAI_LOG_BYTES_PER_OWNER", 2**30, least=0, most=2**50)
 AGENT_LOST_AFTER = timedelta(seconds=told.number("BACKENDAI_AGENT_LOST_AFTER", 60.0, least=1, most=86400))
 
 # -- kernels ---------------------------------------------------------------------------------------------------------
@@ -216,7 +227,9 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# How often one person may ask in a minute (0: as often as they like), and how many launches may come at once.
+# How often one person may ask in a minute (0: as often as they like), and how many launches may come at once. Pages are
+# counted by account, or by address where nobody is signed in.
+RATE_PAGES = told.whole("BACKENDAI_RATE_PAGES", 1200, least=0, most=10**9)
 RATE_API = told.whole("BACKENDAI_RATE_API", 600, least=0, most=10**9)
 RATE_LAUNCH = told.whole("BACKENDAI_RATE_LAUNCH", 30, least=0, most=10**9)
 RATE_LAUNCH_BURST = told.whole("BACKENDAI_RATE_LAUNCH_BURST", 10, least=1, most=10**9)

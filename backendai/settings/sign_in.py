@@ -22,6 +22,7 @@ LOGIN_REDIRECT_URL = "web:sessions"
 LOGOUT_REDIRECT_URL = "web:login"
 
 SIGNUP = told.text("BACKENDAI_SIGNUP", "off")
+PROXIES = told.words("BACKENDAI_PROXIES")  # whose X-Forwarded-For is believed: attempts are counted by address
 REQUIRE_MFA = told.text("BACKENDAI_REQUIRE_MFA", "none")
 
 # -- django-allauth: one name (the e-mail address), no mails, attempts counted in our database -------------------------

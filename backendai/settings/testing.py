@@ -18,7 +18,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 NODE_BROKER_URL = ""  # who tests accounts names a broker of its own
-RATE_API = RATE_LAUNCH = 0  # tests of the limits set their own
+RATE_API = RATE_LAUNCH = RATE_PAGES = 0  # tests of the limits set their own
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 if "sqlite" in DATABASES["default"]["ENGINE"]:  # noqa: F405
     DATABASES["default"]["TEST"] = {"NAME": f"{_data}/test.sqlite3"}  # noqa: F405

@@ -6,7 +6,6 @@ import argparse
 import errno
 import fcntl
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -15,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from images.builder import recipes, site_config
+from images.builder import debootstrap, recipes, site_config
 from images.builder.engine import find_engine, run_command
 from images.builder.outcome import explain_failure, read_step
 from images.builder.progress import Failure, Progress
-from images.builder.recipes import BASE, IMAGES, PYTHON, Recipe
+from images.builder.recipes import BASE, IMAGES, Recipe
 
 REGISTRY_ROOT = "debian:bookworm-slim"
 REGISTRY_DISTRO = site_config.Distribution("debian", "12", "bookworm")
@@ -37,11 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Failure as failure:
         progress.failed(failure)
     except KeyboardInterrupt:
-        progress.failed(Failure("stopped", "The build was stopped.", "Run it again: finished steps are kept."))
+        progress.failed(Failure("stopped", "The build was stopped.", "Retry the build: finished steps are kept."))
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        progress.failed(Failure("disk-full", f"No space is left: {error}", "Free space on that disk and run it again."))
+        progress.failed(
+            Failure("disk-full", f"No space is left: {error}", "Free space on that disk, then retry the build.")
+        )
     else:
         return 0
     return 1
@@ -74,11 +75,14 @@ class Build:
         self.progress.done(f"Built {' and '.join(recipe.reference for recipe in wanted)}.")
 
     def _choose(self) -> list[Recipe]:
+        """Return the images to build, parents first: none is built on a parent that is out of date."""
         only, force = self.options.only, self.options.force
-        # An image is never built on a parent that is out of date, also when only the image itself is asked for.
-        need_base = self._is_stale(BASE) or (force and only != PYTHON.name)
-        need_python = need_base or force or self._is_stale(PYTHON)
-        return [*([BASE] if need_base else []), *([PYTHON] if need_python and only != BASE.name else [])]
+        chosen: list[Recipe] = []
+        for recipe in recipes.RECIPES[only].line() if only else recipes.RECIPES.values():
+            is_forced = force and only in (None, recipe.name)
+            if is_forced or recipe.parent in chosen or self._is_stale(recipe):
+                chosen.append(recipe)
+        return chosen
 
     def _is_stale(self, recipe: Recipe) -> bool:
         return not recipes.is_current(recipe, self.engine.labels(recipe.reference), self.options.base)
@@ -125,15 +129,24 @@ class Build:
         distribution = self.distribution
         tag = f"local/backendai-{distribution.id or 'debian'}:{distribution.suite or 'none'}"
         if self.options.force or self.engine.labels(tag) is None:
-            mirror = _check_debootstrap(distribution, self.sources)
-            proxy = site_config.apt_proxy()
-            environ = self.engine.environ | ({"http_proxy": proxy} if proxy else {})
-            command = [str(IMAGES / "debian" / "build"), tag, distribution.suite, mirror.uris[0]]
-            self.progress.say("root: no registry answers, making a root image from packages")
-            status, tail = run_command([*command, ",".join(mirror.components)], environ, self.log, self._follow)
-            if status != 0:
-                raise explain_failure("Making the root image failed", tail, self.options.log)
+            self._debootstrap(tag)
         return {"ROOT": tag, "DISTRO": distribution.id + distribution.version}
+
+    def _debootstrap(self, tag: str) -> None:
+        reason = f"No registry gives {REGISTRY_ROOT}, and a root image cannot be made here"
+        mirror = debootstrap.find_mirror(reason, self.distribution, self.sources)
+        keyring = debootstrap.keyring_of(mirror, self.distribution)
+        proxy = site_config.apt_proxy()
+        environ = self.engine.environ | ({"http_proxy": proxy} if proxy else {})
+        self.progress.say("root: no registry answers, making a root image from packages")
+        # /var/tmp: what is fetched is run from there, and /tmp is often mounted noexec.
+        with tempfile.TemporaryDirectory(prefix="backendai-debootstrap-", dir="/var/tmp") as name:
+            found = debootstrap.provide_debootstrap(reason, Path(name), mirror, environ, self.log, self._follow)
+            command = [str(IMAGES / "debian" / "build"), tag, self.distribution.suite, mirror.uris[0]]
+            command += [",".join(mirror.components), keyring]
+            status, tail = run_command(command, found, self.log, self._follow)
+        if status != 0:
+            raise explain_failure("Making the root image failed", tail, self.options.log)
 
     def _follow(self, line: str) -> None:
         step = read_step(line)
@@ -142,29 +155,10 @@ class Build:
         self.progress.count_line()
 
 
-def _check_debootstrap(
-    distribution: site_config.Distribution, sources: Sequence[site_config.AptSource]
-) -> site_config.AptSource:
-    """Return the source whose first address is the mirror; raise a Failure when debootstrap cannot work here."""
-    reason = f"No registry gives {REGISTRY_ROOT}, and a root image cannot be made here"
-    registry = "let Docker reach a registry (registry-mirrors in its daemon.json)"
-    mirror = next((source for source in sources if distribution.suite in source.suites), None)
-    if mirror is None:
-        sentence = f"{reason}: this machine has no package sources of Debian or Ubuntu."
-        raise Failure("no-network", sentence, f"Make the images on another machine, or {registry}.")
-    if shutil.which("debootstrap") is None:
-        sentence = f"{reason}: debootstrap is not installed."
-        raise Failure("debootstrap-missing", sentence, f"Install it (apt-get install -y debootstrap), or {registry}.")
-    if os.geteuid() != 0:
-        sentence = f"{reason}: debootstrap must run as root."
-        raise Failure("root-needed", sentence, f"Run sudo bin/build-images once, or {registry}.")
-    return mirror
-
-
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="build-images",
-        description="Build local/backendai-base:latest and local/backendai-python:latest, unless they are up to date.",
+        description=f"Build {', '.join(each.reference for each in recipes.RECIPES.values())}, unless up to date.",
     )
     parser.add_argument("--only", choices=sorted(recipes.RECIPES), help="this image (and its parent, if out of date)")
     parser.add_argument(

@@ -28,13 +28,13 @@ CAUSES = (
         "disk-full",
         re.compile(r"no space left on device", re.IGNORECASE),
         "the disk is full.",
-        "Free space (docker system df shows what Docker holds), then run it again.",
+        "Free space (docker system df shows what Docker holds), then retry the build.",
     ),
     (
         "docker-unreachable",
         re.compile(r"Cannot connect to the Docker daemon|error during connect"),
         "Docker stopped answering.",
-        "Start Docker (systemctl start docker), then run it again.",
+        "Start Docker (systemctl start docker), then retry the build.",
     ),
     (
         "no-network",
@@ -44,7 +44,7 @@ CAUSES = (
             r"|Failed getting release file|Couldn't download|Could not connect"
         ),
         "a package server cannot be reached.",
-        "Check that apt-get update and pip download work on this machine, then run it again.",
+        "Check that apt-get update and pip download work on this machine, then retry the build.",
     ),
 )
 ERROR_LINE = re.compile(r"^(?:#\d+ )?(?:[\d.]+ )?(?:E: |ERROR: |error: )(.*)")
@@ -71,4 +71,4 @@ def explain_failure(what: str, tail: Sequence[str], log: str | None) -> Failure:
             return Failure(code, f"{what}: {because}", fix)
     errors = [match[1] for match in map(ERROR_LINE.match, tail) if match]
     detail = errors[-1][:200] if errors else "it ended without saying why."
-    return Failure("build-failed", f"{what}: {detail}", f"Read {log or 'the output above'}, then run it again.")
+    return Failure("build-failed", f"{what}: {detail}", f"Read {log or 'the output above'}, then retry the build.")

@@ -36,11 +36,16 @@ class Recipe:
         parts = [self.parent.source()] if self.parent else []
         return hash_folder(self.folder, *parts)
 
+    def line(self) -> list[Recipe]:
+        """Return the images that it stands on, the lowest first, and itself."""
+        return [*(self.parent.line() if self.parent else []), self]
+
 
 ROOT = Phase("root", weight=40, lines=460)
 BASE = Recipe("base", None, Phase("base", weight=25, lines=700))
 PYTHON = Recipe("python", BASE, Phase("python", weight=35, lines=300))
-RECIPES = {recipe.name: recipe for recipe in (BASE, PYTHON)}
+SCIENCE = Recipe("python-science", PYTHON, Phase("python-science", weight=90, lines=700))
+RECIPES = {recipe.name: recipe for recipe in (BASE, PYTHON, SCIENCE)}  # parents first
 
 
 def hash_folder(folder: Path, *more: str) -> str:

@@ -63,7 +63,7 @@ def write_secrets(folder: Path, sources: Iterable[AptSource], environ: Mapping[s
     """Write the secrets of a build into ``folder`` and return their files by secret id; what is unset is left out."""
     ca = _find_ca(environ)
     texts = {
-        "apt-sources": "\n".join(_as_stanza(source) for source in sources),
+        "apt-sources": "\n".join(as_stanza(source) for source in sources),
         "apt-conf": _apt_conf(ca is not None),
         "pip-conf": _pip_conf(ca is not None, environ),
     }
@@ -71,6 +71,17 @@ def write_secrets(folder: Path, sources: Iterable[AptSource], environ: Mapping[s
     for name, path in secrets.items():
         path.write_text(texts[name], encoding="utf-8")
     return secrets | ({"ca": ca} if ca else {})
+
+
+def as_stanza(source: AptSource) -> str:
+    """Return the source as apt reads it in a ``.sources`` file."""
+    lines = ["Types: deb", f"URIs: {' '.join(source.uris)}", f"Suites: {' '.join(source.suites)}"]
+    lines.append(f"Components: {' '.join(source.components)}")
+    if source.signed_by:
+        lines.append(f"Signed-By: {source.signed_by}")
+    if source.trusted:
+        lines.append("Trusted: yes")
+    return "\n".join(lines) + "\n"
 
 
 def apt_proxy() -> str:
@@ -107,16 +118,6 @@ def _keep_distribution(source: AptSource, suite: str) -> AptSource | None:
     if foreign or not uris or not suites:
         return None
     return AptSource(uris, suites, source.components, source.signed_by, source.trusted)
-
-
-def _as_stanza(source: AptSource) -> str:
-    lines = ["Types: deb", f"URIs: {' '.join(source.uris)}", f"Suites: {' '.join(source.suites)}"]
-    lines.append(f"Components: {' '.join(source.components)}")
-    if source.signed_by:
-        lines.append(f"Signed-By: {source.signed_by}")
-    if source.trusted:
-        lines.append("Trusted: yes")
-    return "\n".join(lines) + "\n"
 
 
 def _find_ca(environ: Mapping[str, str]) -> Path | None:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ROOT / "bin" / "build-images"
 PROGRESS = re.compile(r"progress ([01]\.\d\d) (\S.*)")
 BASE, PYTHON = "local/backendai-base:latest", "local/backendai-python:latest"
+SCIENCE = "local/backendai-python-science:latest"
 
 
 class Bench:
@@ -71,7 +72,7 @@ def test_it_tells_shares_that_grow_and_ends_with_done(bench: Bench) -> None:
 
 def test_it_builds_the_base_first_and_writes_the_output_to_the_log(bench: Bench) -> None:
     assert bench.run().returncode == 0
-    assert bench.built() == [BASE, PYTHON]
+    assert bench.built() == [BASE, PYTHON, SCIENCE]
     assert "#5 0.2 Get:1 something" in (bench.folder / "log").read_text()
 
 
@@ -79,9 +80,9 @@ def test_it_skips_images_that_are_up_to_date_unless_forced(bench: Bench) -> None
     bench.run()
     again = bench.run("--progress")
     assert again.stdout.splitlines() == ["progress 1.00 The images are up to date.", "done"]
-    assert len(bench.calls("build")) == 2
+    assert len(bench.calls("build")) == 3
     bench.run("--force", "--only", "python")
-    assert bench.built() == [BASE, PYTHON, PYTHON]
+    assert bench.built() == [BASE, PYTHON, SCIENCE, PYTHON]
     assert "--no-cache" in bench.calls("build")[-1]
 
 
@@ -91,7 +92,7 @@ def test_it_builds_again_what_came_from_another_folder_content(bench: Bench) -> 
     images[PYTHON]["backendai.source"] = "0" * 16
     (bench.folder / "images.json").write_text(json.dumps(images))
     bench.run()
-    assert bench.built() == [BASE, PYTHON, PYTHON]
+    assert bench.built() == [BASE, PYTHON, SCIENCE, PYTHON, SCIENCE]
 
 
 def test_it_builds_a_missing_base_for_only_python_and_nothing_else_for_only_base(bench: Bench) -> None:
@@ -100,6 +101,8 @@ def test_it_builds_a_missing_base_for_only_python_and_nothing_else_for_only_base
     (bench.folder / "images.json").unlink()
     bench.run("--only", "python")
     assert bench.built() == [BASE, BASE, PYTHON]
+    bench.run("--only", "python-science")
+    assert bench.built() == [BASE, BASE, PYTHON, SCIENCE]
 
 
 def test_it_passes_site_settings_as_secrets_and_never_as_arguments(bench: Bench) -> None:

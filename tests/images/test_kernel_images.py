@@ -5,14 +5,33 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import zipfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LABEL = re.compile(r'(ai\.backend\.[\w.-]+)="?([^"\s]+(?: [^"]+)?)"?')
-FOLDERS = ("base", "python")
+FOLDERS = ("base", "python", "python-science")
+WAITING = """
+import time
+while True:
+    try:
+        import fresh
+        break
+    except ImportError:
+        time.sleep(0.1)
+open("/home/work/found", "w").write(fresh.VERSION)
+"""
+RUN_NOTEBOOK = """
+import json, nbclient, nbformat.v4 as v4
+notebook = v4.new_notebook(cells=[v4.new_code_cell(text) for text in json.load(open("cells.json"))])
+nbclient.NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+said = [cell.outputs[-1] for cell in notebook.cells]
+print(json.dumps([each.get("text") or ("image/png" in each["data"] and "image/png") for each in said]))
+"""
 LOCKED_DOWN = ("--init", "--user", "1000", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 
 
@@ -28,7 +47,15 @@ def test_it_explains_every_label_in_the_documentation(name: str) -> None:
     assert [label for label in labels if f"`{label}`" not in text] == []
 
 
-def test_it_defines_every_service_that_the_python_image_offers() -> None:
+def test_the_science_image_promises_what_the_image_does_and_pins_its_packages() -> None:
+    python, science = read_labels("python"), read_labels("python-science")
+    assert python.items() <= science.items()
+    requirements = (ROOT / "images" / "python-science" / "requirements.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in requirements if not line.startswith("#"))
+    assert {"numpy", "pandas", "scipy", "scikit-learn", "matplotlib", "ipywidgets"} <= pins.keys()
+
+
+def test_it_defines_every_service_that_the_image_offers() -> None:
     ports = re.findall(r"(\w+):http:\[(\d+)\]", read_labels("python")["ai.backend.service-ports"])
     folder = ROOT / "images" / "python" / "service-defs"
     assert {name for name, _ in ports} == {path.stem for path in folder.glob("*.json")}
@@ -40,17 +67,21 @@ def test_it_defines_every_service_that_the_python_image_offers() -> None:
 
 
 @pytest.fixture(scope="module")
-def python_image() -> str:
+def built() -> None:
     subprocess.run([ROOT / "bin" / "build-images"], check=True)
-    return "local/backendai-python:latest"
+
+
+@pytest.fixture(scope="module", params=["python", "python-science"])
+def image(built: None, request: pytest.FixtureRequest) -> str:
+    return f"local/backendai-{request.param}:latest"
 
 
 @pytest.fixture
-def kernel(python_image: str, tmp_path: Path) -> Iterator[str]:
+def kernel(image: str, tmp_path: Path) -> Iterator[str]:
     """A container as an agent makes it: an unprivileged user with an empty home folder."""
     tmp_path.chmod(0o777)
-    options = [*LOCKED_DOWN, "--hostname", "main1", "--env", "BACKENDAI_SESSION_NAME=demo"]
-    command = ["docker", "run", "--detach", *options, "--volume", f"{tmp_path}:/home/work", python_image]
+    options = [*LOCKED_DOWN, "--hostname", "main1", "--env", "BACKENDAI_SESSION_NAME=demo", "--network", "none"]
+    command = ["docker", "run", "--detach", *options, "--volume", f"{tmp_path}:/home/work", image]
     container = _output(*command, "sleep", "infinity")
     yield container
     subprocess.run(["docker", "rm", "--force", "--volumes", container], check=True, capture_output=True)
@@ -64,10 +95,6 @@ def test_it_runs_jupyter_and_a_shell_for_an_unprivileged_user(kernel: str) -> No
     prompt = _output(*execute, "bash", "-lic", "echo $PATH; echo ${PS1@P}").splitlines()
     assert prompt[0].startswith("/home/work/.local/bin:/opt/own/bin:/opt/kernel/bin:")
     assert prompt[1] == "work@main1[demo]:~$"
-    find = "import sysconfig; print(sysconfig.get_path('purelib', vars={'base': '/opt/own'}))"
-    own = _output(*execute, "python", "-c", find).strip()
-    _output(*execute, "sh", "-c", f"mkdir -p {own} && echo 'found = 1' > {own}/mine.py")
-    _output(*execute, "python", "-c", "import mine")
     _output(*execute, "tmux", "new-session", "-d", "-s", "main")
     assert _output(*execute, "tmux", "show-options", "-gv", "history-limit") == "50000"
     assert "0% packet loss" in _output(*execute, "ping", "-c", "1", "127.0.0.1")
@@ -75,7 +102,85 @@ def test_it_runs_jupyter_and_a_shell_for_an_unprivileged_user(kernel: str) -> No
 
 @pytest.mark.docker
 @pytest.mark.long
-def test_it_holds_no_file_that_raises_privileges(python_image: str) -> None:
+def test_pip_keeps_packages_where_an_image_of_the_session_has_them(kernel: str, tmp_path: Path) -> None:
+    """Without a network: the packages are made here."""
+    run, pip = partial(_output, "docker", "exec", kernel), ("--no-index", "--find-links", "/home/work")
+    for version in ("1.0", "2.0"):
+        write_wheel(tmp_path, "fresh", version)
+    write_wheel(tmp_path, "packaging", "99.0")  # the image has an older one
+    started = ("docker", "exec", "--detach", kernel, "python", "-c", WAITING)
+    subprocess.run(started, check=True)  # a program from before the packages came
+    run("pip", "install", *pip, "fresh==1.0")
+    assert run("fresh-says") == "1.0 from /opt/own"
+    run("timeout", "20", "sh", "-c", "until [ -s /home/work/found ]; do sleep 0.1; done")
+    assert (tmp_path / "found").read_text() == "1.0"
+    run("python", "-m", "pip", "install", *pip, "--upgrade", "fresh", "packaging")
+    assert run("bash", "-lc", "fresh-says") == "2.0 from /opt/own"
+    assert "Location: /opt/own/lib" in run("pip", "show", "fresh")
+    assert run("python", "-c", "import packaging; print(packaging.VERSION)") == "99.0"
+    assert "99.0" not in run("/opt/kernel/bin/python", "-m", "pip", "list")  # what runs JupyterLab
+    run("pip", "uninstall", "--yes", "fresh", "packaging")
+    assert "fresh" not in run("pip", "list")
+    run("python", "-c", "from packaging.version import Version")
+    assert run("sh", "-c", "ls -A /home/work/.local 2>/dev/null; true") == ""
+
+
+@pytest.mark.docker
+@pytest.mark.long
+def test_environments_that_people_make_stay_their_own(kernel: str, tmp_path: Path) -> None:
+    run = partial(_output, "docker", "exec", kernel)
+    write_wheel(tmp_path, "fresh", "1.0")
+    run("python", "-m", "venv", "own")
+    run("own/bin/pip", "install", "--no-index", "--find-links", "/home/work", "fresh")
+    assert run("own/bin/fresh-says") == "1.0 from /home/work/own"
+    assert run("sh", "-c", "python -c 'import fresh' 2>/dev/null || echo none") == "none"
+    assert "packaging" not in run("own/bin/pip", "list")
+    run("pip", "install", "--user", "--no-index", "--find-links", "/home/work", "fresh")
+    assert run("fresh-says") == "1.0 from /home/work/.local"
+
+
+@pytest.mark.docker
+@pytest.mark.long
+def test_a_cell_imports_what_the_one_before_installed(kernel: str, tmp_path: Path) -> None:
+    write_wheel(tmp_path, "fresh", "1.0")
+    install = "%pip install --no-index --find-links /home/work fresh"
+    cells = [f"import sys\n{install}", "import fresh; print(fresh.VERSION, sys.executable)", "!fresh-says"]
+    assert run_notebook(kernel, tmp_path, cells)[1:] == ["1.0 /opt/own/bin/python\n", "1.0 from /opt/own\r\n"]
+
+
+@pytest.mark.docker
+@pytest.mark.long
+@pytest.mark.parametrize("image", ["python-science"], indirect=True)
+def test_the_science_image_calculates_draws_and_compiles(kernel: str, tmp_path: Path) -> None:
+    cells = [
+        "import numpy as np, pandas as pd, scipy.linalg, ipywidgets\n"
+        "print(pd.DataFrame(scipy.linalg.inv(np.eye(2) * 2)).sum().sum())",
+        "from sklearn.linear_model import LinearRegression\n"
+        "print(round(LinearRegression().fit([[0], [1], [2]], [1, 3, 5]).coef_[0], 3))",
+        "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()",
+    ]
+    assert run_notebook(kernel, tmp_path, cells) == ["1.0\n", "2.0\n", "image/png"]
+    (tmp_path / "found.c").write_text(
+        '#include <Python.h>\nstatic struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "found", 0, -1};\n'
+        "PyMODINIT_FUNC PyInit_found(void) { return PyModule_Create(&module); }\n"
+    )
+    run = partial(_output, "docker", "exec", kernel, "sh", "-c")
+    run("gcc -shared -fPIC $(python3-config --includes) found.c -o found.so && python -c 'import found'")
+    run("command -v vim htop wget rsync make g++")
+
+
+@pytest.mark.docker
+@pytest.mark.long
+def test_jupyters_pages_are_named_after_the_session(kernel: str) -> None:
+    serve = "exec jupyter-lab --no-browser --ServerApp.port=8888 --IdentityProvider.token= >lab.log 2>&1"
+    subprocess.run(["docker", "exec", "--detach", kernel, "sh", "-c", serve], check=True)
+    fetch = "for try in $(seq 60); do curl -sf localhost:8888/lab && break; sleep 0.5; done"
+    assert '"appName": "demo"' in _output("docker", "exec", kernel, "sh", "-c", fetch)
+
+
+@pytest.mark.docker
+@pytest.mark.long
+def test_it_holds_no_file_that_raises_privileges(image: str) -> None:
     search = "find / -xdev -type f -perm /6000; python3 -c '" + (
         "import os\n"
         'for folder, _, names in os.walk("/usr"):\n'
@@ -83,16 +188,16 @@ def test_it_holds_no_file_that_raises_privileges(python_image: str) -> None:
         "        path = os.path.join(folder, name)\n"
         '        if os.path.isfile(path) and "security.capability" in os.listxattr(path): print(path)\''
     )
-    assert _output("docker", "run", "--rm", "--user", "0", python_image, "sh", "-c", search) == ""
+    assert _output("docker", "run", "--rm", "--user", "0", image, "sh", "-c", search) == ""
 
 
 @pytest.mark.docker
 @pytest.mark.long
-def test_it_keeps_package_settings_of_the_building_machine_out_of_the_image(python_image: str) -> None:
-    history = _output("docker", "history", "--no-trunc", "--format", "{{.CreatedBy}}", python_image)
+def test_it_keeps_package_settings_of_the_building_machine_out_of_the_image(image: str) -> None:
+    history = _output("docker", "history", "--no-trunc", "--format", "{{.CreatedBy}}", image)
     assert not re.search(r"https?://", history)
     look = "cat /etc/pip.conf /etc/apt/apt.conf.d/99site /run/secrets/ca /var/lib/apt/lists/*_* 2>/dev/null; true"
-    assert _output("docker", "run", "--rm", "--user", "0", python_image, "sh", "-c", look) == ""
+    assert _output("docker", "run", "--rm", "--user", "0", image, "sh", "-c", look) == ""
 
 
 @pytest.mark.docker
@@ -107,6 +212,30 @@ def test_it_makes_a_tiny_image_for_tests_without_any_network() -> None:
         assert _output("docker", "run", "--rm", *LOCKED_DOWN, tag, "id", "-un") == "work"
     finally:
         subprocess.run(["docker", "image", "rm", tag], check=True, capture_output=True)
+
+
+def write_wheel(folder: Path, name: str, version: str) -> None:
+    """Write a package with one module and one program, that says its version and where it is."""
+    about = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}/__init__.py": f"import sys\nVERSION = {version!r}\ndef say(): print(VERSION, 'from', sys.prefix"
+        f" if sys.prefix in __file__ else __file__.partition('/lib/')[0])\n",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/entry_points.txt": f"[console_scripts]\n{name}-says = {name}:say\n",
+    }
+    record = "".join(f"{path},,\n" for path in (*files, f"{about}/RECORD"))
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for path, text in (files | {f"{about}/RECORD": record}).items():
+            wheel.writestr(path, text)
+
+
+def run_notebook(kernel: str, folder: Path, cells: list[str]) -> list[str]:
+    """Run cells as JupyterLab does, in its kernel; return what each wrote last: text, or the kind of a picture."""
+    (folder / "run.py").write_text(RUN_NOTEBOOK)
+    (folder / "cells.json").write_text(json.dumps(cells))
+    output = _output("docker", "exec", kernel, "/opt/kernel/bin/python", "run.py")
+    return [str(text) for text in json.loads(output.splitlines()[-1])]
 
 
 def _output(*command: str) -> str:

@@ -21,7 +21,14 @@ from backendai.ops.fleet import Choice
     ("changes", "ids"),
     [
         ({}, []),
-        ({"APPS_DOMAIN": "apps.example.org", "CSRF_TRUSTED_ORIGINS": ["https://portal.example.org"]}, []),
+        (
+            {"APPS_DOMAIN": "apps.example.org", "CSRF_TRUSTED_ORIGINS": ["https://portal.example.org"], "SECURE": True},
+            [],
+        ),
+        ({"APPS_DOMAIN": "apps.example.org", "ALLOWED_HOSTS": ["portal.example.org"]}, ["portal.W012", "portal.W013"]),
+        ({"APPS_DOMAIN": "apps.example.org", "ALLOWED_HOSTS": ["portal.example.net"]}, ["portal.W012"]),
+        ({"APPS_DOMAIN": "apps.ours.ac.kr", "ALLOWED_HOSTS": ["portal.theirs.ac.kr"]}, ["portal.W012"]),
+        ({"APPS_DOMAIN": "apps.lab.ac.kr", "ALLOWED_HOSTS": ["portal.lab.ac.kr"]}, ["portal.W012", "portal.W013"]),
         ({"APPS_DOMAIN": "10.0.0.1"}, ["portal.E011"]),
         ({"APPS_DOMAIN": "apps"}, ["portal.E011"]),
         ({"APPS_DOMAIN": "apps.example.org:81"}, ["portal.E011"]),

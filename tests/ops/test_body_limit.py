@@ -22,7 +22,7 @@ async def echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def ask(pieces: list[bytes], *, announced: int | None = None) -> tuple[int, bytes, int]:
+def ask(pieces: list[bytes], *, announced: int | None = None, told: str = "cookie") -> tuple[int, bytes, int]:
     """Return status, body and how many pieces were taken from the client."""
     waiting, sent = list(pieces), []
 
@@ -33,7 +33,8 @@ def ask(pieces: list[bytes], *, announced: int | None = None) -> tuple[int, byte
         sent.append(message)
 
     headers = [(b"content-length", str(announced).encode())] if announced is not None else []
-    asyncio.run(BodyLimit(echo, most=MOST)({"type": "http", "headers": headers}, receive, send))
+    headers += [(told.encode(), b"something")] if told else []
+    asyncio.run(BodyLimit(echo, most=MOST, most_of_strangers=3)({"type": "http", "headers": headers}, receive, send))
     return sent[0]["status"], sent[1]["body"], len(pieces) - len(waiting)
 
 
@@ -51,3 +52,9 @@ def test_it_refuses_an_announced_size_without_reading_anything() -> None:
 def test_it_stops_reading_when_more_comes_than_was_said(announced: int | None) -> None:
     status, _, taken = ask([b"012345", b"678901", b"2", b"3"], announced=announced)
     assert (status, taken) == (413, 2)
+
+
+@pytest.mark.parametrize(("told", "status"), [("", 413), ("accept", 413), ("authorization", 200), ("cookie", 200)])
+def test_strangers_may_send_less(told: str, status: int) -> None:
+    assert ask([b"012", b"3"], told=told)[0] == status
+    assert ask([b"012"], told=told)[0] == 200

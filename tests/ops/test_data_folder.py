@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from backendai.ops import data_folder
 from backendai.ops.data_folder import make_database_private
 
 
@@ -52,3 +53,10 @@ def test_it_closes_a_database_that_was_open_to_read_and_keeps_what_is_in_it(tmp_
     assert len(modes(tmp_path)) == 3
     assert set(modes(tmp_path).values()) == {0o600}
     assert write(database).execute("SELECT name FROM people").fetchall() == [("ada",)]
+
+
+def test_it_closes_the_folders_in_which_other_programs_make_files(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir(mode=0o755)  # of an earlier version
+    lock = data_folder.lock(tmp_path)
+    os.close(lock)
+    assert modes(tmp_path) == {"up.lock": 0o600, "logs": 0o700, "valkey": 0o700}

@@ -28,6 +28,7 @@ GOOD_ENGINE: dict[str, Any] = {
     "PidsLimit": True,
     "DefaultAddressPools": [{"Base": "10.64.0.0/12", "Size": 26}],
     "SecurityOptions": ["name=seccomp,profile=default"],
+    "BridgeNfIptables": True,
 }
 
 
@@ -43,6 +44,7 @@ def test_it_finds_nothing_wrong_with_a_well_made_engine() -> None:
         "cgroups": "ok",
         "networks": "ok",
         "seccomp": "ok",
+        "bridges": "ok",
     }
 
 
@@ -52,9 +54,8 @@ def test_it_finds_nothing_wrong_with_a_well_made_engine() -> None:
         ({"LiveRestoreEnabled": False}, "live-restore", "warning"),
         ({"Driver": "vfs"}, "storage driver", "warning"),
         ({"PidsLimit": False}, "cgroups", "problem"),
-        ({"DefaultAddressPools": None}, "networks", "warning"),
-        ({"DefaultAddressPools": [{"Base": "10.0.0.0/24", "Size": 26}]}, "networks", "warning"),
         ({"SecurityOptions": []}, "seccomp", "warning"),
+        ({"BridgeNfIptables": False}, "bridges", "warning"),
     ],
 )
 def test_it_says_what_an_engine_lacks_and_how_to_mend_it(change: dict[str, Any], name: str, level: str) -> None:
@@ -67,9 +68,33 @@ def test_it_says_what_an_engine_lacks_and_how_to_mend_it(change: dict[str, Any],
     assert found[name].fix
 
 
-def test_it_counts_the_networks_that_the_pools_give() -> None:
-    pools = [{"Base": "10.64.0.0/12", "Size": 26}, {"Base": "10.1.0.0/24", "Size": 24}]
-    assert "16385 networks" in engine.networks({"DefaultAddressPools": pools}).message
+@pytest.mark.parametrize(("text", "level"), [("0\n", "warning"), ("1\n", "ok"), ("", "ok")])
+def test_it_looks_at_bridges_itself_where_the_engine_does_not_tell(text: str, level: str, tmp_path: Path) -> None:
+    setting = tmp_path / "bridge-nf-call-iptables"
+    if text:
+        setting.write_text(text)
+    assert engine.bridges({}, setting).level == level
+
+
+def test_the_engines_own_address_pools_are_no_limit() -> None:
+    def ask(path: str) -> dict[str, Any]:
+        return {**ask_good(path), "DefaultAddressPools": None} if path == "/info" else ask_good(path)
+
+    assert [check.name for check in engine.docker(ask) if check.level != "ok"] == []
+
+
+@pytest.mark.parametrize(
+    ("pool", "level", "said"),
+    [
+        (None, "ok", "10.89.0.0/16 has addresses for 1024 networks"),
+        ("10.0.0.0/24", "warning", "addresses for 4 networks"),
+        ("10.0.0.1/8", "problem", "is no network"),
+    ],
+)
+def test_it_counts_the_networks_that_the_platforms_pool_gives(pool: str | None, level: str, said: str) -> None:
+    found = engine.networks(pool)
+    assert (found.level, bool(found.fix)) == (level, level != "ok")
+    assert said in found.message
 
 
 def test_it_refuses_an_engine_that_is_too_old() -> None:
@@ -84,6 +109,14 @@ def test_it_warns_of_weaker_isolation_when_no_engine_answers() -> None:
     assert check.level == "warning"
     assert "weaker isolation" in check.message
     assert "apt install docker.io" in check.fix
+
+
+@pytest.mark.parametrize(("count", "level"), [("128\n", "warning"), ("1023\n", "warning"), ("1024\n", "ok")])
+def test_it_warns_of_few_inotify_instances(count: str, level: str, tmp_path: Path) -> None:
+    setting = tmp_path / "max_user_instances"
+    setting.write_text(count)
+    found = machine.inotify(setting)
+    assert (found.level, "fs.inotify.max_user_instances" in found.fix) == (level, level == "warning")
 
 
 def test_it_refuses_an_old_python() -> None:

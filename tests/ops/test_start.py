@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from backendai.agent.credentials import Credentials, save_credentials
-from backendai.ops import data_folder, engine, fleet, up, valkey
+from backendai.ops import better_machine, data_folder, engine, fleet, up, valkey
+from backendai.ops.doctor.check import Check
 from backendai.ops.fleet import Choice
 
 ROOT = Path(__file__).parents[2]
@@ -114,11 +115,39 @@ def test_it_says_that_native_processes_are_isolated_less(tmp_path: Path) -> None
     assert "Isolation is weaker" not in up.welcome(choice(tmp_path), None)
 
 
-def test_it_says_why_there_is_no_engine_only_when_nobody_chose_to_do_without(tmp_path: Path) -> None:
-    why = ("this user may not open unix:///var/run/docker.sock", "Add this user to the group docker.")
-    told = up.welcome(choice(tmp_path, backend="process", no_engine=why), None)
-    assert "may not open unix:///var/run/docker.sock" in told and "group docker" in told
-    assert "Docker" not in up.welcome(choice(tmp_path, backend="process"), None)
+DEBIAN, OTHER = "ID=ubuntu\nID_LIKE=debian\n", 'ID="alma"\nID_LIKE="rhel fedora"\n'
+BOTH = "Docker (containers and images) and bubblewrap (a sandbox)"
+FORBIDDEN = ("this user may not open unix:///var/run/docker.sock", "Add this user to the group docker.")
+
+
+@pytest.mark.parametrize(
+    ("no_engine", "programs", "works", "system", "line"),
+    [
+        (True, "", False, DEBIAN, f"{BOTH}: apt install docker.io bubblewrap"),
+        (True, "", False, OTHER, f"{BOTH}: install them"),
+        (True, "bwrap", True, DEBIAN, "Docker (containers and images): apt install docker.io"),
+        (True, "bwrap docker", True, DEBIAN, f"Docker: {FORBIDDEN[0]}. {FORBIDDEN[1]}"),
+        (False, "", False, DEBIAN, "bubblewrap (a sandbox): apt install bubblewrap"),
+        (False, "bwrap", False, DEBIAN, "bubblewrap has no namespaces. Allow them."),
+        (False, "bwrap", True, DEBIAN, ""),
+    ],
+)
+def test_it_says_in_one_line_what_a_better_machine_would_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_engine: bool, programs: str, works: bool, system: str, line: str
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(better_machine.shutil, "which", lambda name: name if name in programs.split() else None)
+    (tmp_path / "os-release").write_text(system)
+    found = Check("bubblewrap", "ok" if works else "warning", "has no namespaces", "Allow them.")
+    told = better_machine.missing(
+        FORBIDDEN if no_engine else (), sandbox=lambda: found, os_release=tmp_path / "os-release"
+    )
+    assert told == line
+    monkeypatch.setattr(better_machine, "missing", lambda no_engine: told)
+    said = up.welcome(choice(tmp_path, backend="process"), None)
+    assert ("Better with" in said) is bool(line) and line in said
+    assert "Better with" not in up.welcome(choice(tmp_path), None), "containers need nothing better"
 
 
 @pytest.mark.parametrize(("user", "is_said"), [(0, False), (1000, True)])
@@ -135,10 +164,15 @@ def test_it_says_at_the_end_whether_sessions_go_on(tmp_path: Path) -> None:
     assert "Containers go on" in up._farewell(choice(tmp_path, backend="process", agents=0))
 
 
-def test_it_tells_an_engine_that_may_not_be_asked_from_one_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(engine.NoEngine) as absent:
-        engine.ask_engine("/version", f"unix://{tmp_path}/absent.sock")
-    assert "Install and start Docker" in absent.value.fix
+def test_it_tells_an_engine_that_may_not_be_asked_from_one_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    for program, fix in (("docker", "Start Docker"), ("", "Install and start Docker")):
+        monkeypatch.setattr(engine.shutil, "which", lambda name, program=program: name == program or None)
+        with pytest.raises(engine.NoEngine) as absent:
+            engine.ask_engine("/version", f"unix://{tmp_path}/absent.sock")
+        assert absent.value.fix.startswith(fix)
     error = PermissionError()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(engine.NoEngine) as forbidden:
         patch.setattr(engine._UnixConnection, "connect", Mock(side_effect=error))
@@ -158,7 +192,7 @@ def test_it_refuses_docker_where_no_engine_answers(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent.sock")
     assert up.main(["--port", str(free_port()), "--data", str(tmp_path), "--backend", "docker"]) == 1
-    assert "apt install docker.io" in capsys.readouterr().err
+    assert "systemctl start docker" in capsys.readouterr().err
 
 
 @pytest.mark.system

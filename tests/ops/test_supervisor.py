@@ -206,6 +206,9 @@ def test_it_turns_a_full_log_over(tmp_path: Path) -> None:
     log.close()
     kept = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert kept == {"a.log": "line 4\n", "a.log.1": "line 3\n", "a.log.2": "line 2\n"}
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    LogFile(tmp_path / "logs" / "b.log").close()
+    assert (tmp_path / "logs").stat().st_mode & 0o777 == 0o700
 
 
 def test_it_shows_troubles_with_what_follows_them_and_keeps_quiet_otherwise(tmp_path: Path) -> None:

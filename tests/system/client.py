@@ -71,6 +71,12 @@ class Client:
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
+    def post(self, path: str, body: Body) -> Body:
+        """Make something at an address of the API; returns its body."""
+        answer = self._send("POST", path, json=body)
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
     def idle(self, session_id: str) -> list[Body]:
         """Return what the idle checkers say of a session."""
         return list(self._get(f"sessions/{session_id}/idle/").json()["results"])
@@ -83,6 +89,15 @@ class Client:
     def agents(self) -> list[Body]:
         """Return the agents."""
         return list(self._get("agents/").json()["results"])
+
+    def unknown_kernels(self) -> list[Body]:
+        """Return the kernels that the database does not know."""
+        return list(self._get("unknown-kernels/").json()["results"])
+
+    def adopt(self, number: int) -> None:
+        """Adopt the session of an unknown kernel, as a superadmin."""
+        answer = self._send("POST", f"unknown-kernels/{number}/adopt/", json={})
+        assert answer.status_code == 200, answer.text
 
     def wait_for(self, session_id: str, *statuses: str, seconds: float = STARTED_WITHIN) -> Body:
         """Return the session once it is in one of these statuses; one that has ended otherwise fails at once."""

@@ -69,6 +69,7 @@ class Platform:
             "BACKENDAI_AGENT_SLOTS": "cpu=4,mem=2g",
             "BACKENDAI_SCRATCH_BYTES": str(64 * 2**20),
             "BACKENDAI_RATE_API": "0",
+            "BACKENDAI_RATE_PAGES": "0",
             "BACKENDAI_RATE_LAUNCH": "0",
             **(extra or {}),
         }

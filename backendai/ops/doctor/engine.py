@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from backendai.ops.doctor.check import Check, ok, problem, warning
 from backendai.ops.engine import NoEngine, ask_engine
+from backendai.wire.cluster_network import DEFAULT_POOL, most_networks
 
 _OLDEST_API = (1, 41)
-_BUILT_IN_NETWORKS = 31  # what the engine's own default pools give
 _ENOUGH_NETWORKS = 200
+_BRIDGE_RULES = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
 _DAEMON_FILE = "/etc/docker/daemon.json"
 
 Ask = Callable[[str], Any]
@@ -23,8 +26,8 @@ def docker(ask: Ask = ask_engine) -> list[Check]:
     except NoEngine as error:
         message = f"no Docker Engine: {error}; sessions run as native processes with weaker isolation"
         return [warning("docker", message, error.fix)]
-    looks = (live_restore, storage, cgroups, networks, security)
-    return [engine_version(version), *(look(info) for look in looks)]
+    looks = (live_restore, storage, cgroups, security, bridges)
+    return [engine_version(version), *(look(info) for look in looks), networks()]
 
 
 def engine_version(version: Mapping[str, Any]) -> Check:
@@ -67,17 +70,16 @@ def cgroups(info: Mapping[str, Any]) -> Check:
     return ok("cgroups", said)
 
 
-def networks(info: Mapping[str, Any]) -> Check:
-    """There are addresses for one network per cluster session."""
-    pools = info.get("DefaultAddressPools") or []
-    count = _count_networks(pools) if pools else _BUILT_IN_NETWORKS
-    if count < _ENOUGH_NETWORKS:
-        fix = (
-            f'put {{"default-address-pools": [{{"base": "10.64.0.0/12", "size": 26}}]}} into {_DAEMON_FILE} '
-            "and restart Docker"
-        )
-        return warning("networks", f"Docker can make only {count} networks, and cluster sessions need one each", fix)
-    return ok("networks", f"Docker can make {count} networks")
+def networks(pool: str | None = None) -> Check:
+    """There are addresses for one network per cluster session; the engine's own address pools do not matter."""
+    text = pool or os.environ.get("BACKENDAI_NETWORK_POOL") or DEFAULT_POOL
+    fix = f"Set BACKENDAI_NETWORK_POOL to a larger private network that is not in use here, such as {DEFAULT_POOL}."
+    try:
+        count = most_networks(text)
+    except ValueError:
+        return problem("networks", f"BACKENDAI_NETWORK_POOL {text} is no network", fix)
+    said = f"{text} has addresses for {count} networks of sessions, and each cluster session needs one"
+    return ok("networks", said) if count >= _ENOUGH_NETWORKS else warning("networks", said, fix)
 
 
 def security(info: Mapping[str, Any]) -> Check:
@@ -88,5 +90,12 @@ def security(info: Mapping[str, Any]) -> Check:
     return ok("seccomp", "Docker filters system calls" + (" (rootless)" if "rootless" in options else ""))
 
 
-def _count_networks(pools: Sequence[Mapping[str, Any]]) -> int:
-    return sum(2 ** max(0, int(pool["Size"]) - int(str(pool["Base"]).rpartition("/")[2])) for pool in pools)
+def bridges(info: Mapping[str, Any], setting: Path = _BRIDGE_RULES) -> Check:
+    """Packets between sessions on the shared network pass the packet rules."""
+    is_on = info.get("BridgeNfIptables")
+    if is_on is None and setting.exists():  # newer engines do not tell
+        is_on = setting.read_text().strip() != "0"
+    if is_on is False:
+        fix = "modprobe br_netfilter && sysctl -w net.bridge.bridge-nf-call-iptables=1, also in /etc/sysctl.d/"
+        return warning("bridges", "sessions can reach each other: bridged packets pass no packet rules", fix)
+    return ok("bridges", "bridged packets pass the packet rules")

@@ -18,9 +18,13 @@ from backendai.ops.doctor.check import Check, ok, problem, warning
 _GIB = 2**30
 _LEAST_FREE = 1 * _GIB
 _COMFORTABLE_FREE = 10 * _GIB
+_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+_ENOUGH_INOTIFY = 1024
 _UNSYNCHRONISED = 5  # TIME_ERROR of adjtimex(2)
 _TIMEX_BYTES = 512
-_SANDBOX_TRIAL = ("bwrap", "--ro-bind", "/", "/", "--unshare-all", "--dev", "/dev", "true")
+# As kernels get it: the network stays the machine's, and a trial that asked for one would fail in many containers.
+_NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts")
+_SANDBOX_TRIAL = ("bwrap", *_NAMESPACES, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true")
 
 
 def python_version(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Check:
@@ -63,6 +67,16 @@ def privileges(uid: int | None = None) -> Check:
         return ok("rights", "running as root: limits of scratch folders and firewall rules can be set")
     message = "not root: no size limit on scratch folders, no firewall rules between sessions and this machine"
     return warning("rights", message, "Run the agent as root where users do not trust each other.")
+
+
+def inotify(setting: Path = _INOTIFY) -> Check:
+    """One session cannot take all inotify instances from the others."""
+    count = int(setting.read_text()) if setting.exists() else _ENOUGH_INOTIFY
+    said = f"{count} inotify instances are shared by all sessions in containers"
+    if count < _ENOUGH_INOTIFY:
+        fix = "sysctl -w fs.inotify.max_user_instances=8192, also in a file in /etc/sysctl.d/"
+        return warning("inotify", f"{said}: one session can take them all", fix)
+    return ok("inotify", said)
 
 
 def programs(find: Callable[[str], str | None] = shutil.which) -> list[Check]:

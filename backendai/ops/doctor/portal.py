@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.cluster.broker_access import wanted_accounts
+from backendai.cluster.epochs import has_other_portal
 from backendai.cluster.models import Agent
 from backendai.ops.doctor.check import Check, ok, problem, warning
 from backendai.wire.broker_accounts import BrokerAway, NoAccounts, is_open_to_all, nodes_with_accounts
@@ -75,15 +76,25 @@ def broker_accounts() -> Check:
     return ok("broker accounts", f"{len(wanted)} of {Agent.objects.registered().count()} agents have their own")
 
 
+def other_portals() -> Check:
+    """No second portal works with the same deployment name and broker: both would undo what the other does."""
+    if has_other_portal():
+        message = (
+            f"another portal with the deployment name {settings.DEPLOYMENT} uses the same broker: each takes away "
+        )
+        message += "the other's broker accounts, and both send mails"
+        fix = "Stop one of the two, or give the copy a REDIS_URL and a BACKENDAI_DEPLOYMENT of its own."
+        return problem("other portals", message, fix)
+    return ok("other portals", "none was seen at the broker")
+
+
 def images() -> Check:
     """At least one enabled image can start on an agent."""
     wanted = set(Image.objects.filter(is_enabled=True).values_list("reference", "process_reference"))
     there = set(ImageOnAgent.objects.values_list("reference", flat=True).distinct())
     startable = [pair for pair in wanted if there & {reference for reference in pair if reference}]
     if not startable:
-        fix = (
-            "Wait until ./bin/up has built the images (logs/images.log in the data folder), or: manage.py build_images"
-        )
+        fix = "Wait until ./bin/up has built the images (the page Images says how far), or: manage.py build_images"
         return warning("images", f"none of {len(wanted)} images is on any agent yet", fix)
     return ok("images", f"{len(startable)} of {len(wanted)} images can start")
 

@@ -22,6 +22,7 @@ def examine() -> list[Check]:
         machine.port("127.0.0.1", settings.PORT),
         machine.clock(),
         machine.privileges(),
+        machine.inotify(),
         *machine.programs(),
         machine.loop_devices(),
         machine.bubblewrap(),
@@ -40,6 +41,7 @@ def _database_checks() -> list[Check]:
         return checks
     try:
         found = [portal.images(), portal.scheduler(last_pass_at(PASS_LEASE), timezone.now()), portal.broker_accounts()]
-        return [*checks, *found, *sign_in.single_sign_on()]
+        found.append(portal.other_portals())
+        return [*checks, *found, *sign_in.single_sign_on(), sign_in.visitors()]
     except DatabaseError as error:
         return [*checks, problem("database", f"cannot be read: {error}", "manage.py prepare")]

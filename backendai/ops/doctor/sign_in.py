@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import urllib.error
 import urllib.request
@@ -10,11 +11,12 @@ from typing import Any
 from django.conf import settings
 
 from backendai.accounts.claims import wrong_mapping
-from backendai.accounts.models import Project
+from backendai.accounts.models import Login, Project
 from backendai.ops.doctor.check import Check, ok, problem, warning
 
 _NAME = "single sign-on"
 _LARGEST = 2**20
+_LOGINS_LOOKED_AT, _ENOUGH_PEOPLE = 50, 5
 
 
 def single_sign_on() -> list[Check]:
@@ -28,6 +30,25 @@ def single_sign_on() -> list[Check]:
     if wrong := wrong_mapping(settings.OIDC_MAPPING):
         return [problem(_NAME, "BACKENDAI_OIDC_MAPPING cannot be used", wrong)]
     return [_provider(settings.OIDC_ISSUER), _projects(settings.OIDC_MAPPING)]
+
+
+def visitors() -> Check:
+    """Return whether the addresses of logins can be those of their people: behind a proxy that is not named, all are
+    the proxy's, and strangers who guess passwords make everybody wait."""
+    name = "addresses of logins"
+    rows = list(Login.objects.order_by("-created_at").values_list("user_id", "address")[:_LOGINS_LOOKED_AT])
+    addresses, people = {address for _, address in rows}, {user for user, _ in rows}
+    if len(people) < _ENOUGH_PEOPLE or len(addresses) > 1 or not _is_private(*addresses):
+        return ok(name, "nothing odd")
+    fix = "Set BACKENDAI_PROXIES to the address of the proxy in front, if there is one, and restart."
+    return warning(name, f"the last {len(rows)} logins, of {len(people)} people, all come from {addresses.pop()}", fix)
+
+
+def _is_private(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_private
+    except ValueError:
+        return False
 
 
 def _provider(issuer: str) -> Check:

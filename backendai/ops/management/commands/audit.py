@@ -11,12 +11,14 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 from docker.errors import DockerException
 
+from backendai.core.command_help import DJANGOS_OWN
 from backendai.ops.auditing import CHECKS, Sighted, World, run_checks
 from backendai.ops.engine import engine_address
 
 
 class Command(BaseCommand):
     help = "Check every invariant against the database, and against the container engine of this machine."
+    suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -6,11 +6,13 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from backendai.cluster.broker_access import settle_broker_access, wanted_accounts
 from backendai.cluster.models import Agent
+from backendai.core.command_help import DJANGOS_OWN
 from backendai.wire.broker_accounts import BrokerAway, NoAccounts, Settled, account_name, nodes_with_accounts
 
 
 class Command(BaseCommand):
     help = "Make the nodes' accounts at the broker what the database says, and list them."
+    suppressed_base_arguments = DJANGOS_OWN
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="change nothing; exit status 1 when one is missing")

@@ -1,18 +1,50 @@
 """``manage.py build_images``: build the images of the catalogue that are made on this machine and are missing."""
 
+import signal
+from argparse import ArgumentParser
+from types import FrameType
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
-from backendai.ops.image_builds import build_missing
+from backendai.core.command_help import DJANGOS_OWN
+from backendai.ops.image_builds import Builder, Stopped, build_missing
+from backendai.ops.image_watch import ImageWatch
 
 
 class Command(BaseCommand):
     help = "Build the images that the catalogue promises and this machine's engine does not have."
+    suppressed_base_arguments = DJANGOS_OWN
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument(
+            "--watch",
+            action="store_true",
+            help="go on until stopped: try again what failed, and build what administrators ask for on the portal",
+        )
+        parser.add_argument(
+            "--may-run-natively",
+            action="store_true",
+            help="with --watch: while no image can be built, let a superadmin switch the agents of this data folder "
+            "to native processes",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         log = settings.DATA_DIR / "logs" / "build-images.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        if build_missing(settings.BASE_DIR / "bin" / "build-images", log):
-            raise SystemExit(1)
+        command = settings.BASE_DIR / "bin" / "build-images"
+        builder = Builder(command, log, may_run_natively=options["may_run_natively"])
+        signal.signal(signal.SIGTERM, _stop)
+        signal.signal(signal.SIGINT, _stop)
+        try:
+            if options["watch"]:
+                ImageWatch(builder, settings.DATA_DIR / "agents").run()
+            elif build_missing(builder):
+                raise SystemExit(1)
+        except Stopped:
+            return
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped

@@ -4,24 +4,39 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from backendai.cluster.agents import join_command
+from backendai.cluster.agents import check_prefix, join_command, portal_address
+from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import ResourceGroup
-from backendai.cluster.services import create_join_token
+from backendai.core.command_help import DJANGOS_OWN
+from backendai.core.errors import UserError
 
 
 class Command(BaseCommand):
     help = "Print a join token for a new node, and the command to run there."
+    suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--group", default="default")
-        parser.add_argument("--name-prefix", default="")
-        parser.add_argument("--reusable", action="store_true")
+        parser.add_argument("--group", default="default", help="resource group of the node (default: default)")
+        parser.add_argument(
+            "--name-prefix", default="", help="the node's name must begin with this, such as gpu- (default: any name)"
+        )
+        parser.add_argument(
+            "--reusable", action="store_true", help="many nodes may join with the token (default: one node, once)"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         group = ResourceGroup.objects.filter(name=options["group"]).first()
         if group is None:
             raise CommandError(f"There is no resource group {options['group']!r}.")
-        token = create_join_token(group, name_prefix=options["name_prefix"], reusable=options["reusable"])
+        prefix = options["name_prefix"]
+        try:
+            check_prefix(prefix)
+        except UserError as error:
+            raise CommandError(error.message) from error
+        token = create_join_token(group, name_prefix=prefix, reusable=options["reusable"])
         self.stdout.write(token)
-        self.stderr.write(f"On the new node: {join_command(token)}")
+        self.stderr.write(f"On the new node: {join_command(token, name_prefix=prefix)}")
+        address, is_guess = portal_address()
+        if is_guess:
+            self.stderr.write(f"{address} is a guess; set BACKENDAI_PORTAL_URL if nodes reach the portal elsewhere.")

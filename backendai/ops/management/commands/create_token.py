@@ -5,19 +5,35 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from backendai.accounts.models import User
-from backendai.accounts.services import create_token
+from backendai.accounts.scopes import WORDS
+from backendai.accounts.services import create_token_for
+from backendai.core.command_help import DJANGOS_OWN
+from backendai.core.errors import UserError
+
+_SCOPES = "; ".join(f"{scope.value}: {words}" for scope, words in WORDS.items())
 
 
 class Command(BaseCommand):
-    help = "Print a new bearer token for a user; it cannot be read again."
+    help = "Print a new bearer token for a user; it cannot be read again. The audit log names the command line."
+    suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("email")
-        parser.add_argument("--name", default="command line")
+        parser.add_argument("email", help="the user's e-mail address")
+        parser.add_argument("--name", default="command line", help="name of the token in the user's list")
+        parser.add_argument(
+            "--scopes",
+            help=f"what the token may do, separated by commas ({_SCOPES}); default: all, "
+            "without admin for a user who administers nothing",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = User.objects.filter(email=options["email"].lower(), is_active=True).first()
         if user is None:
             raise CommandError(f"There is no active user {options['email']}.")
-        self.stdout.write(create_token(user, options["name"])[1])
+        scopes = options["scopes"]
+        wanted = None if scopes is None else [each.strip() for each in scopes.split(",") if each.strip()]
+        try:
+            self.stdout.write(create_token_for(user, options["name"], scopes=wanted)[1])
+        except UserError as error:
+            raise CommandError(error.message) from error

@@ -10,12 +10,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from backendai.core.command_help import DJANGOS_OWN
 from backendai.ops.doctor.check import Check
 from backendai.ops.doctor.rounds import examine
 
 
 class Command(BaseCommand):
     help = "Check everything that the platform needs on this machine and say how to mend what is wrong."
+    suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from backendai.core.command_help import DJANGOS_OWN
 from backendai.ops.checks import SETTINGS
 from backendai.ops.data_folder import fingerprint, make_database_private
 
@@ -17,6 +18,7 @@ _STAMP = ".collected-from"
 
 class Command(BaseCommand):
     help = "Apply migrations, create what every installation needs, collect static files. Safe to repeat."
+    suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -6,11 +6,13 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from backendai.core.command_help import DJANGOS_OWN
 from backendai.ops.seeding import seed
 
 
 class Command(BaseCommand):
     help = "Make the first administrator, project, resource group, presets and image, where they are missing."
+    suppressed_base_arguments = DJANGOS_OWN
 
     def handle(self, *args: Any, **options: Any) -> None:
         seed(

@@ -6,11 +6,13 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from backendai.core.command_help import DJANGOS_OWN
 from backendai.ops.texts.files import bring_up, languages, sentences, texts
 
 
 class Command(BaseCommand):
     help = "Bring locale/*/LC_MESSAGES/*.po and *.mo up to the texts of the sources, and name what has no translation."
+    suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks = []
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -9,9 +9,12 @@ from typing import Any, NoReturn
 from django.conf import settings
 from django.core.management.base import BaseCommand
 
+from backendai.core.command_help import DJANGOS_OWN
+
 
 class Command(BaseCommand):
     help = "Start the whole platform on this machine; see --help of bin/up for the options."
+    suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []
 
     def run_from_argv(self, argv: list[str]) -> NoReturn:

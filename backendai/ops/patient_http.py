@@ -1,0 +1,96 @@
+"""The HTTP side of the web server with limits that uvicorn does not have: how long and how large a head may be, and how
+slowly a body may come. uvicorn takes the class by name (``--http``)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_SECONDS = 10.0
+LARGEST_HEAD = 64 * 1024
+BODY_SECONDS = 30.0
+LEAST_BODY = 16 * 1024  # in each BODY_SECONDS
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class PatientHttp(HttpToolsProtocol):
+    """Closes connections whose head is not complete in time or too large, and those whose body stands still."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first head."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._reads_head, self._reads_body = False, False
+        self._head_bytes = self._body_bytes = self._looked_at = 0
+        super().connection_made(transport)
+        self._begin_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer."""
+        self._end_wait()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on. Bytes between two requests begin a head, also blank lines, which the parser skips."""
+        if not self._reads_head and not self._reads_body:
+            self._begin_head()
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._reads_head and self._head_bytes > LARGEST_HEAD and not self.transport.is_closing():
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """A head begins; it may be in the middle of what has come."""
+        if not self._reads_head:
+            self._begin_head()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """The head is whole; the body has to come."""
+        self._end_wait()
+        self._reads_head, self._reads_body = False, True
+        self._body_bytes = self._looked_at = 0
+        self._timer = self.loop.call_later(BODY_SECONDS, self._look_at_body)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Count what has come."""
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Nothing more has to come."""
+        self._end_wait()
+        self._reads_head = self._reads_body = False
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Give the connection to the websockets' side."""
+        self._end_wait()
+        super().handle_websocket_upgrade()
+
+    def _begin_head(self) -> None:
+        self._end_wait()
+        self._reads_head, self._head_bytes = True, 0
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._close)
+
+    def _look_at_body(self) -> None:
+        """Close the connection when too little has come, unless the application is what does not read."""
+        if self._body_bytes - self._looked_at < LEAST_BODY and not self.flow.read_paused:
+            self._close()
+            return
+        self._looked_at = self._body_bytes
+        self._timer = self.loop.call_later(BODY_SECONDS, self._look_at_body)
+
+    def _close(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+    def _end_wait(self) -> None:
+        timer: Any = self._timer
+        if timer is not None:
+            timer.cancel()
+        self._timer = None

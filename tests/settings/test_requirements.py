@@ -1,0 +1,20 @@
+"""The pinned packages of the tests hold all that the platform itself needs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from django.conf import settings
+
+_PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==(\S+)", re.MULTILINE)
+
+
+def pins(name: str) -> dict[str, str]:
+    text = Path(settings.BASE_DIR, name).read_text()
+    return {found.group(1).lower(): found.group(2) for found in _PIN.finditer(text)}
+
+
+def test_a_test_run_installs_what_the_platform_runs_with() -> None:
+    assert pins("requirements.txt").items() <= pins("requirements-dev.txt").items()
+    assert pins("requirements.in").items() <= pins("requirements.txt").items()

@@ -1,0 +1,93 @@
+"""A restore from a backup loses nothing that runs: the drill of docs/operations.md, on both databases."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.system.client import TERMINAL
+from tests.system.platform import Platform
+from tests.system.polling import until
+from tests.system.stores import stores
+
+pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.usefixtures("tiny_image")]
+
+SEVERAL_SYNCS = 17.0  # an agent removes what two answers in a row call over; it syncs every 5 s
+Drill = tuple[Platform, Callable[[], None], Callable[[], None]]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def drill(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Drill]:
+    """A running platform, how its database is saved, and how it is restored while the platform is stopped."""
+    if request.param == "sqlite":
+        with Platform(tmp_path / "data") as platform:
+            database, backup = platform.data / "portal.sqlite3", tmp_path / "backup.sqlite3"
+            yield platform, lambda: save_sqlite(database, backup), lambda: restore_sqlite(database, backup)
+        return
+    with stores() as servers:
+        extra = {"DATABASE_URL": servers.database_url, "REDIS_URL": servers.redis_url}
+        with Platform(tmp_path / "data", extra=extra) as platform:
+            backup, url = tmp_path / "backup.dump", servers.database_url.replace("postgres://", "postgresql://")
+            save = ["pg_dump", "--format=custom", f"--file={backup}", url]
+            restore = ["pg_restore", "--clean", "--if-exists", "--exit-on-error", f"--dbname={url}", str(backup)]
+            yield platform, lambda: run(save), lambda: run(restore)
+
+
+def run(command: list[str]) -> None:
+    found = shutil.which(command[0]) or next(
+        str(path) for path in sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{command[0]}"), reverse=True)
+    )
+    subprocess.run([found, *command[1:]], check=True, timeout=60)
+
+
+def save_sqlite(database: Path, backup: Path) -> None:
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(backup)) as target:
+        source.backup(target)
+
+
+def restore_sqlite(database: Path, backup: Path) -> None:
+    for suffix in ("-wal", "-shm"):
+        database.with_name(database.name + suffix).unlink(missing_ok=True)
+    shutil.copyfile(backup, database)
+
+
+def test_sessions_that_began_after_the_backup_run_on_and_are_adopted(drill: Drill) -> None:
+    platform, save, restore = drill
+    client = platform.client
+    before = client.wait_until_running(client.launch("before")["id"])
+    ended = client.wait_until_running(client.launch("ended")["id"])
+    save()
+    client.end(ended["id"])
+    after = client.wait_until_running(client.launch("after")["id"])
+    with client.terminal(after["id"]) as terminal:
+        terminal.run("echo thesis > work.txt; cat work.txt", r"\bthesis\b")
+    lives = platform.lives()
+    platform.stop()
+    restore()
+    platform.start()
+
+    time.sleep(SEVERAL_SYNCS)
+    assert platform.lives() == lives, "nothing was ended or started"
+    assert client.session(before["id"])["status"] == "RUNNING"
+    client.wait_for(ended["id"], *TERMINAL)
+    (unknown,) = client.unknown_kernels()
+    assert (unknown["session_name"], UUID(unknown["kernel_id"])) == ("after", UUID(after["kernels"][0]["id"]))
+    waiting = client.launch("waiting")
+    until(lambda: client.session(waiting["id"])["status_message"], 15, "the wait has a reason")
+    assert client.session(waiting["id"])["status"] == "PENDING"
+
+    client.adopt(unknown["id"])
+    client.wait_until_running(after["id"])
+    assert platform.lives().items() >= lives.items(), "its container is the one of before"
+    with client.terminal(after["id"]) as terminal:
+        terminal.run("cat work.txt", r"\bthesis\b")
+    client.wait_until_running(waiting["id"])
+    platform.audit()
