@@ -73,7 +73,7 @@ class AppStarts:
             if launch is None or again or (launch.was_ready and await self._exit_code(launch) is not None):
                 launch = await self._launch(kernel_id, service)
                 if launch is None:
-                    return AppState("absent", f"Nothing listens on port {port} of the session yet.")
+                    return AppState("absent", f"Nothing is listening on port {port}.")
             return await self._wait(kernel_id, service, launch, address, port)
 
     def forget(self, live: set[UUID]) -> None:

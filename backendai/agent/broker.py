@@ -14,13 +14,14 @@ from typing import Protocol
 
 from backendai.agent.credentials import write_private
 from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.wire.messages import BrokerDown, BrokerUp
+from backendai.wire.broker_messages import BrokerDown, BrokerUp
 from backendai.wire.queues import account_in, with_account, with_account_of
 
 logger = logging.getLogger(__name__)
 
 _FILE = "broker.json"
 _ASK_AGAIN_SECONDS = 3.0
+_ASK_REFUSED_AGAIN_SECONDS = 300.0
 
 
 class BrokerDoor(Protocol):
@@ -59,7 +60,7 @@ class BrokerAccess:
         kept = self._load()
         self._answered = kept is not None
         self._kept = kept or _Kept(self._token, secrets.token_urlsafe(32))
-        self._asked_at = float("-inf")
+        self._asked_at, self._patience = float("-inf"), _ASK_AGAIN_SECONDS
 
     def first(self) -> str:
         """Return the address to begin with; "" when there is no broker for nodes."""
@@ -70,12 +71,12 @@ class BrokerAccess:
         account anew that the broker has lost; not more often than every few seconds."""
         if account_in(self._told):
             return self._told
-        if self._clock() - self._asked_at < _ASK_AGAIN_SECONDS:
+        if self._clock() - self._asked_at < self._patience:
             return self._address()
         return self._ask()
 
     def _ask(self) -> str:
-        self._asked_at = self._clock()
+        self._asked_at, self._patience = self._clock(), _ASK_AGAIN_SECONDS
         digest = hashlib.sha256(self._kept.password.encode()).hexdigest()
         try:
             down = self._portal.open_broker(BrokerUp(digest=digest))
@@ -83,6 +84,8 @@ class BrokerAccess:
             logger.warning("the portal does not tell where the broker is: %s", error.message)
             return self._address()
         except PortalRefused as error:
+            if error.status in (401, 403):
+                self._patience = _ASK_REFUSED_AGAIN_SECONDS
             logger.warning("the portal gives no broker account: %s", error.message)
             return self._address()
         kept = _Kept(self._token, self._kept.password, down.url, down.username)

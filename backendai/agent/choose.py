@@ -17,6 +17,7 @@ from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials
 from backendai.agent.engine_mark import forget_containers, has_run_containers, note_containers
+from backendai.agent.native_mark import is_marked_native
 from backendai.core.slots import Slots
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ def choose_accelerators(settings: NodeSettings) -> Accelerators:
 
 def choose_backend(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> Backend:
     """Return the backend that was asked for; ``auto`` is the container engine when it answers or has run sessions
-    of this node before, else processes."""
+    of this node before, else processes. A mark of ``bin/up`` puts processes in the place of containers for a while."""
     if settings.backend == "simulated":
         return _simulated(settings, credentials)
     if settings.backend == "process":
@@ -52,11 +53,16 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
         docker_url=settings.docker_url,
         accelerators=accelerators,
         warm_networks=settings.warm_networks,
+        disk_reserve=settings.disk_reserve,
     )
     try:
         docker.capacity()
         docker.setup()
         note_containers(settings.data)
+        if is_marked_native(settings.data) and not docker.kernels():  # containers are never given up for it
+            logger.warning("kernels are native processes until the image of this machine is built")
+            docker.close()
+            return _process(settings, credentials, accelerators)
     except BackendError as error:
         if settings.backend == "auto" and not has_run_containers(settings.data):
             logger.warning("kernels will be native processes: %s", error.message)

@@ -11,7 +11,6 @@ from pathlib import Path
 from backendai.core.errors import UserError
 from backendai.core.slots import MILLI, Slots, parse_amount, parse_size
 
-VERSION = "1.0"
 BACKENDS = ("auto", "docker", "process", "simulated")
 
 _ROOT = Path(__file__).resolve().parent.parent.parent

@@ -18,14 +18,15 @@ from uuid import UUID
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.simulated import SimulatedBackend
-from backendai.agent.config import VERSION
 from backendai.agent.fleet_client import FleetClient
 from backendai.agent.fleet_node import SimulatedNode
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
 from backendai.agent.usage import UsageSampler
 from backendai.core.slots import MILLI, Slots
-from backendai.wire.messages import FleetAnswer, FleetNode, FleetUp, SyncUp
+from backendai.core.version import VERSION
+from backendai.wire.fleet import FleetAnswer, FleetNode, FleetUp
+from backendai.wire.messages import SyncUp
 
 logger = logging.getLogger(__name__)
 

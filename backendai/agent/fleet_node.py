@@ -17,18 +17,8 @@ from backendai.agent.reconcile import Reconciler
 from backendai.agent.roster import Roster
 from backendai.agent.usage import UsageSampler
 from backendai.wire.commits import CommitReport, CommitState
-from backendai.wire.messages import (
-    FLEET_WORDS,
-    FleetAnswer,
-    FleetNode,
-    KernelLogTail,
-    KernelReport,
-    KernelSighting,
-    KernelSpec,
-    KernelState,
-    StopOrder,
-    SyncUp,
-)
+from backendai.wire.fleet import FLEET_WORDS, FleetAnswer, FleetNode, KernelLogTail
+from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, KernelState, StopOrder, SyncUp
 from backendai.wire.pulls import PullOrder, PullReport, PullState
 from backendai.wire.usage import UsageReport
 

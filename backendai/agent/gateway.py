@@ -11,6 +11,8 @@ import re
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from aiohttp import web
@@ -19,6 +21,7 @@ from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.agent.gateway_apps import AppRoutes
 from backendai.agent.roster import UNKNOWN, Roster
 from backendai.agent.terminal import SHELL_ENDED, WINDOW_BYTES, Window, relay, screen_side
+from backendai.core.service_ports import is_service_name
 from backendai.wire.tickets import Purpose, Ticket, TicketRefused, read_ticket
 
 logger = logging.getLogger(__name__)
@@ -30,6 +33,8 @@ AGENT_RESTARTS = 1012
 _HEARTBEAT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 _LARGEST_FRAME = 16 * 2**20
+Answer = TypeVar("Answer")
+_APP_LOG_BYTES = 2**20  # the end of it
 _TERMINAL_NAME = re.compile(r"^[A-Za-z0-9_-]{1,32}\Z")
 
 
@@ -58,6 +63,7 @@ class Gateway:
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/kernels/{id}/terminal", self._terminal)
         app.router.add_get("/kernels/{id}/log", self._log)
+        app.router.add_get("/kernels/{id}/home", self._home)
         self._apps.add_to(app.router)
         return app
 
@@ -119,20 +125,41 @@ class Gateway:
         tail = request.query.get("tail")
         if tail is not None and not tail.isdigit():
             raise web.HTTPBadRequest(text="tail is a number of lines")
+        kernel_id, _ = await self._ask(request, "log", self._view.backend.ended)
+        if (app := request.query.get("app")) is not None:
+            return await self._app_log(request, app)
+        response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await self._send_log(response, kernel_id, int(tail) if tail else None, request.query.get("follow") == "1")
+        return response
+
+    async def _app_log(self, request: web.Request, app: str) -> web.Response:
+        services = self._view.backend.services
+        if services is None or not is_service_name(app):
+            raise web.HTTPNotFound(text="There is no log of this app.")
+        _, content = await self._ask(request, "log", partial(services.log, service=app, limit=_APP_LOG_BYTES))
+        return web.Response(body=content, content_type="application/octet-stream")
+
+    async def _home(self, request: web.Request) -> web.Response:
+        _, look = await self._ask(request, "home", self._view.backend.home)
+        if look is None:
+            raise web.HTTPNotFound(text="The home folder cannot be seen from here.")
+        return web.json_response(look.model_dump())
+
+    async def _ask(
+        self, request: web.Request, purpose: Purpose, question: Callable[[UUID], Answer]
+    ) -> tuple[UUID, Answer]:
+        """Return the kernel that the request is about, and what the backend says of it; a refusal is an HTTP error."""
         try:
-            kernel_id = self._admit(request, "log")
-            await asyncio.to_thread(self._view.backend.ended, kernel_id)
+            kernel_id = self._admit(request, purpose)
+            return kernel_id, await asyncio.to_thread(question, kernel_id)
         except TicketRefused as error:
             raise web.HTTPForbidden(text=error.message) from error
         except KernelGone as error:
             raise web.HTTPNotFound(text=error.message) from error
         except BackendError as error:
             raise web.HTTPServiceUnavailable(text=error.message) from error
-        response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        await self._send_log(response, kernel_id, int(tail) if tail else None, request.query.get("follow") == "1")
-        return response
 
     async def _send_log(self, response: web.StreamResponse, kernel_id: UUID, tail: int | None, follow: bool) -> None:
         stream = self._view.backend.follow_log(kernel_id, tail=tail, follow=follow)

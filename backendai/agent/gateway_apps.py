@@ -94,7 +94,7 @@ class AppRoutes:
             async with asyncio.timeout(_DIAL_SECONDS):
                 _, app = await loop.create_connection(Side, address, ticket.port)
         except OSError as error:
-            raise NotListening(f"Nothing listens on port {ticket.port} of the session.") from error
+            raise NotListening(f"Nothing is listening on port {ticket.port}.") from error
         try:
             still = await asyncio.to_thread(host.address, ticket.kernel_id)
             if still != address or self._roster.generation(ticket.kernel_id) != ticket.generation:

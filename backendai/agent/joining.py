@@ -15,7 +15,8 @@ from backendai.wire.messages import JoinUp
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_REST = 5.0
+_LONGEST_REST = 60.0
+_ADVICE = "Check the address after --join, and that the portal listens for other machines."
 _NOBODY = UUID(int=0)
 
 
@@ -59,7 +60,7 @@ def _join(settings: NodeSettings, portal_url: str, gateway_url: str) -> Credenti
                 down = client.join(JoinUp(token=settings.join_token, name=settings.name, gateway_url=gateway_url))
                 return Credentials(portal_url, down.name, down.token, down.broker_url, down.deployment, down.public_key)
             except PortalUnreachable as error:
-                logger.info("waiting for the portal: %s", error.message)
+                logger.warning("waiting for the portal: %s %s Trying again in %.0f s.", error.message, _ADVICE, rest)
             except PortalRefused as error:
                 raise UserError(f"The portal refuses to let this node join: {error.message}", code="refused") from error
             time.sleep(rest * random.uniform(0.5, 1.0))

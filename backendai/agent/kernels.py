@@ -15,6 +15,7 @@ from uuid import UUID
 from backendai.agent.backends.base import Backend
 from backendai.agent.ends import DEFAULT_GRACE, Ends
 from backendai.agent.lanes import Claim, Lanes
+from backendai.agent.manifests import Manifests
 from backendai.agent.portal import Portal
 from backendai.agent.roster import Roster
 from backendai.agent.starts import Starts
@@ -33,11 +34,14 @@ class Kernels:
         agent: str,
         lanes: Lanes,
         roster: Roster,
+        manifests: Manifests,
         on_pulled: Callable[[], None],
     ) -> None:
-        self._backend, self._lanes, self._roster = backend, lanes, roster
+        self._backend, self._lanes, self._roster, self._manifests = backend, lanes, roster, manifests
         self._ends = Ends(backend, portal, roster)
-        self._starts = Starts(backend, portal, roster, self._ends, agent=agent, on_pulled=on_pulled)
+        self._starts = Starts(
+            backend, portal, roster, self._ends, agent=agent, save_manifest=manifests.save, on_pulled=on_pulled
+        )
 
     def when_unanswered(self, act: Callable[[], None]) -> None:
         """Call ``act`` whenever a start was spent on a portal that did not answer."""
@@ -97,12 +101,17 @@ class Kernels:
         """Let the backend remove what belongs to no kernel; starts that have not made anything yet wait meanwhile."""
         self._starts.unswept.clear()
         try:
-            self._backend.sweep(self._roster.ids() | self._lanes.held())
+            live = self._roster.ids() | self._lanes.held()
+            self._backend.sweep(live)
+            self._manifests.sweep(live)
         finally:
             self._starts.unswept.set()
+
+    def end_overfull(self) -> None:
+        """End the kernels that hold more than they may. Raises BackendError."""
         for over in self._backend.overfull():
             claim = Claim(over.kernel_id, self._roster.generation(over.kernel_id), "look")
-            self._lanes.submit(claim, partial(self._ends.stop_because, "scratch-full", over.message))
+            self._lanes.submit(claim, partial(self._ends.stop_because, over.reason, over.message))
 
     def drain(self) -> None:
         """Begin no start and give up pulls from now on. Ends go on."""

@@ -13,11 +13,12 @@ from uuid import uuid4
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.offer import Offer, is_accelerator
 from backendai.agent.backends.base import Backend, BackendError
-from backendai.agent.config import VERSION
 from backendai.agent.load import Load
 from backendai.agent.storage import Disk, note_of, tightest
 from backendai.agent.usage import UsageSampler
 from backendai.core.slots import Slots
+from backendai.core.version import VERSION
+from backendai.wire.fields import MOST_IMAGES, MOST_NOTES
 from backendai.wire.live import LiveSample
 from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
 
@@ -44,7 +45,7 @@ class Machine:
         self._backend, self._offered, self._gateway_url = backend, offered, gateway_url
         self._disk_reserve, self._engine, self._folders = disk_reserve, "", list[Path]()
         self._boot_id = _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else uuid4().hex
-        self._capacity, self._notes = Slots(), list[Note]()
+        self._capacity, self._notes, self._fault = Slots(), list[Note](), ""
         self._images, self._digest = list[ImageSighting](), ""
         self._read_at = -_REFRESH_SECONDS
         self._told_digest: str | None = None
@@ -78,12 +79,13 @@ class Machine:
             images=None if engine_fault or self._told_digest == self._digest else self._images,
             images_digest=self._digest,
             kernels=kernels,
-            notes=notes,
+            notes=notes[:MOST_NOTES],
             live=self._sample(offer, disk),
             usage=self._sampler.report(),
             engine=self._engine,
             os_kernel=platform.release(),
             low_disk=is_low,
+            fault=self._fault,
             draining=draining or bool(engine_fault),
             wait=wait,
         )
@@ -114,11 +116,16 @@ class Machine:
             return ""
         try:
             capacity, notes, images = self._backend.capacity(), self._backend.notes(), self._backend.images()
-            self._engine, self._folders = self._backend.engine(), self._backend.storage()
+            self._engine, self._folders, fault = self._backend.engine(), self._backend.storage(), self._backend.fault()
         except BackendError as error:
             logger.warning("the engine does not answer: %s", error.message)
             return error.message
-        self._capacity, self._notes, self._images = self._offered(capacity), notes, images
+        if len(images) > MOST_IMAGES:
+            logger.warning("%s images are here: the portal is told of %s", len(images), MOST_IMAGES)
+            images = images[:MOST_IMAGES]
+        if fault and fault != self._fault:
+            logger.error("no session can start here: %s", fault)
+        self._capacity, self._notes, self._images, self._fault = self._offered(capacity), notes, images, fault
         text = "\n".join(sorted(f"{image.reference} {image.digest}" for image in images))
         self._digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         self._read_at = time.monotonic()

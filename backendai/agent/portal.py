@@ -5,24 +5,18 @@ from __future__ import annotations
 import json
 import time
 from email.utils import parsedate_to_datetime
+from time import monotonic
 from typing import Protocol, TypeVar
 from uuid import UUID
 
 import urllib3
 from pydantic import ValidationError
 
+from backendai.core.connection_faults import unreachable_words
 from backendai.core.errors import PlatformError
+from backendai.wire.broker_messages import BrokerDown, BrokerUp
 from backendai.wire.commits import CommitReport, CommitSpec
-from backendai.wire.messages import (
-    BrokerDown,
-    BrokerUp,
-    JoinDown,
-    JoinUp,
-    KernelReport,
-    KernelSpec,
-    SyncDown,
-    SyncUp,
-)
+from backendai.wire.messages import JoinDown, JoinUp, KernelReport, KernelSpec, SyncDown, SyncUp
 from backendai.wire.pulls import PullReport, PullSpec, RegistryAccess
 
 S = TypeVar("S", RegistryAccess, PullSpec, CommitSpec)
@@ -32,6 +26,7 @@ _READ_SECONDS = 15.0
 _UPLOAD_SECONDS = 60.0
 _CONNECTIONS = 16
 _CLOCKS_AGREE_SECONDS = 2.0
+_NO_REASON = "The portal gave no reason."
 
 
 class PortalUnreachable(PlatformError):
@@ -87,9 +82,11 @@ class Portal(Protocol):
 class PortalClient:
     """The portal over HTTP, with connections kept open. Implements ``Portal``."""
 
-    def __init__(self, url: str, token: str = "") -> None:
+    def __init__(self, url: str, token: str = "", *, name: str = "") -> None:
         self._root = f"{url.rstrip('/')}/node/v1"
         self._headers = {"Authorization": f"Node {token}"} if token else {}
+        if name:
+            self._headers["Node-Name"] = name  # so that the portal's log can name a node whose token it does not know
         self._pool = urllib3.PoolManager(maxsize=_CONNECTIONS, retries=False)
         self._ahead = 0.0
 
@@ -195,16 +192,17 @@ class PortalClient:
     ) -> bytes:
         headers = {**self._headers, "Content-Type": kind} if body is not None else self._headers
         timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=seconds)
+        began = monotonic()
         try:
             response = self._request(method, self._root + path, body=body, headers=headers, timeout=timeout)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise PortalUnreachable(f"{method} {self._root}{path}: {error}") from error
+            raise PortalUnreachable(unreachable_words(self._root, error, monotonic() - began)) from error
         self._note_clock(response.headers.get("Date"))
         if response.status >= 500 or response.status == 429:
             raise PortalUnreachable(f"{method} {self._root}{path}: HTTP {response.status}")
         if not 200 <= response.status < 300:
-            said = response.data[:300].decode(errors="replace")
-            raise PortalRefused(f"{method} {self._root}{path}: HTTP {response.status} {said}", status=response.status)
+            said = f"{_sentence(response.data)} (HTTP {response.status} to {method} {self._root}{path})"
+            raise PortalRefused(said, status=response.status)
         return response.data
 
     def _request(
@@ -224,3 +222,13 @@ class PortalClient:
         except ValueError:
             return
         self._ahead = ahead if abs(ahead) > _CLOCKS_AGREE_SECONDS else 0.0
+
+
+def _sentence(body: bytes) -> str:
+    """Return what the portal says in words; of an answer that is not its own, the beginning."""
+    try:
+        return str(json.loads(body)["detail"])
+    except (KeyError, TypeError):
+        return _NO_REASON
+    except ValueError:
+        return body[:200].decode(errors="replace").strip() or _NO_REASON

@@ -13,16 +13,22 @@ from backendai.wire.messages import KernelSighting, StopOrder, SyncDown
 
 Key = tuple[UUID, int]  # a kernel's id and generation
 
+# While portal and agent talk without a break, kernels end by a stop order. More than so many running ones called over
+# at once is a fault of the database.
+MOST_REMOVED_AT_ONCE = 5
+
 
 @dataclass(slots=True)
 class Orders:
-    """What to do now. ``ended`` run no more but are wanted: their end must be told."""
+    """What to do now. ``ended`` run no more but are wanted: their end must be told. ``doubted``: running kernels whose
+    removal was ordered, too many at once to be believed."""
 
     start: list[Key] = field(default_factory=list)
     stop: list[StopOrder] = field(default_factory=list)
     ended: list[Key] = field(default_factory=list)
     discard: list[Key] = field(default_factory=list)
     missing: list[Key] = field(default_factory=list)
+    doubted: list[Key] = field(default_factory=list)
 
 
 class Reconciler:
@@ -34,21 +40,36 @@ class Reconciler:
         self._started: set[Key] = set()
         self._missing: set[Key] = set()
 
-    def compare(self, listing: Iterable[KernelSighting], answer: SyncDown, *, held: Set[UUID], eager: bool) -> Orders:
+    def compare(
+        self,
+        listing: Iterable[KernelSighting],
+        answer: SyncDown,
+        *,
+        held: Set[UUID],
+        eager: bool,
+        kept: Set[Key] = frozenset(),
+        in_touch: bool = False,
+    ) -> Orders:
         """Return the orders. ``held``: kernels that a deed works on. ``eager``: start at the first sighting, because
-        no hint can be on its way."""
+        no hint can be on its way. ``kept``: removed by an administrator's decision only. ``in_touch``: this agent and
+        the portal have talked without a break."""
         here = {(one.kernel_id, one.generation): one for one in listing}
         desired = {(one.kernel_id, one.generation): one.started for one in answer.desired}
         stopping = {order.kernel_id for order in answer.stop}
         over = {key for key, one in here.items() if key in desired and key[0] not in stopping and not one.running}
         # Made but never begun (its maker died in between): that is a start to finish, not an end to tell.
         ended = {key for key in over if desired[key] or here[key].exit_code is not None}
+        discard = self._due_discards(answer, kept)
+        running = [key for key in discard if key in here and here[key].running]
+        doubted = running if in_touch and len(running) > MOST_REMOVED_AT_ONCE else []
+        decided = {(one.kernel_id, one.generation) for one in answer.removals} & here.keys()
         return Orders(
             start=self._due_starts({key for key, started in desired.items() if not started} - ended, eager=eager),
             stop=list(answer.stop),
             ended=sorted(ended),
-            discard=self._due_discards(answer),
+            discard=sorted(set(discard) - set(doubted) | decided),
             missing=self._due_missing(here.keys(), answer, held),
+            doubted=doubted,
         )
 
     def forget(self) -> None:
@@ -59,8 +80,9 @@ class Reconciler:
         before, self._to_start = self._to_start, waiting
         return [key for key in waiting if eager or key in before]
 
-    def _due_discards(self, answer: SyncDown) -> list[Key]:
-        before, self._unwanted = self._unwanted, {(one.kernel_id, one.generation) for one in answer.unwanted}
+    def _due_discards(self, answer: SyncDown, kept: Set[Key]) -> list[Key]:
+        unwanted = {(one.kernel_id, one.generation) for one in answer.unwanted} - kept
+        before, self._unwanted = self._unwanted, unwanted
         return [key for key in self._unwanted if key in before]
 
     def _due_missing(self, here: Set[Key], answer: SyncDown, held: Set[UUID]) -> list[Key]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import threading
 import time
@@ -15,11 +16,14 @@ from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.commits import Commits
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials, save_credentials
+from backendai.agent.epoch import EpochGuard
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.gateway_thread import GatewayThread
 from backendai.agent.kernels import Kernels
 from backendai.agent.lanes import Lanes
 from backendai.agent.machine import Machine
+from backendai.agent.manifests import Manifests
+from backendai.agent.native_mark import is_marked_native
 from backendai.agent.portal import Portal
 from backendai.agent.pulls import Pulls
 from backendai.agent.roster import Roster
@@ -58,28 +62,41 @@ class AgentRuntime:
         starts = _starts_at_once(os.cpu_count() or 1)
         self._lanes = Lanes(starts=starts, pulls=_PULLS, ends=max(_LEAST_ENDS, starts))
         roster = Roster()
+        self._is_native = is_marked_native(settings.data) and backend.name == "process"
         self._sampler = _sampler(settings, backend, self._accelerators, portal)
         machine = _machine(settings, backend, self._accelerators, self._sampler, gateway_url)
+        manifests = Manifests(settings.data / "manifests")
         self.kernels = Kernels(
-            backend, portal, agent=credentials.name, lanes=self._lanes, roster=roster, on_pulled=machine.images_changed
+            backend,
+            portal,
+            agent=credentials.name,
+            lanes=self._lanes,
+            roster=roster,
+            manifests=manifests,
+            on_pulled=machine.images_changed,
         )
         self.pulls = Pulls(backend, portal, self._lanes, on_pulled=machine.images_changed)
         self.commits = Commits(backend, portal, self._lanes, on_changed=machine.images_changed)
-        self.sync = SyncLoop(
-            backend,
+        self.sync = self._make_sync_loop(portal, roster, machine, manifests)
+        self.kernels.when_unanswered(self.sync.hurry)
+        self._watcher = Watcher(backend, self.kernels, roster, poke=self.sync.poke)
+        view = GatewayView(backend, roster, lambda: self._credentials.public_key, portal.now, self.health)
+        self._gateway = GatewayThread(Gateway(view), listener)
+
+    def _make_sync_loop(self, portal: Portal, roster: Roster, machine: Machine, manifests: Manifests) -> SyncLoop:
+        return SyncLoop(
+            self._backend,
             portal,
             self.kernels,
             lanes=self._lanes,
             roster=roster,
             machine=machine,
-            interval=settings.sync_interval,
+            epoch=EpochGuard(self._settings.data),
+            manifests=manifests,
+            interval=self._settings.sync_interval,
             connected=self.connected.is_set,
             on_answer=self._heed,
         )
-        self.kernels.when_unanswered(self.sync.hurry)
-        self._watcher = Watcher(backend, self.kernels, roster, poke=self.sync.poke)
-        view = GatewayView(backend, roster, lambda: self._credentials.public_key, portal.now, self.health)
-        self._gateway = GatewayThread(Gateway(view), listener)
 
     def start(self) -> None:
         """Open the gateway, then sync and watch. Raises what keeps the gateway from opening."""
@@ -139,6 +156,10 @@ class AgentRuntime:
 
     def _heed(self, answer: SyncDown) -> None:
         self._synced_at = time.monotonic()
+        if self._must_change_backend():
+            logger.warning("ending, to be started again with the other backend")
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
         for order in answer.pulls:
             self.pulls.begin_soon(order.pull_id)
         for commit in answer.commits:
@@ -148,6 +169,16 @@ class AgentRuntime:
         if answer.public_key and answer.public_key != self._credentials.public_key:
             self._credentials = replace(self._credentials, public_key=answer.public_key)
             save_credentials(self._settings.data, self._credentials)
+
+    def _must_change_backend(self) -> bool:
+        """Return whether the mark of this agent has changed, and nothing is here that would end with its backend. An
+        engine that does not answer may run anything."""
+        if is_marked_native(self._settings.data) == self._is_native or self._draining or self._lanes.held():
+            return False
+        try:
+            return not self._backend.kernels()
+        except BackendError:
+            return False
 
 
 def _starts_at_once(cores: int) -> int:

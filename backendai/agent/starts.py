@@ -49,10 +49,18 @@ class Starts:
     """
 
     def __init__(
-        self, backend: Backend, portal: Portal, roster: Roster, ends: Ends, *, agent: str, on_pulled: Callable[[], None]
+        self,
+        backend: Backend,
+        portal: Portal,
+        roster: Roster,
+        ends: Ends,
+        *,
+        agent: str,
+        save_manifest: Callable[[UUID, int, str], None],
+        on_pulled: Callable[[], None],
     ) -> None:
         self._backend, self._portal, self._roster, self._ends = backend, portal, roster, ends
-        self._agent, self._on_pulled = agent, on_pulled
+        self._agent, self._save_manifest, self._on_pulled = agent, save_manifest, on_pulled
         self.draining = Event()
         self.unswept = Event()
         self.unswept.set()
@@ -136,6 +144,8 @@ class Starts:
         if self._given_up(claim):
             return None
         self.unswept.wait(_SWEEP_SECONDS)
+        if spec.manifest:
+            self._save_manifest(spec.kernel_id, spec.generation, spec.manifest)
         claim.allowed, claim.deadline = spec.create_timeout, time.monotonic() + spec.create_timeout
         try:
             started = _timed(timings, "start", lambda: self._backend.start(spec))

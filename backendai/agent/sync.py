@@ -9,23 +9,27 @@ import time
 from collections.abc import Callable
 
 from backendai.agent.backends.base import Backend, BackendError
+from backendai.agent.epoch import EpochGuard
 from backendai.agent.kernels import Kernels
 from backendai.agent.lanes import Lanes
 from backendai.agent.machine import Machine
+from backendai.agent.manifests import Manifests
 from backendai.agent.portal import Portal, PortalRefused, PortalUnreachable
-from backendai.agent.reconcile import Orders, Reconciler
+from backendai.agent.reconcile import Key, Orders, Reconciler
 from backendai.agent.roster import Roster
 from backendai.core.errors import PlatformError
-from backendai.wire.messages import KernelSighting, SyncDown
+from backendai.wire.messages import MOST_UNKNOWN, KernelSighting, SyncDown, UnknownKernel
 
 logger = logging.getLogger(__name__)
 
 _LONG_POLL_SECONDS = 10.0
 _SWEEP_SECONDS = 30.0
 _LONGEST_REST = 10.0
+_LONGEST_REFUSED_REST = 300.0  # a revoked credential is not mended by asking
 _BUSY_REST = 0.5
 _FIRST_INTERVAL = 5.0
 _LEAST_INTERVAL = 0.5
+_IN_TOUCH_SECONDS = 60.0  # after a longer silence sessions may have ended as lost, many at once
 
 
 class SyncLoop:
@@ -41,6 +45,8 @@ class SyncLoop:
         lanes: Lanes,
         roster: Roster,
         machine: Machine,
+        epoch: EpochGuard,
+        manifests: Manifests,
         interval: float | None,
         connected: Callable[[], bool],
         on_answer: Callable[[SyncDown], None],
@@ -49,9 +55,13 @@ class SyncLoop:
         self._lanes, self._roster, self._machine = lanes, roster, machine
         self._connected, self._on_answer = connected, on_answer
         self._own_interval, self._interval = interval, interval or _FIRST_INTERVAL
+        self._epoch, self._manifests = epoch, manifests
+        self._unknown: set[Key] = set()
+        self._heard_at: float | None = None
         self._reconciler = Reconciler()
         self._listing: list[KernelSighting] = []
         self._first, self._hurried, self._draining, self._failures = True, False, False, 0
+        self._refused = False
         self._swept_at = time.monotonic()
         self._poked, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
@@ -96,19 +106,45 @@ class SyncLoop:
             logger.warning("the engine does not answer: %s", fault)
         up = self._machine.describe(
             self._listing, engine_fault=fault, draining=self._draining, wait=0.0 if held else self._patience()
-        )
+        ).model_copy(update={"unknown": self._describe_unknown()})
         answer = self._portal.sync(up)
+        in_touch = self._heard_at is not None and time.monotonic() - self._heard_at < _IN_TOUCH_SECONDS
+        self._heard_at = time.monotonic()
         self._machine.told(up, want_images=answer.want_images)
         self._interval = self._own_interval or max(answer.interval, _LEAST_INTERVAL)
         self._on_answer(answer)
+        self._unknown = {(one.kernel_id, one.generation) for one in answer.unknown}
         if fault:
             self._reconciler.forget()
             return
-        eager = self._first or self._hurried or not self._connected()
-        self._order(self._reconciler.compare(self._listing, answer, held=held | self._lanes.held(), eager=eager))
+        self._epoch.hear(answer, self._listing)
+        orders = self._reconciler.compare(
+            self._listing,
+            answer,
+            held=held | self._lanes.held(),
+            eager=self._first or self._hurried or not self._connected(),
+            kept=self._epoch.kept,
+            in_touch=in_touch,
+        )
+        self._order(orders)
         self._first = self._hurried = False
         if answer.want_images and up.images is None:
             self.poke()
+
+    def _describe_unknown(self) -> list[UnknownKernel]:
+        """Return details of the kernels that the portal did not know at the last answer, or that are kept."""
+        kept = self._epoch.kept
+        return [
+            UnknownKernel(
+                kernel_id=one.kernel_id,
+                generation=one.generation,
+                running=one.running,
+                kept=(one.kernel_id, one.generation) in kept,
+                manifest=self._manifests.read(one.kernel_id, one.generation),
+            )
+            for one in self._listing
+            if (one.kernel_id, one.generation) in self._unknown | kept
+        ][:MOST_UNKNOWN]
 
     def _patience(self) -> float:
         """Return how long the portal may keep a sync until something is wanted: hints make waiting needless."""
@@ -121,6 +157,12 @@ class SyncLoop:
             self._kernels.look_soon(kernel_id, generation)
         for kernel_id, generation in orders.discard:
             self._kernels.discard_soon(kernel_id, generation)
+        if orders.doubted:
+            logger.error(
+                "the portal calls %d running kernels over at once: they stay until an administrator decides",
+                len(orders.doubted),
+            )
+            self._epoch.keep(orders.doubted)
         for kernel_id, generation in orders.missing:
             self._kernels.report_missing(kernel_id, generation)
         for kernel_id, generation in orders.start:
@@ -138,10 +180,12 @@ class SyncLoop:
             begun = time.monotonic()
             try:
                 self.sync_once()
-                self._failures = 0
+                self._failures, self._refused = 0, False
                 self._sweep_when_due()
+                self._end_overfull()
             except (PortalUnreachable, PortalRefused) as error:
                 self._failures += 1
+                self._refused = isinstance(error, PortalRefused) and error.status in (401, 403)
                 self._reconciler.forget()
                 logger.warning("sync failed, kernels stay as they are: %s", error.message)
             except Exception:
@@ -151,12 +195,19 @@ class SyncLoop:
 
     def _rest(self, spent: float) -> float:
         if self._failures:
-            longest = min(_LONGEST_REST, self._interval * 2.0 ** min(self._failures - 1, 6))
+            most = _LONGEST_REFUSED_REST if self._refused else _LONGEST_REST
+            longest = min(most, self._interval * 2.0 ** min(self._failures - 1, 6))
             return longest * random.uniform(0.5, 1.0)
         if self._connected() or self._draining:
             return self._interval * random.uniform(0.9, 1.1)
         # An early answer to a long poll means work, which may still be under way: not in a tight circle then.
         return 0.0 if spent >= _LONG_POLL_SECONDS else min(_BUSY_REST, self._interval)
+
+    def _end_overfull(self) -> None:
+        try:
+            self._kernels.end_overfull()
+        except BackendError as error:
+            logger.warning("nothing is known of full disks: %s", error.message)
 
     def _sweep_when_due(self) -> None:
         if time.monotonic() - self._swept_at < _SWEEP_SECONDS:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import aiohttp
 from aiohttp import web
+from django.conf import settings
 from django.utils import translation
 
 from backendai.appproxy import pages
@@ -14,7 +16,7 @@ from backendai.appproxy.guard import Guard, Unknown
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
 from backendai.appproxy.hosts import app_host
 from backendai.appproxy.nodes import look
-from backendai.appproxy.relay import Relay, wants_websocket
+from backendai.appproxy.relay import Crowded, Relay, UnaskedUpgrade, has_upgrade_body, wants_websocket
 from backendai.appproxy.tunnel import NoTunnel
 from backendai.compute.services.apps import CODE_SECONDS, ENTER_PATH
 from backendai.texts.languages import language_asked_for
@@ -29,8 +31,9 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 }
 _DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403}
 _NO_TUNNEL = {"kernel-gone": 410, "ticket-refused": 502, "apps-impossible": 501, "app-not-listening": 502}
-_LARGEST_CODE = 8192
-_BY_HAND = "This service is started by hand: start it in the terminal of the session."
+_LARGEST_CODE, _CODE_PATIENCE = 8192, 10.0
+_BY_HAND = "Start your server in the terminal, then try again."
+_ENDED = frozenset({"session-ended"})
 
 
 class Door:
@@ -55,30 +58,41 @@ class Door:
         if request.path == ENTER_PATH:
             return await self._enter(request, host)
         if comes_from_elsewhere(request.headers, request.method):
-            return pages.refusal(request, 403, "foreign-origin", "A page of another origin may not use this app.")
+            return pages.refusal(request, 403, "foreign-origin", "Blocked: the request came from another site.")
         cookies = own_cookies(request.headers.get("Cookie", ""))
         try:
             target = await self._guard.target(cookies, host)
         except Denied as error:
-            return pages.refusal(request, _DENIED.get(error.code, 401), error.code, error.message)
+            return pages.refusal(
+                request, _DENIED.get(error.code, 401), error.code, error.message, portal=_way_in(host, error.code)
+            )
         except Unknown:
-            return pages.refusal(request, 503, "try-again", "The portal cannot say who you are now. Try again soon.")
+            return pages.refusal(request, 503, "try-again", "Your sign-in could not be checked. Try again in a moment.")
         with self._guard.watching(cookies, host):
             if request.path == pages.OPEN_PATH:
                 return await self._show(request, target, again=request.method == "POST")
             return await self._pass_on(request, target)
 
     async def _enter(self, request: web.BaseRequest, host: str) -> web.Response:
-        if request.method != "POST" or (request.content_length or 0) > _LARGEST_CODE:
-            return pages.refusal(request, 405, "post-only", "Open the app from the portal.")
-        form = await request.post()
+        # A length is always announced by browsers: without one, much could come before it is looked at.
+        if request.method != "POST" or not 0 <= (request.content_length or -1) <= _LARGEST_CODE:
+            message = "Open the app from the portal."
+            return _last(pages.refusal(request, 405, "post-only", message, portal=_way_in(host)))
+        try:
+            async with asyncio.timeout(_CODE_PATIENCE):
+                form = await request.post()
+        except TimeoutError:
+            return _last(pages.refusal(request, 408, "too-slow", "The request did not arrive in time."))
         code = form.get("code", "")
         try:
-            text = await self._guard.enter(code if isinstance(code, str) else "", host)
+            origin = request.headers.get("Origin", "")
+            text = await self._guard.enter(code if isinstance(code, str) else "", host, origin)
         except Denied as error:
-            return pages.refusal(request, _DENIED.get(error.code, 403), error.code, error.message)
+            return pages.refusal(
+                request, _DENIED.get(error.code, 403), error.code, error.message, portal=_way_in(host, error.code)
+            )
         except Unknown:
-            message = f"The portal cannot say who you are now. Open the app again in {CODE_SECONDS} s."
+            message = f"Your sign-in could not be checked. Open the app again in {CODE_SECONDS} s."
             return pages.refusal(request, 503, "try-again", message)
         return pages.see_other(pages.OPEN_PATH, {"Set-Cookie": set_cookie(text), "Referrer-Policy": "no-referrer"})
 
@@ -101,6 +115,8 @@ class Door:
         return pages.page(502, title=title, message=state.message, log=state.log, retry=pages.OPEN_PATH)
 
     async def _pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        if has_upgrade_body(request):
+            return _last(pages.refusal(request, 400, "upgrade-with-body", "A request for a websocket has no body."))
         try:
             return await self._relay.pass_on(request, target)
         except NoTunnel as error:
@@ -108,11 +124,23 @@ class Door:
             if error.code == "app-not-listening" and is_page and not wants_websocket(request):
                 return pages.see_other(pages.OPEN_PATH)
             return pages.refusal(request, _NO_TUNNEL.get(error.code, 502), error.code, error.message)
+        except Crowded:
+            message = "Too many requests to this app are under way: close some of its pages and try again."
+            return pages.refusal(request, 429, "too-many-requests", message)
+        except UnaskedUpgrade:
+            message = "The app switched to another protocol, which nobody had asked for."
+            return _last(pages.refusal(request, 502, "app-switched", message))
         except aiohttp.ClientError as error:
             logger.info("%s of %s: %s", target.service, target.kernel_id, error)
             if (begun := request._payload_writer) is not None and begun.output_size and request.transport is not None:
                 request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
             return pages.refusal(request, 502, "app-broke-off", "The app broke off before it had answered.")
+
+
+def _last(response: web.Response) -> web.Response:
+    """Return the response as the last one of its connection."""
+    response.force_close()
+    return response
 
 
 def _title(state: str, service: str) -> str:
@@ -121,6 +149,11 @@ def _title(state: str, service: str) -> str:
     if state == "failed":
         return f"{service} did not start"
     return f"{service} does not run" if state == "absent" else f"{service} cannot be opened"
+
+
+def _way_in(host: str, code: str = "") -> str:
+    """Return where the portal asks who one is and opens the app; empty where that changes nothing."""
+    return "" if code in _ENDED else f"{settings.PORTAL_URL.rstrip('/')}/apps/{host.partition('.')[0]}/"
 
 
 def _no_app(request: web.BaseRequest) -> web.Response:

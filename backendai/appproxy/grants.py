@@ -7,8 +7,10 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 from uuid import UUID
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.acting import both_names
@@ -36,7 +38,8 @@ class Denied(Exception):
 @dataclass(frozen=True, slots=True)
 class Target:
     """A port of one generation of a kernel, the gateway through which it is reached, who was let in by what, and the
-    session whose use it is (None: nobody's)."""
+    session whose use it is (None: nobody's). ``visitor`` is one name per cookie, empty for strangers. ``until``: when
+    it ends by itself (None: no such time)."""
 
     kernel_id: UUID
     generation: int
@@ -45,16 +48,25 @@ class Target:
     gateway_url: str
     standing: Standing = NOBODY
     session_id: UUID | None = None
+    visitor: str = ""
+    until: datetime | None = None
+
+    def is_over(self, now: datetime) -> bool:
+        """Return whether the time is up until which it was allowed, whatever the database says."""
+        return self.until is not None and self.until <= now
 
 
-def redeem(code: str, host: str, now: datetime) -> str:
-    """Take a code that was made for this host, and return the text of the cookie that opens the app. Raises Denied."""
+def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
+    """Take a code that was made for this host, and return the text of the cookie that opens the app. ``origin`` is the
+    page that sent it, as the browser says: the portal's, or none. Raises Denied."""
     try:
         claims = read_code(code, now)
     except CodeRefused:
-        raise Denied("code-refused", "This way in has expired. Open the app from the portal again.") from None
+        raise Denied("code-refused", "This link has expired. Open the app from the portal again.") from None
     if claims.host != host:
-        raise Denied("code-refused", "This way in leads to another app.")
+        raise Denied("code-refused", "This link belongs to a different app.")
+    if origin and origin not in settings.CSRF_TRUSTED_ORIGINS and urlsplit(origin).netloc.lower() != claims.portal:
+        raise Denied("foreign-origin", "Open the app from the portal: a page of another origin may not sign you in.")
     user, target = _entitled(claims.user_id, claims.standing, claims.kernel_id, claims.generation, now)
     text = secrets.token_urlsafe(32)
     try:
@@ -64,7 +76,7 @@ def redeem(code: str, host: str, now: datetime) -> str:
             names = both_names(user, owner)
             audit(user.pk, "app.open", "session", [target.session_id], service=claims.service, **names)
     except IntegrityError:
-        raise Denied("code-used", "This way in was used already. Open the app from the portal again.") from None
+        raise Denied("code-used", "This link was used already. Open the app from the portal again.") from None
     AppGrant.objects.filter(expires_at__lt=now).delete()
     return text
 
@@ -75,7 +87,7 @@ def open_by(cookies: Sequence[str], host: str, now: datetime) -> Target:
     try:
         return _open_by_grant(cookies, host, now)
     except Denied:
-        if target := _open_to_everybody(host):
+        if target := _open_to_everybody(host, now):
             return target
         raise
 
@@ -89,22 +101,40 @@ def _open_by_grant(cookies: Sequence[str], host: str, now: datetime) -> Target:
     lasting = AppGrant.objects.filter(host=host, expires_at__gt=now)
     grant: AppGrant | None = lasting.filter(digest__in=[digest_of(text) for text in cookies]).first()
     if grant is None:
-        raise Denied("not-entered", "Open the app from the session's page in the portal.")
+        raise Denied("not-entered", "This app is private. Sign in to the portal to open it.")
     standing = Standing(login=grant.login, token=grant.token, key_pair=grant.key_pair)
     _, kernel = _entitled(grant.user_id, standing, grant.kernel_id, grant.generation, now)
     gateway_url = kernel.agent.gateway_url if kernel.agent else ""
-    return Target(kernel.pk, grant.generation, grant.service, grant.port, gateway_url, standing, kernel.session_id)
+    return Target(
+        kernel.pk,
+        grant.generation,
+        grant.service,
+        grant.port,
+        gateway_url,
+        standing,
+        kernel.session_id,
+        grant.pk.hex,
+    )
 
 
-def _open_to_everybody(host: str) -> Target | None:
-    found = public_app_at(host)
+def _open_to_everybody(host: str, now: datetime) -> Target | None:
+    found = public_app_at(host, now)
     if found is None:
         return None
-    kernel, app = found
+    kernel, app, closes_at = found
     if app.code or kernel.agent is None:
-        raise Denied("session-ended", "The session does not run any more.")
+        raise Denied("session-ended", "The session is not running any more.")
     gateway_url = kernel.agent.gateway_url
-    return Target(kernel.pk, kernel.generation, app.name, app.port, gateway_url, NOBODY, kernel.session_id)
+    return Target(
+        kernel.pk,
+        kernel.generation,
+        app.name,
+        app.port,
+        gateway_url,
+        NOBODY,
+        kernel.session_id,
+        until=closes_at,
+    )
 
 
 def _entitled(
@@ -116,10 +146,10 @@ def _entitled(
     visible = ComputeSession.objects.visible_to(user).filter(kernels=kernel_id)
     kernel = Kernel.objects.select_related("agent", "session").filter(pk=kernel_id, session__in=visible).first()
     if kernel is None:
-        raise Denied("not-entered", "There is no such app, or it is not yours.")
+        raise Denied("not-entered", "You may not open this app.")
     running = Status.RUNNING == kernel.status == kernel.session.status
     if not running or kernel.generation != generation or kernel.agent is None:
-        raise Denied("session-ended", "The session does not run any more.")
+        raise Denied("session-ended", "The session is not running any more.")
     return user, kernel
 
 

@@ -45,21 +45,22 @@ class Guard:
         self._signs: dict[Standing, Hashable] = {}
         self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
 
-    async def enter(self, code: str, host: str) -> str:
+    async def enter(self, code: str, host: str, origin: str) -> str:
         """Exchange a code for the text of a cookie. Raises Denied, Unknown."""
-        return await self._ask(lambda: redeem(code, host, timezone.now()))
+        return await self._ask(lambda: redeem(code, host, timezone.now(), origin=origin))
 
     async def target(self, cookies: Sequence[str], host: str) -> Target:
         """Return what the cookies open on this host. Raises Denied, Unknown."""
         key = (tuple(cookies), host)
         target, at = self._known.get(key, (None, 0.0))
         age = time.monotonic() - at
-        if target is not None and age < RECHECK_SECONDS:
+        is_over = target is not None and target.is_over(timezone.now())
+        if target is not None and age < RECHECK_SECONDS and not is_over:
             return target
         try:
             return await self._look(key)
         except Unknown:
-            if target is None or age > _TRUSTED_SECONDS:
+            if target is None or age > _TRUSTED_SECONDS or is_over:
                 raise
             return target
 
@@ -90,6 +91,9 @@ class Guard:
     async def _look_for_changes(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            now = timezone.now()
+            over = [key for key in self._open if key in self._known and self._known[key][0].is_over(now)]
+            await asyncio.gather(*(self._recheck(key) for key in over))
             with contextlib.suppress(Unknown):
                 await self._look_at_credentials()
 
@@ -118,8 +122,9 @@ class Guard:
         try:
             await self._look(key)
         except Unknown:
-            _, at = self._known.get(key, (None, 0.0))
-            if time.monotonic() - at < _TRUSTED_SECONDS:
+            target, at = self._known.get(key, (None, 0.0))
+            is_over = target is not None and target.is_over(timezone.now())
+            if time.monotonic() - at < _TRUSTED_SECONDS and not is_over:
                 return
             logger.warning("an app is cut off: for too long nobody could say whether it is still allowed")
         except Denied:

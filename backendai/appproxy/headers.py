@@ -37,15 +37,20 @@ def own_cookies(header: str) -> list[str]:
     return [value for key, value in _pairs(header) if key == name and 0 < len(value) <= 128][:4]
 
 
-def to_app(headers: CIMultiDictProxy[str], *, host: str, remote: str, upgrade: bool = False) -> CIMultiDict[str]:
-    """Return the headers that the app gets. ``host`` is the Host header as the browser sent it."""
+def to_app(
+    headers: CIMultiDictProxy[str], *, host: str, remote: str, upgrade: bool = False, has_body: bool = True
+) -> CIMultiDict[str]:
+    """Return the headers that the app gets. ``host`` is the Host header as the browser sent it. Names with underscores
+    are dropped: WSGI servers cannot tell ``X_Forwarded_For`` from ``X-Forwarded-For``."""
     dropped = _HOP | _UNTOLD | _named_in(headers.getall("Connection", ()))
+    if not has_body:
+        dropped |= {"content-length"}
     passed: CIMultiDict[str] = CIMultiDict()
     for name, value in headers.items():
         lower = name.lower()
         if lower == "cookie":
             value = _without_ours(value)
-        if lower in dropped or _UNTOLD_KINDS.match(lower) or (lower == "cookie" and not value):
+        if lower in dropped or "_" in name or _UNTOLD_KINDS.match(lower) or (lower == "cookie" and not value):
             continue
         passed.add(name, value)
     passed["X-Forwarded-For"] = remote
@@ -63,7 +68,9 @@ def to_browser(headers: CIMultiDictProxy[str], *, upgrade: bool = False) -> CIMu
     for name, value in headers.items():
         lower = name.lower()
         if lower == "set-cookie":
-            if value.partition("=")[0].strip() in _ours():
+            name_of_cookie, equals, _ = value.partition(";")[0].partition("=")
+            # A cookie without a name is sent as its bare value, which may read "backendai-app=...".
+            if not equals or name_of_cookie.strip() in _ours() | {""}:
                 continue
             value = _DOMAIN.sub("", value)
         if lower not in dropped:

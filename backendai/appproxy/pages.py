@@ -46,5 +46,5 @@ def see_other(location: str, headers: dict[str, str] | None = None) -> web.Respo
 def refusal(request: web.BaseRequest, status: int, code: str, message: str, **context: Any) -> web.Response:
     """Say no: as a page to a person, as JSON to a program."""
     if "text/html" in request.headers.get("Accept", ""):
-        return page(status, message=message, code=code, **context)
+        return page(status, message=message, **context)
     return web.json_response({"code": code, "detail": message}, status=status, headers=_HEADERS)

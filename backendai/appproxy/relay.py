@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Hashable
 from typing import Any
 
 import aiohttp
@@ -14,8 +17,22 @@ from backendai.appproxy.tunnel import TunnelConnector, address_through, new_clie
 from backendai.compute.services.traffic import meter
 from backendai.wire.splice import splice, take_over
 
+MOST_OF_VISITOR, MOST_OF_KERNEL = 200, 1000  # requests and websockets at once
+BODY_SECONDS = 60.0  # between two pieces of a body
 _LONGEST_PONG = 131  # of a websocket's answer to a ping, all in all
 _SAFE_TO_REPEAT = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class UnaskedUpgrade(aiohttp.ClientError):
+    """The app answered 101 to a request that asked for no upgrade."""
+
+
+class Crowded(aiohttp.ClientError):
+    """Too many requests of one visitor, or of one session, are under way."""
+
+
+class StalledBody(aiohttp.ClientError):
+    """The visitor stopped in the middle of a body."""
 
 
 class Relay:
@@ -23,34 +40,72 @@ class Relay:
 
     def __init__(self) -> None:
         # No limit here: how many connections there are is up to those who open them.
-        self._connector = TunnelConnector(limit=0, keepalive_timeout=4.0)
-        self._repeating = new_client(replays=True, connector=self._connector)
-        self._once = new_client(replays=False, connector=self._connector)
+        self._kept = TunnelConnector(limit=0, keepalive_timeout=4.0)
+        self._closed_after_use = TunnelConnector(limit=0, force_close=True)
+        self._repeating = new_client(replays=True, connector=self._kept)
+        self._once = new_client(replays=False, connector=self._kept)
+        self._apart = new_client(replays=False, connector=self._closed_after_use)
+        self._under_way: Counter[Hashable] = Counter()
 
     async def close(self) -> None:
         """Close every connection."""
-        for client in (self._repeating, self._once):
+        for client in (self._repeating, self._once, self._apart):
             await client.close()
-        await self._connector.close()
+        for connector in (self._kept, self._closed_after_use):
+            await connector.close()
 
     async def pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Return the answer of the app after it was sent. Raises aiohttp.ClientError (NoTunnel) while nothing was sent
-        yet."""
+        """Return the answer of the app after it was sent. While nothing was sent yet: raises aiohttp.ClientError
+        (NoTunnel, UnaskedUpgrade, Crowded)."""
+        visitor = target.visitor or request.remote
+        limits = {("visitor", visitor, target.kernel_id): MOST_OF_VISITOR, ("kernel", target.kernel_id): MOST_OF_KERNEL}
+        if any(self._under_way[key] >= most for key, most in limits.items()):
+            raise Crowded("too many requests are under way")
+        self._under_way.update(limits.keys())
+        try:
+            return await self._pass_on(request, target)
+        finally:
+            for key in limits:
+                self._under_way[key] -= 1
+                if self._under_way[key] <= 0:
+                    del self._under_way[key]
+
+    async def _pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         upgrade = wants_websocket(request)
-        body = request.content if request.body_exists and not upgrade else None
-        client = self._repeating if request.method in _SAFE_TO_REPEAT and body is None else self._once
+        body = _pieces(request) if request.body_exists and not upgrade else None
+        client = self._client(request, target, has_body=body is not None, upgrade=upgrade)
         url = URL(address_through(target, request.raw_path), encoded=True)
-        headers = to_app(request.headers, host=request.headers["Host"], remote=request.remote or "", upgrade=upgrade)
+        headers = to_app(
+            request.headers,
+            host=request.headers["Host"],
+            remote=request.remote or "",
+            upgrade=upgrade,
+            has_body=body is not None,
+        )
         asking = client.request(request.method, url, headers=headers, data=body, allow_redirects=False)
         _note_use(target)
         try:
             async with asking as answer:
                 if answer.status == 101:
+                    if not upgrade:  # the next requests of the visitor would reach the app unread
+                        answer.close()
+                        raise UnaskedUpgrade("the app switched protocols unasked")
                     return await _join(request, answer, target)
                 return await _send(request, answer, target)
         finally:
             if not upgrade:  # however long it took to send, it was used all the while
                 _note_use(target)
+
+    def _client(
+        self, request: web.BaseRequest, target: Target, *, has_body: bool, upgrade: bool
+    ) -> aiohttp.ClientSession:
+        """Return the client for a request. An app may answer before it has read a body or an upgrade, and what it has
+        not read would become the head of the next request: after an upgrade no connection is used again, and after a
+        body only for the same visitor."""
+        if upgrade or (has_body and not target.visitor):
+            return self._apart
+        is_repeatable = request.method in _SAFE_TO_REPEAT and not has_body
+        return self._repeating if is_repeatable else self._once
 
 
 def wants_websocket(request: web.BaseRequest) -> bool:
@@ -58,6 +113,27 @@ def wants_websocket(request: web.BaseRequest) -> bool:
     words = request.headers.get("Connection", "").lower().split(",")
     named = "upgrade" in (word.strip() for word in words)
     return named and request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
+
+
+async def _pieces(request: web.BaseRequest) -> AsyncIterator[bytes]:
+    """Yield the body as it comes. A visitor who stops sending gives up the tunnel."""
+    pieces = request.content.iter_any()
+    while True:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                yield await anext(pieces)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise StalledBody(f"the visitor sent nothing for {BODY_SECONDS:.0f} s") from None
+
+
+def has_upgrade_body(request: web.BaseRequest) -> bool:
+    """Return whether the request asks for a websocket and announces a body, which a websocket's request has not."""
+    if not wants_websocket(request):
+        return False
+    lengths = request.headers.getall("Content-Length", [])
+    return "Transfer-Encoding" in request.headers or any(length.strip() != "0" for length in lengths)
 
 
 async def _send(request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target) -> web.StreamResponse:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -15,6 +15,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from backendai.appproxy.door import Door
 from backendai.appproxy.guard import Guard
+from backendai.appproxy.patient import PatientHandler, PatientServer
 from backendai.appproxy.relay import Relay
 
 logger = logging.getLogger(__name__)
@@ -37,14 +38,25 @@ class _NoBadRequests(logging.Filter):
 _http_logger.addFilter(_NoBadRequests())
 
 
+def _begun(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+    """Return what handles a request whose head is there."""
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        if isinstance(request.protocol, PatientHandler):
+            request.protocol.begin()
+        return await door.handle(request)
+
+    return handle
+
+
 @asynccontextmanager
 async def serving(listener: socket.socket) -> AsyncIterator[None]:
     """Serve apps on a listening socket until the context ends."""
     guard, relay = Guard(), Relay()
     nodes = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
     door = Door(guard, relay, nodes)
-    server = web.Server(
-        door.handle,
+    server = PatientServer(
+        _begun(door),
         handler_cancellation=True,
         access_log=None,
         logger=_http_logger,

@@ -72,17 +72,21 @@ def new_client(*, replays: bool, connector: TunnelConnector) -> aiohttp.ClientSe
 
 def address_through(target: Target, raw_path: str) -> str:
     """Return the address by which a client asks for a path of the target, and point this task's tunnels at it. The name
-    in it is what connections are kept apart by."""
+    in it is what connections are kept apart by: no visitor gets a connection that another one has used."""
     _target.set(target)
-    return f"http://k{target.kernel_id.hex}.g{target.generation}.{target.service}:{target.port}{raw_path}"
+    name = f"k{target.kernel_id.hex}.g{target.generation}.v{target.visitor}.{target.service}"
+    return f"http://{name}:{target.port}{raw_path}"
 
 
 async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
     """Return a paused connection to the port, and what the app has said already. Raises NoTunnel."""
     loop = asyncio.get_running_loop()
-    parts = urlsplit(target.gateway_url)
-    is_secure = parts.scheme == "https"
-    port = parts.port or (443 if is_secure else 80)
+    try:
+        parts = urlsplit(target.gateway_url)
+        is_secure = parts.scheme == "https"
+        port = parts.port or (443 if is_secure else 80)
+    except ValueError as error:
+        raise NoTunnel("node-unreachable", "The address of this session's node cannot be used.") from error
     transport: asyncio.Transport | None = None
     try:
         async with asyncio.timeout(3 * DIAL_SECONDS):

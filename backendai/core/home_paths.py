@@ -3,6 +3,8 @@ for the node, which writes them."""
 
 from __future__ import annotations
 
+from backendai.core.names import is_hidden
+
 LONGEST_PATH = 255
 BOOTSTRAP = ".bootstrap.sh"
 BOOTSTRAP_PENDING = ".bootstrap.pending"
@@ -20,6 +22,8 @@ def path_problem(path: str) -> str:
         return "Write the path relative to the home folder: .bashrc, .config/app/settings."
     if any(part in ("", ".", "..") for part in path.split("/")):
         return "A path has no empty parts and no '.' or '..'."
+    if any(part != part.strip() or any(is_hidden(letter) for letter in part) for part in path.split("/")):
+        return "A part of a path does not begin or end with a space, and has no invisible characters."
     return ""
 
 

@@ -14,6 +14,7 @@ _LONGEST_TAG = 128
 _REPOSITORY = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*\Z")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-f]{32,128}\Z")
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _HOST = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?\Z")
 
 
@@ -67,6 +68,11 @@ def pinned(reference: str, digest: str) -> str:
         return reference
     head, colon, tag = reference.rpartition(":")
     return f"{head if colon and '/' not in tag else reference}@{digest}"
+
+
+def is_exact_digest(text: str) -> bool:
+    """Return whether engines can be asked for this digest: SHA-256."""
+    return bool(_SHA256.match(text))
 
 
 def is_digest(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from backendai.core.errors import UserError
 
@@ -17,6 +18,35 @@ _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 _RESERVED = re.compile(r"^(?:BACKENDAI_|_BACKEND_|LD_|NVIDIA_|DOCKER_|(?:CUDA|ROCR|HIP)_VISIBLE_DEVICES\Z)")
 
 
+# Letters of no script that nobody sees: fillers of Hangul, the empty pattern of Braille.
+_FILLERS = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+_JOINERS = frozenset("\u200c\u200d")  # between letters, some scripts need them
+_UNSEEN = frozenset({"Cf", "Cn", "Co", "Mn", "Zs"})
+_NOT_IN_A_LINE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
+def clean_line(text: str, *, longest: int = _LONGEST, field: str = "name", of_person: bool = False) -> str:
+    """Return a name that people give something, without spaces around it; it may be empty. Any script will do. Raises a
+    UserError for one that is too long, has several lines, or has characters that nobody sees or that turn the direction
+    of what stands beside it. Names of persons may hold those beside letters: pages keep each apart."""
+    line = text.strip()
+    if len(line) > longest:
+        raise UserError(f"Use at most {longest} characters ({len(line)} given).", field=field, code="invalid-name")
+    if any(unicodedata.category(letter) in _NOT_IN_A_LINE for letter in line):
+        raise UserError("Use one line without control characters.", field=field, code="invalid-name")
+    if not of_person and (hidden := next((letter for letter in line if is_hidden(letter)), None)):
+        text = f"The name has an invisible character (U+{ord(hidden):04X}): delete it, or type the name again."
+        raise UserError(text, field=field, code="invalid-name")
+    if line and all(unicodedata.category(letter) in _UNSEEN for letter in line):
+        raise UserError("The name cannot be seen: write a letter or a digit.", field=field, code="invalid-name")
+    return line
+
+
+def is_hidden(letter: str) -> bool:
+    """Return whether nobody sees the character, or it turns the direction of the text beside it."""
+    return letter in _FILLERS or (unicodedata.category(letter) == "Cf" and letter not in _JOINERS)
+
+
 def check_session_name(name: str, *, field: str = "name") -> str:
     """Return the name when it is allowed: 4 to 64 letters, digits, dots, dashes and underscores, a letter or a digit at
     both ends. Else a UserError that says which part of the rule it breaks."""
@@ -28,7 +58,9 @@ def check_session_name(name: str, *, field: str = "name") -> str:
         odd = next(letter for letter in name if not _ALLOWED.match(letter))
         what = "A space" if odd == " " else repr(odd)
         raise UserError(
-            f"{what} is not allowed: use letters, digits, dot, dash and underscore.", field=field, code="invalid-name"
+            f"{what} is not allowed: use letters a–z, digits, dot, dash and underscore.",
+            field=field,
+            code="invalid-name",
         )
     if not _STARTS.match(name):
         raise UserError("Begin with a letter or a digit.", field=field, code="invalid-name")
@@ -44,7 +76,9 @@ def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONG
     odd = next((letter for letter in name if not _ALLOWED.match(letter)), None)
     if odd is not None:
         raise UserError(
-            f"{odd!r} is not allowed: use letters, digits, dot, dash and underscore.", field=field, code="invalid-name"
+            f"{odd!r} is not allowed: use letters a–z, digits, dot, dash and underscore.",
+            field=field,
+            code="invalid-name",
         )
     if not _STARTS.match(name):
         raise UserError("Begin with a letter or a digit.", field=field, code="invalid-name")
@@ -63,7 +97,7 @@ def check_own_image_name(name: str, *, field: str = "name") -> str:
     if not _OWN_IMAGE.match(name):
         odd = next(letter for letter in name if not _OWN_IMAGE.match(letter))
         what = "A space" if odd == " " else repr(odd)
-        text = f"{what} is not allowed: use letters, digits, dash and underscore."
+        text = f"{what} is not allowed: use letters a–z, digits, dash and underscore."
         raise UserError(text, field=field, code="invalid-name")
     return name
 

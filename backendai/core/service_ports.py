@@ -34,6 +34,11 @@ class ServicePort:
         return self.ports[0]
 
 
+def is_service_name(text: str) -> bool:
+    """Return whether a service can have this name."""
+    return _NAME.match(text) is not None
+
+
 def service_ports_of(labels: Mapping[str, str]) -> list[ServicePort]:
     """Return what the image's labels declare, in their order. An entry that breaks the rules of docs/images.md is
     left out, and so is a name or a port that appeared before."""

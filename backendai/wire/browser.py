@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 EVERYTHING = "events.all"
 _REST_SECONDS = 1.0
 _LAST_WORDS_SECONDS = 1.0
+_PATIENCE_SECONDS = 10.0  # the layer's client has no time-out of its own: it would close idle websockets
+_MOST_WAITING = 10_000
 
 
 class SessionEvent(NamedTuple):
@@ -72,6 +74,8 @@ class _Sender:
         self._starting = threading.Lock()
 
     def put(self, events: list[Event]) -> None:
+        if self._batches.qsize() >= _MOST_WAITING:  # the server hangs: pages look again by themselves
+            return
         self._batches.put(events)
         with self._starting:
             if self._thread is None:
@@ -86,7 +90,10 @@ class _Sender:
                 if time.monotonic() < resting_until:
                     continue
                 try:
-                    runner.run(_send(batch))
+                    runner.run(asyncio.wait_for(_send(batch), _PATIENCE_SECONDS))
+                except TimeoutError:
+                    resting_until = time.monotonic() + _REST_SECONDS
+                    logger.warning("browser events not sent: Redis took longer than %s s", _PATIENCE_SECONDS)
                 except Exception as error:  # the layer's client raises many kinds; none may end this thread
                     resting_until = time.monotonic() + _REST_SECONDS
                     logger.warning("browser events not sent: %s", error)

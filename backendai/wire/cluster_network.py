@@ -13,6 +13,7 @@ from pydantic import Field
 
 from backendai.wire.fields import Order
 
+DEFAULT_POOL = "10.89.0.0/16"  # of one node, where BACKENDAI_NETWORK_POOL names no other
 SUBNET_BITS = 26  # 62 addresses: 16 kernels from below, as many nodes from above
 _NUMBER_BITS = 12
 

@@ -5,11 +5,17 @@ Nodes have little trust: what they say is cut to what the database and the pages
 
 from __future__ import annotations
 
+import ipaddress
 import math
+import re
 from collections.abc import Callable
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+_LARGEST_IMAGE = 2**50  # bytes
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z|[0-9A-Fa-f:.]+\Z")
 
 
 def _cut(length: int) -> Callable[[str], str]:
@@ -24,25 +30,55 @@ def _percent(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else round(min(max(value, 0.0), 100.0), 1)
 
 
+def _plausible(value: int | None) -> int | None:
+    """Return None for what no image has; a kernel does not fail because of a number that is only shown."""
+    return None if value is not None and value > _LARGEST_IMAGE else value
+
+
+def _reachable(url: str) -> str:
+    """Return the address of a gateway. Raises ValueError for one that no machine of a network has."""
+    if not url:
+        return url
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if not _HOST.match(host) or parts.port == 0:  # .port raises a ValueError beyond 65535
+        raise ValueError("the address of the gateway has no usable host and port")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return url
+    if address.is_link_local or address.is_multicast or address.is_unspecified:
+        raise ValueError("the address of the gateway is link-local, multicast or unspecified")
+    return url
+
+
 Word = Annotated[str, AfterValidator(_cut(32))]
 Name = Annotated[str, AfterValidator(_cut(64))]
 Digest = Annotated[str, AfterValidator(_cut(128))]
 Sentence = Annotated[str, AfterValidator(_cut(500))]
 Share = Annotated[float | None, AfterValidator(_share)]  # from 0 to 1
 Percent = Annotated[float | None, AfterValidator(_percent)]  # from 0 to 100
+# What one node may say in one message at most; an agent leaves out what is more.
+MOST_SLOTS, MOST_NOTES, MOST_IMAGES, MOST_LABELS, MOST_KERNELS = 32, 64, 5000, 64, 10_000
+_SlotName = Annotated[str, Field(max_length=64)]
+_Amount = Annotated[str, Field(max_length=32)]  # as a decimal
+Capacity = Annotated[dict[_SlotName, _Amount], Field(max_length=MOST_SLOTS)]
+_LabelName = Annotated[str, Field(max_length=255)]
+_LabelText = Annotated[str, Field(max_length=4096)]
+Labels = Annotated[dict[_LabelName, _LabelText], Field(max_length=MOST_LABELS)]
 Size = Annotated[int | None, Field(ge=0, lt=2**63)]  # bytes
+ImageBytes = Annotated[Size, AfterValidator(_plausible)]
 # No query and no fragment: what the portal asks for stands after it and must stay the path.
-GatewayUrl = Annotated[str, Field(max_length=255, pattern=r"^(https?://[^/?#@\s\\]+(/[^?#\s\\]*)?)?$")]
+_Address = Annotated[str, Field(max_length=255, pattern=r"^(https?://[^/?#@\s\\]+(/[^?#\s\\]*)?)?$")]
+GatewayUrl = Annotated[_Address, AfterValidator(_reachable)]
 
 
 class Message(BaseModel):
-    """Base: unknown fields are refused, values are frozen."""
+    """Base: values are frozen, and unknown fields are left out: the other side may be of a later version. What it must
+    not leave out needs another protocol."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class Order(Message):
-    """Base of what the portal tells nodes. A node of an earlier version leaves out what it does not know, so that the
-    portal is upgraded first and the nodes one after the other; what it must not leave out needs another protocol."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    """Base of what the portal tells agents."""

@@ -1,7 +1,7 @@
 """Messages between the portal and the nodes: every field that crosses the process border, and nothing else.
 
 The node speaks first (``SyncUp``), the portal answers with what it wants (``SyncDown``); between two syncs a node
-fetches one ``KernelSpec`` and sends ``KernelReport``s. Amounts of slots are decimal strings as in ``core.slots``.
+fetches a ``KernelSpec`` and sends ``KernelReport``s. Amounts of slots are decimal strings as in ``core.slots``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,29 @@ from pydantic import Field, field_validator
 from backendai.core.home_paths import path_problem
 from backendai.core.image_names import pinned
 from backendai.wire.cluster_network import ClusterNetwork
-from backendai.wire.commits import CommitOrder, CommitReport
-from backendai.wire.fields import Digest, GatewayUrl, Message, Name, Order, Sentence, Share, Size, Word
+from backendai.wire.commits import CommitOrder
+from backendai.wire.fields import (
+    MOST_IMAGES,
+    MOST_KERNELS,
+    MOST_NOTES,
+    Capacity,
+    Digest,
+    GatewayUrl,
+    ImageBytes,
+    Labels,
+    Message,
+    Name,
+    Order,
+    Sentence,
+    Share,
+    Word,
+)
 from backendai.wire.live import Devices, LiveSample
-from backendai.wire.pulls import PullOrder, PullReport
+from backendai.wire.pulls import PullOrder
 from backendai.wire.usage import UsageReport
 
 PROTOCOL = 1
-FLEET_WORDS = 64  # of one node in one call: words about one kernel are taken in one after the other
+MOST_UNKNOWN = 256  # kernels whose details one sync tells; the others follow when these are decided
 
 
 class KernelState(StrEnum):
@@ -60,8 +75,8 @@ class HomeFile(Order):
 class KernelSpec(Order):
     """Everything a node needs to start one kernel. ``generation`` is the fencing token: it grows with every placement;
     a container of an older one is stale. ``digest``: of the image exactly the one with this digest; empty: whatever its
-    name stands for on the node. ``files`` are what people keep for every home, and ``bootstrap`` a script that runs
-    there first: both may hold secrets, so they go into the home folder and nowhere else."""
+    name stands for there. ``files``: what people keep for every home and what the session brings; ``bootstrap``: a
+    script that runs there first. Both may hold secrets and go into the home folder alone. ``authorities``: PEM."""
 
     deployment: str
     kernel_id: UUID
@@ -86,11 +101,13 @@ class KernelSpec(Order):
     command: str = ""
     files: list[HomeFile] = Field(default_factory=list, repr=False)
     bootstrap: str = Field(default="", repr=False)
+    authorities: str = Field(default="", repr=False)
     peers: list[Peer] = Field(default_factory=list)
     cluster_size: int = 1
     network: ClusterNetwork | None = None
     pull_timeout: float = 1800.0
     create_timeout: float = 120.0
+    manifest: str = Field(default="", repr=False)  # signed by the portal: from it the session can be adopted again
 
     @property
     def exact_image(self) -> str:
@@ -119,10 +136,10 @@ class KernelReport(Message):
     reason: Name = ""
     message: Sentence = ""
     progress: Share = None
-    fetched_bytes: Size = None
-    image_bytes: Size = None
+    fetched_bytes: ImageBytes = None
+    image_bytes: ImageBytes = None
     address: Name = ""  # nobody reads it: earlier nodes say it, and unknown fields are refused
-    timings: dict[str, float] = Field(default_factory=dict)
+    timings: dict[Name, float] = Field(default_factory=dict, max_length=64)
 
 
 class KernelSighting(Message):
@@ -142,7 +159,7 @@ class ImageSighting(Message):
     digest: Digest = ""
     architecture: Word = ""
     size_bytes: int = Field(default=0, ge=0, lt=2**63)
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: Labels = Field(default_factory=dict)
 
 
 class Note(Message):
@@ -153,9 +170,33 @@ class Note(Message):
     fix: Sentence = ""
 
 
+class UnknownKernel(Message):
+    """A kernel on an agent that the database does not know, or whose removal the agent refuses (``kept``).
+
+    ``manifest``: what the portal signed when the kernel started; empty if it started before there were manifests.
+    """
+
+    kernel_id: UUID
+    generation: int = Field(ge=0, lt=2**31)
+    running: bool = True
+    kept: bool = False
+    manifest: str = Field(default="", max_length=16 * 2**10, repr=False)
+
+
+class Epoch(Order):
+    """The age of the portal's database: ``lineage`` names the database, ``tick`` only grows in it.
+
+    An agent that has heard a higher tick, or another lineage, talks to a restored or another database.
+    """
+
+    lineage: str
+    tick: int
+
+
 class SyncUp(Message):
     """A node's view of itself; the list of kernels was taken before this message was made. ``low_disk``: less is free
-    than it keeps in reserve, so that it should pull nothing."""
+    than it keeps in reserve, so that it should pull nothing. ``fault``: why it can start no kernel; empty: it can.
+    ``unknown``: details of kernels that the portal does not know, or that this node keeps against the portal's word."""
 
     protocol: int = PROTOCOL
     boot_id: Name
@@ -163,18 +204,20 @@ class SyncUp(Message):
     backend: Word
     architecture: Word
     gateway_url: GatewayUrl
-    capacity: dict[str, str]
+    capacity: Capacity
     devices: dict[Name, Devices] = Field(default_factory=dict, max_length=64)
-    images: list[ImageSighting] | None = None
+    images: list[ImageSighting] | None = Field(default=None, max_length=MOST_IMAGES)
     images_digest: Name = ""
-    kernels: list[KernelSighting] = Field(default_factory=list)
-    notes: list[Note] = Field(default_factory=list)
+    kernels: list[KernelSighting] = Field(default_factory=list, max_length=MOST_KERNELS)
+    notes: list[Note] = Field(default_factory=list, max_length=MOST_NOTES)
     live: LiveSample | None = None
     usage: UsageReport | None = None
     engine: Name = ""
     os_kernel: Name = ""
     low_disk: bool = False
+    fault: Sentence = ""
     draining: bool = False
+    unknown: list[UnknownKernel] = Field(default_factory=list, max_length=MOST_UNKNOWN)
     wait: float = Field(default=0.0, ge=0.0, le=30.0)
 
 
@@ -190,9 +233,11 @@ class SyncDown(Order):
     """What the portal wants of the node.
 
     ``desired`` holds every live kernel of the node, ``stop`` what must end, ``unwanted`` kernels from the node's list
-    that no live row asks for: the node removes one when it has been named in two answers in a row. ``pulls``: images
-    that it should fetch, and ``commits``: that it should make, until it has said what came of them. ``drops``: images
-    made of sessions that nobody wants any more.
+    that the database knows to be over: the node removes one when it has been named in two answers in a row.
+    ``unknown``: kernels from the list that the database does not know; they go on, and the node tells their details.
+    ``removals``: kernels that an administrator decided to remove. ``pulls``: images that it should fetch, and
+    ``commits``: that it should make, until it has said what came of them. ``drops``: images made of sessions that
+    nobody wants any more.
     """
 
     deployment: str
@@ -202,6 +247,9 @@ class SyncDown(Order):
     desired: list[Desired] = Field(default_factory=list)
     stop: list[StopOrder] = Field(default_factory=list)
     unwanted: list[KernelSighting] = Field(default_factory=list)
+    unknown: list[KernelSighting] = Field(default_factory=list)
+    removals: list[KernelSighting] = Field(default_factory=list)
+    epoch: Epoch | None = None
     pulls: list[PullOrder] = Field(default_factory=list)
     commits: list[CommitOrder] = Field(default_factory=list)
     drops: list[str] = Field(default_factory=list)
@@ -210,7 +258,7 @@ class SyncDown(Order):
 class JoinUp(Message):
     """A new node introduces itself with a join token."""
 
-    token: str
+    token: str = Field(max_length=256)
     name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     gateway_url: GatewayUrl
 
@@ -224,76 +272,3 @@ class JoinDown(Order):
     broker_url: str = ""
     deployment: str
     public_key: str
-
-
-class BrokerUp(Message):
-    """A node asks for its account at the broker: it made the password itself, and tells its SHA-256 only."""
-
-    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
-
-
-class BrokerDown(Order):
-    """Where the broker is (empty: work by sync alone), and the name of the node's account there. Without a name the
-    broker has no accounts, and the address holds whatever password all nodes share."""
-
-    url: str = ""
-    username: str = ""
-
-
-class KernelLogTail(Message):
-    """The end of the output of a kernel that has ended."""
-
-    kernel_id: UUID
-    generation: int
-    text: str = Field(max_length=64 * 2**10)
-    truncated: bool = False
-
-
-class FleetNode(Message):
-    """One node of a process that speaks for many: who it is, and what it has to say now. ``up`` is left out when none
-    is due. ``known``: kernels (id, generation) whose spec it has and that do not run yet. What is more than a call
-    takes is said in the next one."""
-
-    token: str = Field(max_length=128)
-    up: SyncUp | None = None
-    logs: list[KernelLogTail] = Field(default_factory=list, max_length=FLEET_WORDS)
-    reports: list[KernelReport] = Field(default_factory=list, max_length=FLEET_WORDS)
-    known: list[tuple[UUID, int]] = Field(default_factory=list, max_length=10_000)
-    pulls: list[PullReport] = Field(default_factory=list, max_length=FLEET_WORDS)
-    commits: list[CommitReport] = Field(default_factory=list, max_length=FLEET_WORDS)
-
-
-class FleetUp(Message):
-    """What many nodes say in one call, each once. Each has its own token and reaches its own kernels only."""
-
-    protocol: int = PROTOCOL
-    nodes: list[FleetNode] = Field(min_length=1, max_length=2000)
-
-    @field_validator("nodes")
-    @classmethod
-    def _speak_once(cls, nodes: list[FleetNode]) -> list[FleetNode]:
-        if len({node.token for node in nodes}) < len(nodes):
-            raise ValueError("a node may speak once in a call")
-        return nodes
-
-
-class FleetAnswer(Order):
-    """The answer to one node. ``status``: what a call of its own would get; only with 200 the rest counts.
-
-    ``down`` answers a sync, ``applied`` the reports one by one (False: not wanted any more), ``start`` holds the specs
-    of kernels that it should start and did not name as known, ``stop`` what must end.
-    """
-
-    status: int = 200
-    code: str = ""
-    detail: str = ""
-    down: SyncDown | None = None
-    applied: list[bool] = Field(default_factory=list)
-    start: list[KernelSpec] = Field(default_factory=list)
-    stop: list[StopOrder] = Field(default_factory=list)
-
-
-class FleetDown(Order):
-    """The answers in the order of the nodes."""
-
-    nodes: list[FleetAnswer]

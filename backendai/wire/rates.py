@@ -26,11 +26,11 @@ _TAKE = """
 local now, wait, full = tonumber(ARGV[1]), 0, {}
 for i = 1, #KEYS do
   full[i] = math.max(tonumber(redis.call('GET', KEYS[i]) or now), now)
-  wait = math.max(wait, full[i] - now - ARGV[2 * i] * (ARGV[2 * i + 1] - 1))
+  wait = math.max(wait, full[i] - now - ARGV[3 * i - 1] * math.max(ARGV[3 * i] - ARGV[3 * i + 1], 0))
 end
 if wait <= 0 then
   for i = 1, #KEYS do
-    local till = full[i] + ARGV[2 * i]
+    local till = full[i] + ARGV[3 * i - 1] * ARGV[3 * i + 1]
     redis.call('SET', KEYS[i], string.format('%.6f', till), 'PX', math.ceil((till - now) * 1000) + 1000)
   end
 end
@@ -41,27 +41,54 @@ _resting = {"until": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``number`` in each ``seconds``; up to ``burst`` at once. ``number`` 0: no limit."""
+    """``number`` in each ``seconds``; up to ``burst`` at once. ``number`` 0: no limit.
+
+    ``cost``: how many are taken together; more than ``burst`` need a full bucket, and are then owed.
+    """
 
     key: str
     number: int
     seconds: float
     burst: int
+    cost: int = 1
+
+    @property
+    def arguments(self) -> tuple[float, int, int]:
+        """What the script is told of it: the seconds of one, the burst, the cost."""
+        return self.seconds / self.number, max(self.burst, 1), max(self.cost, 1)
 
 
 def take(rates: Sequence[Rate], *, now: float) -> float:
-    """Take one from each bucket and return 0; or take nothing and return how many seconds until that can be done."""
+    """Take the cost from each bucket and return 0; or take nothing and return the seconds until that can be done."""
     limited = [rate for rate in rates if rate.number > 0]
     if not limited or time.monotonic() < _resting["until"]:
         return 0.0
     keys = [f"{settings.DEPLOYMENT}:rate:{rate.key}" for rate in limited]
-    numbers = [number for rate in limited for number in (rate.seconds / rate.number, max(rate.burst, 1))]
+    numbers = [number for rate in limited for number in rate.arguments]
     try:
         return float(_script(settings.REDIS_URL)(keys=keys, args=[repr(now), *numbers]))
     except (RedisError, OSError) as error:
         _resting["until"] = time.monotonic() + _REST_SECONDS
         logger.warning("rates are not limited for a while: %s", error)
         return 0.0
+
+
+def take_each(rates: Sequence[Rate], *, now: float) -> list[float]:
+    """Take the cost from each bucket by itself, in one round trip; return for each the seconds until that can be done
+    (0: it was taken)."""
+    if not rates or time.monotonic() < _resting["until"]:
+        return [0.0] * len(rates)
+    script = _script(settings.REDIS_URL)
+    try:
+        with script.registered_client.pipeline(transaction=False) as pipe:
+            for rate in rates:
+                key = f"{settings.DEPLOYMENT}:rate:{rate.key}"
+                script(keys=[key], args=[repr(now), *rate.arguments], client=pipe)
+            return [float(wait) for wait in pipe.execute()]
+    except (RedisError, OSError) as error:
+        _resting["until"] = time.monotonic() + _REST_SECONDS
+        logger.warning("rates are not limited for a while: %s", error)
+        return [0.0] * len(rates)
 
 
 @cache

@@ -11,7 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid4
 
 from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.wire.messages import BrokerDown, BrokerUp, JoinDown, JoinUp, KernelReport, SyncUp
+from backendai.wire.broker_messages import BrokerDown, BrokerUp
+from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncUp
 from backendai.wire.pulls import PullReport
 from tests.agent.portal import DEPLOYMENT, FakePortal
 

@@ -26,6 +26,7 @@ from backendai.agent.backends.base import (
 )
 from backendai.core.slots import Slots
 from backendai.wire.commits import CommitSpec
+from backendai.wire.home import HomeLook
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
@@ -70,12 +71,13 @@ class MemoryBackend(Backend):
 
     def __init__(self, said: list[str] | None = None) -> None:
         self.entries: dict[UUID, Entry] = {}
+        self.homes: dict[UUID, HomeLook] = {}
         self.said: list[str] = said if said is not None else []
         self.pulled = {"python"}
         self.accounts: list[str] = []
         self.registry = {"python", "big"}
         self.down = False
-        self.fault: Exception | None = None
+        self.failure: Exception | None = None
         self.start_gate, self.pull_gate = Event(), Event()
         self.start_gate.set()
         self.pull_gate.set()
@@ -112,10 +114,14 @@ class MemoryBackend(Backend):
             raise ImageNotFound(f"{reference} is nowhere.")
         self.pulled.add(reference)
 
+    def home(self, kernel_id: UUID) -> HomeLook | None:
+        self._answer()
+        return self.homes.get(kernel_id)
+
     def commit(self, spec: CommitSpec) -> Made:
         self.said.append("commit")
-        if self.fault:
-            raise self.fault
+        if self.failure:
+            raise self.failure
         if spec.kernel_id not in self.entries:
             raise KernelGone("The session ended before an image was made of it.")
         self.pulled.add(spec.reference)
@@ -221,7 +227,7 @@ class MemoryBackend(Backend):
         self.events.put(None)
 
     def _answer(self) -> None:
-        if self.fault:
-            raise self.fault
+        if self.failure:
+            raise self.failure
         if self.down:
             raise BackendError("the engine is down")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 
+from backendai.agent.epoch import EpochGuard
 from backendai.agent.kernels import Kernels
 from backendai.agent.lanes import Lanes
 from backendai.agent.machine import Machine
+from backendai.agent.manifests import Manifests
 from backendai.agent.roster import Roster
 from backendai.agent.sync import SyncLoop
 from tests.agent.memory_backend import MemoryBackend
@@ -17,13 +21,19 @@ from tests.agent.portal import AGENT, FakePortal
 class Node:
     """Kernels and sync loop without threads of their own: a test calls ``sync`` when it wants one."""
 
-    def __init__(self, portal: FakePortal | None = None, backend: MemoryBackend | None = None) -> None:
+    def __init__(
+        self, portal: FakePortal | None = None, backend: MemoryBackend | None = None, data: Path | None = None
+    ) -> None:
+        if data is None:
+            self._folder = TemporaryDirectory()
+            data = Path(self._folder.name)
         self.portal = portal or FakePortal()
         self.backend = backend or MemoryBackend(self.portal.said)
         self.lanes = Lanes(starts=4, pulls=2, ends=4)
         self.roster = Roster()
         self.connected = Event()
         self.connected.set()
+        manifests = Manifests(data / "manifests")
         machine = Machine(self.backend, offered=lambda slots: slots, gateway_url="http://node:1")
         self.kernels = Kernels(
             self.backend,
@@ -31,6 +41,7 @@ class Node:
             agent=AGENT,
             lanes=self.lanes,
             roster=self.roster,
+            manifests=manifests,
             on_pulled=machine.images_changed,
         )
         self.loop = SyncLoop(
@@ -40,6 +51,8 @@ class Node:
             lanes=self.lanes,
             roster=self.roster,
             machine=machine,
+            epoch=EpochGuard(data),
+            manifests=manifests,
             interval=0.05,
             connected=self.connected.is_set,
             on_answer=lambda answer: None,

@@ -11,7 +11,9 @@ from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.wire.commits import CommitOrder, CommitReport, CommitSpec, CommitState
 from backendai.wire.messages import (
     Desired,
+    Epoch,
     KernelReport,
+    KernelSighting,
     KernelSpec,
     KernelState,
     StopOrder,
@@ -59,6 +61,8 @@ class FakePortal:
         self.forget_applied = False
         self.before_report: Callable[[KernelReport], None] = lambda report: None
         self.public_key = public_key
+        self.epoch: Epoch | None = None
+        self.removals: list[KernelSighting] = []
         self.lock = RLock()
 
     def want(self, spec: KernelSpec) -> KernelSpec:
@@ -96,6 +100,8 @@ class FakePortal:
                     if key not in kept
                 ],
                 unwanted=[one for one in up.kernels if (one.kernel_id, one.generation) not in wanted],
+                removals=self.removals,
+                epoch=self.epoch,
                 pulls=[PullOrder(pull_id=pull_id) for pull_id in self.pulls],
                 commits=[CommitOrder(commit_id=commit_id) for commit_id in self.commits],
             )

@@ -73,6 +73,25 @@ class StreamContract:
             await terminal.close()
 
     @pytest.mark.asyncio
+    async def test_it_shows_the_windows_of_tmux_from_the_second_one_on(
+        self, backend: Backend, new_spec: NewSpec
+    ) -> None:
+        if not self.keeps_terminals:
+            pytest.skip("its shells are not kept by tmux")
+        spec = new_spec()
+        await asyncio.to_thread(backend.start, spec)
+        terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
+        rows = b"windows: $(tmux display -p '#{window_height} of #{session_windows}')\r"
+        try:
+            await ask(terminal, b"echo " + rows, b"windows: 24 of 1")
+            await terminal.write(b"\x02c")
+            await ask(terminal, b"echo " + rows, b"windows: 23 of 2")
+            await terminal.write(b"exit\r")
+            await ask(terminal, b"echo " + rows, b"windows: 24 of 1")
+        finally:
+            await terminal.close()
+
+    @pytest.mark.asyncio
     async def test_it_leaves_no_client_behind_a_closed_terminal(self, backend: Backend, new_spec: NewSpec) -> None:
         spec = new_spec()
         await asyncio.to_thread(backend.start, spec)

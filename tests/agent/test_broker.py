@@ -8,7 +8,7 @@ from pathlib import Path
 
 from backendai.agent.broker import BrokerAccess
 from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.wire.messages import BrokerDown, BrokerUp
+from backendai.wire.broker_messages import BrokerDown, BrokerUp
 
 ADDRESS, SHARED = "redis://broker:6379/0", "redis://:shared@broker:6379/0"
 
@@ -85,3 +85,13 @@ def test_what_an_older_portal_gave_serves_until_one_that_knows_accounts_answers(
     for silence in (PortalRefused("not found", status=404), AWAY):
         assert BrokerAccess(tmp_path, Door(silence), token="t", former=SHARED).first() == SHARED
     assert "shared" not in BrokerAccess(tmp_path, Door(ACCOUNT), token="t", former=SHARED).first()
+
+
+def test_it_asks_rarely_once_it_was_refused(tmp_path: Path) -> None:
+    now = [0.0]
+    door = Door(PortalRefused("revoked", status=401))
+    access = BrokerAccess(tmp_path, door, token="t", clock=lambda: now[0])
+    for second in range(0, 600, 5):
+        now[0] = float(second)
+        access.again()
+    assert len(door.asked) == 2

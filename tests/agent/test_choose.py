@@ -8,11 +8,13 @@ import pytest
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.base import Backend
+from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.choose import choose_backend
 from backendai.agent.config import read_settings
 from backendai.agent.credentials import Credentials
 from backendai.agent.engine_mark import has_run_containers, note_containers
-from backendai.ops import up
+from backendai.agent.native_mark import is_marked_native, mark_native
+from backendai.ops import fleet, up
 
 
 def chosen(data: Path, backend: str) -> Backend:
@@ -52,3 +54,32 @@ def test_the_platform_of_one_machine_waits_too_and_says_so(
     said = up.welcome(choice, None)
     assert "absent.sock" in said
     assert ("--backend process gives those up" in said) is ran_containers
+
+
+@pytest.mark.parametrize(("kernels", "backend"), [((), "process"), (("a container",), "docker")])
+def test_a_mark_puts_processes_in_the_place_of_containers_but_gives_none_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: tuple[str, ...], backend: str
+) -> None:
+    for name, answer in (("capacity", None), ("setup", None), ("kernels", kernels)):
+        monkeypatch.setattr(DockerBackend, name, lambda self, answer=answer: answer)
+    assert chosen(tmp_path, "docker").name == "docker"
+    mark_native(tmp_path, wanted=True)
+    assert chosen(tmp_path, "docker").name == backend
+    assert has_run_containers(tmp_path), "they come back with the image"
+
+
+def test_a_marked_node_without_its_engine_waits_for_it(tmp_path: Path) -> None:
+    mark_native(tmp_path, wanted=True)
+    assert chosen(tmp_path, "docker").name == "docker"
+
+
+def test_an_operator_who_chooses_docker_takes_the_mark_away(tmp_path: Path) -> None:
+    folder = tmp_path / "agents" / "local"
+    folder.mkdir(parents=True)
+    mark_native(folder, wanted=True)
+    told = ("127.0.0.1", 18000, tmp_path, 1, "docker")
+    fleet.agent_programs(fleet.Choice(*told, may_run_natively=True))
+    assert is_marked_native(folder)
+    fleet.agent_programs(fleet.Choice(*told))
+    assert not is_marked_native(folder)
+    assert "--may-run-natively" not in fleet.image_program(fleet.Choice(*told)).command

@@ -59,7 +59,7 @@ def test_a_failure_is_told_and_leaves_nothing_and_silence_of_the_engine_is_no_ve
     node.settle()
     assert (node.states()[-1], node.backend.said[-1]) == ("FAILED", "drop")
     assert node.portal.commit_reports[-1].message == "The session ended before an image was made of it."
-    node.backend.fault = BackendError("no answer", code="engine-unreachable")
+    node.backend.failure = BackendError("no answer", code="engine-unreachable")
     commit_id = node.want()
     node.commits.begin_soon(commit_id)
     node.settle()

@@ -13,6 +13,7 @@ from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.docker import DockerBackend
 from tests.agent.contract_tools import NewSpec, ended_of, until
 from tests.agent.docker_tools import shell
+from tests.certificates import certificate
 
 pytestmark = pytest.mark.docker
 
@@ -40,6 +41,19 @@ def test_it_gives_the_kernel_a_home_that_it_can_write(
     backend.start(spec)
     code, output = shell(engine, spec.kernel_id, 'cd; pwd; touch new && echo "$GREETING|$LANG"; id -u')
     assert (code, output.split("\n")[:3]) == (0, ["/home/work", "two words; $HOME|C.UTF-8", "1000"])
+
+
+def test_its_programs_find_the_sites_authorities_and_cannot_change_them(
+    backend: DockerBackend, engine: APIClient, new_spec: NewSpec
+) -> None:
+    spec = new_spec(authorities=certificate())
+    backend.start(spec)
+    _, there = shell(engine, spec.kernel_id, 'cat "$NODE_EXTRA_CA_CERTS"')
+    assert there.replace("\r", "") == certificate()
+    _, count = shell(engine, spec.kernel_id, 'grep -c BEGIN "$SSL_CERT_FILE"')
+    assert int(count) > 50
+    code, _ = shell(engine, spec.kernel_id, 'echo x > "$SSL_CERT_FILE"')
+    assert code != 0
 
 
 def test_it_says_in_the_log_what_was_started(backend: DockerBackend, new_spec: NewSpec) -> None:

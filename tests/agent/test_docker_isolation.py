@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,7 +180,10 @@ def test_it_sets_the_rules_once_and_takes_them_away_again() -> None:
     firewall = Firewall(["10.1.2.3"], bridges="baitest-", chains="BAITEST-")
 
     def rules() -> list[str]:
-        listed = subprocess.run(["iptables", "-w", "5", "-S"], capture_output=True, text=True, check=True).stdout
+        return [line for tool in ("iptables", "ip6tables") for line in rules_of(tool)]
+
+    def rules_of(tool: str) -> list[str]:
+        listed = subprocess.run([tool, "-w", "5", "-S"], capture_output=True, text=True, check=True).stdout
         return [line for line in listed.splitlines() if "baitest" in line.lower()]
 
     try:
@@ -190,11 +194,60 @@ def test_it_sets_the_rules_once_and_takes_them_away_again() -> None:
         assert firewall.notes() == []
         assert "-A INPUT -i baitest-+ -j BAITEST-INPUT" in once
         assert any("10.1.2.3/32 -j REJECT" in line for line in once)
-        assert any("169.254.0.0/16 -j REJECT" in line for line in once)
+        for metadata in ("169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32"):
+            assert any(f"{metadata} -j REJECT" in line for line in once)
+        if Path("/proc/net/if_inet6").exists():
+            assert "-A INPUT -i baitest-+ -j BAITEST-INPUT" in rules_of("ip6tables")
+            assert any("fe80::/10 -j REJECT" in line for line in rules_of("ip6tables"))
     finally:
         firewall.remove()
     assert rules() == []
     firewall.remove()
+
+
+@pytest.fixture
+def guest() -> Iterator[str]:
+    """The name of a network namespace behind a bridge of this machine, which is fe80::b there."""
+    space, bridge = f"baitest-{uuid4().hex[:6]}", f"bait-{uuid4().hex[:6]}"
+    commands = [
+        f"ip netns add {space}",
+        f"ip link add {bridge} type bridge",
+        f"ip link add {bridge}h type veth peer name eth0 netns {space}",
+        f"ip link set {bridge}h master {bridge} up",
+        f"ip link set {bridge} up",
+        f"ip -n {space} link set eth0 up",
+        f"sysctl -qw net.ipv6.conf.{bridge}.disable_ipv6=0",
+        f"ip netns exec {space} sysctl -qw net.ipv6.conf.eth0.disable_ipv6=0",
+        f"ip address add fe80::b/64 dev {bridge} nodad",
+        f"ip -n {space} address add fe80::a/64 dev eth0 nodad",
+    ]
+    try:
+        for command in commands:
+            subprocess.run(command.split(), check=True)
+        yield space
+    finally:
+        subprocess.run(["ip", "link", "del", bridge], capture_output=True)
+        subprocess.run(["ip", "netns", "del", space], capture_output=True)
+
+
+def test_it_keeps_kernels_from_the_node_over_ipv6(guest: str) -> None:
+    if not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    server = socket.create_server(("::", 0), family=socket.AF_INET6)
+    trial = f"import socket; socket.create_connection(('fe80::b%eth0', {server.getsockname()[1]}), timeout=2)"
+    command = ["ip", "netns", "exec", guest, sys.executable, "-I", "-c", trial]
+
+    def reaches() -> bool:
+        return subprocess.run(command, capture_output=True).returncode == 0
+
+    firewall = Firewall([], bridges="bait-", chains="BAITEST6-")
+    try:
+        until(reaches)
+        firewall.setup(is_local=True)
+        assert not reaches()
+    finally:
+        firewall.remove()
+        server.close()
 
 
 def test_it_says_what_stays_open_when_the_rules_cannot_be_set() -> None:

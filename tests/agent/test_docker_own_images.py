@@ -24,7 +24,7 @@ from backendai.compute.services.chores import chores_of
 from backendai.compute.services.commit_reports import commit_spec, commits_reported
 from backendai.compute.services.commits import start_commit
 from backendai.compute.services.create import create_session
-from backendai.compute.services.node_view import spec_for
+from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.own_images import delete_own_image
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import SessionSpec

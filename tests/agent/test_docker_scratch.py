@@ -98,6 +98,19 @@ def test_it_counts_temporary_files_against_the_same_limit(
     assert shell(engine, spec.kernel_id, "ls -a /home/work")[1].split() == [".", ".."]
 
 
+def test_it_counts_what_kernels_may_still_write(scratch: Scratch, tmp_path: Path) -> None:
+    kernel_id, limits = uuid4(), {}
+    folder = scratch.prepare(kernel_id, 16 * MIB)
+    limits[kernel_id] = 16 * MIB
+    before = scratch.promised(limits, tmp_path)
+    (folder / "home" / "file").write_bytes(b"x" * 5 * MIB)
+    subprocess.run(["sync", "-f", folder], check=True)
+    assert 14 * MIB < before < 16 * MIB
+    assert before - scratch.promised(limits, tmp_path) >= 5 * MIB
+    assert scratch.promised(limits, Path("/proc")) == 0, "that is another disk"
+    scratch.remove(kernel_id)
+
+
 def test_it_mounts_a_file_system_again_after_a_restart_of_the_machine(scratch: Scratch) -> None:
     kernel_id = uuid4()
     folder = scratch.prepare(kernel_id, 16 * MIB)

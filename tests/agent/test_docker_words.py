@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from backendai.agent.backends.docker_end import how_it_ended
 from backendai.agent.backends.docker_engine import Engine
 from backendai.agent.backends.docker_images import _fetched, _refusal
 from backendai.agent.backends.docker_memory import ran_out_of_memory
-from backendai.agent.backends.docker_notes import engine_notes
+from backendai.agent.backends.docker_notes import engine_notes, inotify_notes
 
 NOBODY = Engine("unix:///nowhere", "test", "n1")
 GOOD_ENGINE = {
@@ -102,3 +103,28 @@ def test_it_notes_what_makes_kernels_weaker_and_how_to_mend_it(field: str, value
     (note,) = engine_notes(GOOD_ENGINE | {field: value})
     assert note.code == code
     assert note.fix
+
+
+@pytest.mark.parametrize(
+    ("version", "profile", "codes"),
+    [
+        ("20.10.24+dfsg1", "default", ["seccomp-old"]),
+        ("24.0.9", "builtin", ["seccomp-old"]),
+        ("25.0.0", "builtin", []),
+        ("24.0.9", "/etc/docker/own.json", []),
+        ("dev", "default", []),
+    ],
+)
+def test_it_says_when_the_engines_own_filter_of_system_calls_is_old(
+    version: str, profile: str, codes: list[str]
+) -> None:
+    info = {**GOOD_ENGINE, "ServerVersion": version, "SecurityOptions": [f"name=seccomp,profile={profile}"]}
+    assert [note.code for note in engine_notes(info)] == codes
+
+
+@pytest.mark.parametrize(("count", "codes"), [("128\n", ["inotify-low"]), ("1024\n", [])])
+def test_it_says_when_one_kernel_can_take_all_inotify_instances(count: str, codes: list[str], tmp_path: Path) -> None:
+    setting = tmp_path / "max_user_instances"
+    setting.write_text(count)
+    assert [note.code for note in inotify_notes(setting)] == codes
+    assert list(inotify_notes(tmp_path / "missing")) == []

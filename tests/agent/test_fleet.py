@@ -16,19 +16,8 @@ from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
-from backendai.wire.messages import (
-    FLEET_WORDS,
-    Desired,
-    FleetAnswer,
-    FleetDown,
-    FleetNode,
-    FleetUp,
-    KernelReport,
-    KernelSpec,
-    KernelState,
-    StopOrder,
-    SyncDown,
-)
+from backendai.wire.fleet import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp
+from backendai.wire.messages import Desired, KernelReport, KernelSpec, KernelState, StopOrder, SyncDown
 from backendai.wire.pulls import PullOrder, PullState
 from tests.agent.http_portal import JOIN_TOKEN, HttpPortal
 from tests.agent.specs import make_spec

@@ -16,7 +16,9 @@ from backendai.agent.backends.base import Ended
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.roster import Roster
 from backendai.agent.terminal import WINDOW_BYTES, Acknowledge, Resize, Window, read_control
+from backendai.wire.home import HomeLook
 from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
+from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
 
 pytestmark = pytest.mark.asyncio
@@ -237,3 +239,28 @@ async def test_it_reads_control_frames_and_ignores_what_it_does_not_know() -> No
     assert read_control('{"type": "ack", "bytes": 10}') == Acknowledge(10)
     for odd in ('{"type": "ack", "bytes": "many"}', '{"type": "dance"}', "[]", "3", "", '{"type": "resize"}'):
         assert read_control(odd) is None
+
+
+async def test_it_tells_what_is_in_a_home_folder_to_those_with_a_ticket_for_it() -> None:
+    async with setting() as here:
+        address = f"/kernels/{here.kernel_id}/home"
+        assert (await here.client.get(address, headers=here.ticket(purpose="log"))).status == 403
+        assert (await here.client.get(address, headers=here.ticket(purpose="home"))).status == 404
+        look = HomeLook(home_bytes=5, pip_bytes=7, packages=1, complete=True)
+        here.backend.homes[here.kernel_id] = look
+        answer = await here.client.get(address, headers=here.ticket(purpose="home"))
+        assert HomeLook.model_validate(await answer.json()) == look
+
+
+async def test_it_reads_the_output_of_an_app_and_of_nothing_else() -> None:
+    async with setting() as here:
+        address, ticket = f"/kernels/{here.kernel_id}/log", here.ticket(purpose="log")
+        assert (await here.client.get(f"{address}?app=jupyterlab", headers=ticket)).status == 404, "it has no services"
+        here.backend.services = FakeServices()
+        here.backend.services.words = b"Serving at 8888"
+        answer = await here.client.get(f"{address}?app=jupyterlab", headers=ticket)
+        assert await answer.read() == b"Serving at 8888"
+        for name in ("", "../etc", "a/b", "A"):
+            assert (await here.client.get(address, params={"app": name}, headers=ticket)).status == 404
+        refused = await here.client.get(f"{address}?app=jupyterlab", headers=here.ticket(purpose="terminal"))
+        assert refused.status == 403

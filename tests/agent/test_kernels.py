@@ -6,6 +6,8 @@ import time
 from threading import Event
 from uuid import uuid4
 
+import pytest
+
 from backendai.agent.backends.base import BackendError, Ended, KernelEvent, Overfull, StartFailed
 from backendai.agent.watcher import Watcher
 from backendai.wire.messages import KernelReport, KernelState
@@ -177,7 +179,7 @@ def test_it_says_which_image_does_not_exist() -> None:
 def test_it_says_why_the_engine_could_not_start_it() -> None:
     node = Node()
     node.backend.has_image = lambda reference: True
-    node.backend.fault = StartFailed("no such device", code="no-device")
+    node.backend.failure = StartFailed("no such device", code="no-device")
     kernel_id = start(node)
     assert [(report.kernel_id, report.reason) for report in node.portal.reports] == [(kernel_id, "no-device")]
 
@@ -413,15 +415,16 @@ def test_it_keeps_an_order_to_stop_that_waits_when_something_less_urgent_comes()
     assert "stop" in node.backend.said and node.backend.entries == {}
 
 
-def test_it_ends_a_kernel_that_outgrew_its_home_and_says_by_how_much() -> None:
+@pytest.mark.parametrize("reason", ["scratch-full", "layer-full"])
+def test_it_ends_a_kernel_that_holds_too_much_and_says_by_how_much(reason: str) -> None:
     node = Node()
     kernel_id = start(node)
     message = "Its home folder holds 12 GiB; it may hold 10 GiB."
-    node.backend.overfull = lambda: [Overfull(kernel_id, message)]
-    node.kernels.sweep()
+    node.backend.overfull = lambda: [Overfull(kernel_id, message, reason)]
+    node.kernels.end_overfull()
     node.settle()
     last = node.portal.reports[-1]
-    assert (last.state, last.reason, last.message) == (KernelState.TERMINATED, "scratch-full", message)
+    assert (last.state, last.reason, last.message) == (KernelState.TERMINATED, reason, message)
     assert kernel_id not in node.backend.entries
 
 

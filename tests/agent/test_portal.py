@@ -66,6 +66,16 @@ def test_it_fetches_accounts_and_pulls_and_never_quotes_an_answer_that_holds_a_p
     assert (portal.states(wanted.kernel_id)[-1], node.backend.accounts) == ("RUNNING", ["robot"])
 
 
+def test_it_says_in_plain_words_why_nothing_came(portal: HttpPortal) -> None:
+    report = KernelReport(kernel_id=uuid4(), generation=1, state=KernelState.RUNNING)
+    with pytest.raises(PortalUnreachable) as broken:
+        PortalClient("http://127.0.0.1:1", NODE_TOKEN).report(report)
+    assert broken.value.message.startswith("127.0.0.1 on port 1 cannot be reached: the connection was refused")
+    with pytest.raises(PortalRefused) as refused:
+        PortalClient(portal.url, "wrong").report(report)
+    assert "{" not in refused.value.message and "(HTTP 401 to POST http" in refused.value.message
+
+
 def test_it_tells_a_refusal_from_no_answer(portal: HttpPortal) -> None:
     report = KernelReport(kernel_id=uuid4(), generation=1, state=KernelState.RUNNING)
     with pytest.raises(PortalRefused) as refused:

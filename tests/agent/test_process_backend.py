@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 from uuid import UUID
 
 import psutil
@@ -20,8 +21,8 @@ import pytest
 from backendai.agent.accelerators.base import Device, Found, Grant, Part
 from backendai.agent.accelerators.cuda_grant import Mps, grant_to_process
 from backendai.agent.accelerators.inventory import Accelerators
-from backendai.agent.accelerators.mock import Mock
-from backendai.agent.backends import process_notes, process_start
+from backendai.agent.accelerators.mock import Mock as MockAccelerator
+from backendai.agent.backends import process_notes, process_sandbox, process_start
 from backendai.agent.backends.base import BackendError, StartFailed
 from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.backends.process_folder import KernelFolder
@@ -30,6 +31,7 @@ from tests.agent.backend_contract import BackendContract
 from tests.agent.contract_tools import NewSpec, ended_of, read_until, until
 from tests.agent.prerequisites import need_program, need_root
 from tests.agent.specs import make_spec
+from tests.certificates import certificate
 
 HERE = probe()
 NO_SANDBOX = Isolation(None, "the test wants none", root=os.geteuid() == 0)
@@ -69,7 +71,7 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     return chosen
 
 
-class OneGpu(Mock):
+class OneGpu(MockAccelerator):
     """A GPU that the driver's device files of this machine stand for."""
 
     kind = "cuda"
@@ -135,6 +137,15 @@ def run_to_end(backend: ProcessBackend, new_spec: NewSpec, command: str, **over:
     backend.start(spec)
     ended_of(backend, spec.kernel_id)
     return backend.read_log(spec.kernel_id, limit=100_000)[0].decode()
+
+
+def test_its_programs_find_the_sites_authorities(backend: ProcessBackend, new_spec: NewSpec) -> None:
+    command = 'cat "$NODE_EXTRA_CA_CERTS"; grep -c BEGIN "$SSL_CERT_FILE"; echo "$PIP_CERT"'
+    spec = {"authorities": certificate(), "environ": {"PIP_CERT": "/mine.pem"}}
+    *lines, count, own = run_to_end(backend, new_spec, command, **spec).splitlines()
+    assert "\n".join(lines) + "\n" == certificate()
+    assert int(count) > 50
+    assert own == "/mine.pem"
 
 
 class TestProcessBackend(BackendContract):
@@ -313,6 +324,59 @@ def test_it_hides_the_machine_inside_a_sandbox(backend: ProcessBackend, data: Pa
     assert said.split()[-1] == "main1"
 
 
+@pytest.fixture(params=["/opt", "/usr/local"])
+def shown(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder with secrets below one that every sandbox shows."""
+    need_root(f"only root writes to {request.param}")
+    folder = Path(tempfile.mkdtemp(prefix="platform-of-a-test-", dir=request.param))
+    folder.chmod(0o755)
+    for name in ("code", "var", "var/n1"):
+        (folder / name).mkdir()
+        (folder / name / "secrets.json").write_text("the key")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("isolation", ["sandbox"], indirect=True)
+def test_it_hides_the_platform_itself_inside_a_sandbox(
+    isolation: Isolation, shown: Path, new_spec: NewSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_sandbox, "_CHECKOUT", shown / "code")
+    monkeypatch.setenv("BACKENDAI_DATA", str(shown / "var"))
+    (shown / "others").write_text("for everybody")
+    backend = ProcessBackend(shown / "var" / "n1", deployment="test", agent="n1")
+    command = f"cd {shown}; cat code/* var/* var/n1/* others; touch code/x var/x; echo hello >~/file; cat ~/file"
+    try:
+        said = run_to_end(backend, new_spec, f"{command}; python3 -V")
+        for kernel in backend.kernels():
+            backend.remove(kernel.kernel_id)
+    finally:
+        backend.close()
+    assert "the key" not in said and "for everybody" in said
+    assert said.count("Read-only file system") == 2
+    assert "hello" in said and "Python 3" in said
+
+
+def test_python_stays_where_a_hidden_folder_holds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prefix = tmp_path / "platform" / "python"
+    (prefix / "lib" / "data").mkdir(parents=True)
+    monkeypatch.setattr(sys, "base_prefix", str(prefix))
+    monkeypatch.setattr(process_sandbox, "_READABLE", (str(tmp_path),))
+    words = list(
+        process_sandbox._covers([tmp_path / "platform", tmp_path / "platform" / "var", prefix / "lib" / "data"])
+    )
+    mounts = [
+        (word, words[at + 1]) for at, word in enumerate(words) if word in ("--tmpfs", "--ro-bind", "--remount-ro")
+    ]
+    assert mounts == [
+        ("--tmpfs", str(tmp_path / "platform")),
+        ("--ro-bind", str(prefix)),
+        ("--remount-ro", str(tmp_path / "platform")),
+        ("--tmpfs", str(prefix / "lib" / "data")),
+        ("--remount-ro", str(prefix / "lib" / "data")),
+    ]
+
+
 def test_it_limits_the_number_of_processes(backend: ProcessBackend, isolation: Isolation, new_spec: NewSpec) -> None:
     if isolation.bwrap is None:
         need_root("without a sandbox only users given by root have counts of their own")
@@ -392,10 +456,11 @@ def test_it_says_what_it_does_not_protect(
     ],
 )
 def test_it_tells_a_sandbox_that_is_missing_from_one_that_is_forbidden(
-    installed: bool, root: bool, needed: str, useless: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: bool, root: bool, needed: str, useless: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_notes.shutil, "which", lambda name: f"/usr/bin/{name}" if installed else None)
-    notes = process_notes.describe(Isolation(None, "the test says so", root), hard_limits=True, data=tmp_path)
+    places = Mock(fault="", new="/data/kernels", inside="/data/kernels")
+    notes = process_notes.describe(Isolation(None, "the test says so", root), hard_limits=True, places=places)
     fixes = {note.code: note.fix for note in notes}
     assert needed in fixes["process-no-sandbox"]
     assert ("Install" in fixes["process-no-sandbox"]) is not installed

@@ -12,11 +12,14 @@ from threading import Thread
 import aiohttp
 import pytest
 
-from backendai.agent.backends.base import Ended
+from backendai.agent import runtime
+from backendai.agent.backends.base import BackendError, Ended
 from backendai.agent.config import read_settings
 from backendai.agent.credentials import Credentials, load_credentials
 from backendai.agent.gateway_thread import listen
+from backendai.agent.native_mark import mark_native
 from backendai.agent.runtime import AgentRuntime
+from backendai.wire.messages import KernelSighting
 from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.node import wait_until
@@ -143,3 +146,37 @@ async def _attach_until_closed(whole: Whole, kernel_id: object) -> int | None:
             await asyncio.wait_for(websocket.receive(), 10)
         await stopping
         return websocket.close_code
+
+
+def test_it_ends_itself_for_the_other_backend_only_when_nothing_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(runtime.os, "kill", lambda pid, number: ended.append(number))
+    whole = Whole(tmp_path / "agent")
+    listed = whole.backend.kernels
+
+    def away() -> list[KernelSighting]:
+        raise BackendError("the engine is away")
+
+    whole.runtime.start()
+    try:
+        spec = whole.portal.want(make_spec())
+        whole.runtime.start_kernel(spec.kernel_id, 1)
+        wait_until(lambda: whole.portal.status.get(spec.kernel_id) == "RUNNING")
+        mark_native(tmp_path / "agent", wanted=True)
+        _two_more_syncs(whole)
+        assert not ended, "a kernel runs"
+        monkeypatch.setattr(whole.backend, "kernels", away)
+        _two_more_syncs(whole)
+        assert not ended, "an engine that does not answer may run anything"
+        monkeypatch.setattr(whole.backend, "kernels", listed)
+        whole.portal.terminate(spec.kernel_id)
+        wait_until(lambda: bool(ended))
+    finally:
+        whole.runtime.stop(timeout=1)
+
+
+def _two_more_syncs(whole: Whole) -> None:
+    synced = len(whole.portal.syncs)
+    wait_until(lambda: len(whole.portal.syncs) > synced + 2)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
+import pytest
+
 from backendai.agent.backends.base import Ended
-from backendai.agent.portal import PortalUnreachable
+from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.wire.messages import SyncDown, SyncUp
 from tests.agent.memory_backend import Entry
 from tests.agent.node import Node, wait_until
@@ -213,10 +217,10 @@ def test_it_touches_nothing_while_the_portal_is_away_and_goes_on_when_it_is_back
 
 def test_it_goes_on_after_an_error_nobody_expected() -> None:
     node = Node()
-    node.backend.fault = RuntimeError("what is this")
+    node.backend.failure = RuntimeError("what is this")
     node.loop.start()
     wait_until(lambda: node.loop._failures >= 1)
-    node.backend.fault = None
+    node.backend.failure = None
     wait_until(lambda: len(node.portal.syncs) >= 1)
     node.loop.stop(5)
 
@@ -248,3 +252,22 @@ def test_it_syncs_as_often_as_the_portal_says_unless_it_was_told() -> None:
     node.loop._own_interval = None
     node.sync()
     assert node.loop._interval == 5.0
+
+
+@pytest.mark.parametrize(
+    ("error", "longest"), [(PortalRefused("no", status=401), 300.0), (PortalUnreachable("no"), 10.0)]
+)
+def test_a_refused_node_asks_ever_more_rarely(error: Exception, longest: float) -> None:
+    loop, rests = Node().loop, list[float]()
+    loop._interval = 5.0
+
+    def rest(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) == 12:
+            loop._stopped.set()
+
+    with mock.patch.object(loop, "sync_once", side_effect=error), mock.patch.object(loop, "_poked") as poked:
+        poked.wait.side_effect = rest
+        loop._run()
+    assert longest / 2 <= rests[-1] <= longest
+    assert max(rests) <= longest

@@ -156,7 +156,9 @@ class Stage:
         def make() -> str:
             when = over.pop("now", timezone.now())
             standing = over.pop("standing", None) or self.standing()
-            return make_entry(user or self.cast.alice, self.session, "notes", standing, when).code
+            return make_entry(
+                user or self.cast.alice, self.session, "notes", standing, when, portal="portal.example.org"
+            ).code
 
         return await sync_to_async(make)()
 
@@ -168,9 +170,9 @@ class Stage:
         url = URL(f"http://127.0.0.1:{self.port}{path}", encoded=True)
         return await self.client.request(method, url, headers=headers, allow_redirects=False, **options)
 
-    async def enter(self) -> str:
+    async def enter(self, user: User | None = None, **over: Any) -> str:
         """Exchange a new code; returns the cookie to send from then on."""
-        answer = await self.ask("POST", "/.backendai/enter", data={"code": await self.code()})
+        answer = await self.ask("POST", "/.backendai/enter", data={"code": await self.code(user, **over)})
         assert answer.status == 303, await answer.text()
         return answer.headers["Set-Cookie"].split(";")[0]
 
@@ -196,7 +198,7 @@ async def stage() -> AsyncIterator[Stage]:
     here = await sync_to_async(Stage)(cast, session, app, services)
     server = TestServer(app.application(), handler_cancellation=True)
     await server.start_server()
-    await sync_to_async(_lead_to)(session, server.port)
+    await sync_to_async(lead_to)(session, server.port)
     async with (
         _gateway(here),
         aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False) as client,
@@ -225,6 +227,6 @@ async def _gateway(here: Stage) -> AsyncIterator[None]:
     await server.close()
 
 
-def _lead_to(session: ComputeSession, port: int | None) -> None:
+def lead_to(session: ComputeSession, port: int | None) -> None:
     session.image.labels = {"ai.backend.service-ports": f"notes:http:{port},ring:tcp:9000"}
     session.image.save()

@@ -82,6 +82,27 @@ async def test_a_code_is_good_for_half_a_minute_and_for_its_own_app() -> None:
         assert (await here.ask("GET", ENTER, params={"code": await here.code()})).status == 405
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        ("http://portal.example.org", 303),
+        ("https://Portal.example.org", 303),
+        ("https://trusted.example.net", 303),
+        ("https://evil.example", 403),
+        ("http://evil-1.apps.localhost:8081", 403),
+        ("null", 403),
+        ("", 303),
+    ],
+)
+async def test_only_a_page_of_the_portal_signs_a_browser_in(origin: str, status: int, settings: Any) -> None:
+    settings.CSRF_TRUSTED_ORIGINS = ["https://trusted.example.net"]
+    async with stage() as here:
+        headers = {"Origin": origin} if origin else {}
+        answer = await here.ask("POST", ENTER, data={"code": await here.code()}, headers=headers)
+        assert answer.status == status
+        assert ("Set-Cookie" in answer.headers) == (status == 303)
+
+
 async def test_a_cookie_opens_no_other_app() -> None:
     async with stage() as here:
         cookie = await here.enter()
@@ -167,6 +188,8 @@ async def test_the_app_hears_nothing_of_the_platform_and_gets_who_asked() -> Non
             "Keep-Alive": "timeout=5",
             "TE": "trailers",
             "X-Own": "kept",
+            "X_Forwarded_For": "6.6.6.6",
+            "Remote_User": "root",
         }
         await here.ask("GET", "/", cookie=cookie, headers=sent)
         got = here.app.requests[0].headers
@@ -176,6 +199,7 @@ async def test_the_app_hears_nothing_of_the_platform_and_gets_who_asked() -> Non
         assert got["X-Forwarded-Host"] == here.netloc
         assert got["X-Forwarded-Proto"] == "http"
         gone = {"Authorization", "X-Forwarded-Prefix", "X-Remote-User", "Forwarded", "X-Named", "Keep-Alive", "TE"}
+        gone |= {"X_Forwarded_For", "Remote_User"}
         assert gone & set(got) == set()
 
 
@@ -186,6 +210,9 @@ async def test_the_app_cannot_speak_for_its_neighbours_or_for_the_proxy() -> Non
             ("Set-Cookie", "a=1; Domain=apps.localhost; Path=/"),
             ("Set-Cookie", "b=2"),
             ("Set-Cookie", "backendai-app=theirs"),
+            ("Set-Cookie", "=backendai-app=theirs"),
+            ("Set-Cookie", " = backendai-app=theirs; Path=/"),
+            ("Set-Cookie", "nameless; Path=/a=b"),
             ("Strict-Transport-Security", "max-age=9"),
             ("Clear-Site-Data", '"*"'),
             ("Service-Worker-Allowed", "/"),

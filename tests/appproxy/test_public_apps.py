@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.appproxy import guard
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.site import change_site
+from backendai.compute.models import PublicApp
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.public_apps import close_to_others, open_to_everybody
 from tests.appproxy.stage import Stage, stage
@@ -67,6 +70,40 @@ async def test_it_is_shut_again(deed: Callable[[Stage], Any]) -> None:
         assert (await here.ask("GET", "/")).status == 200
         await sync_to_async(deed)(here)
         assert await changed_answer(here) == 401
+
+
+async def test_it_is_shut_at_its_end_at_each_request_before_anybody_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "RECHECK_SECONDS", 3600)
+    async with stage() as here:
+        await sync_to_async(open_it)(here)
+        await sync_to_async(PublicApp.objects.update)(closes_at=timezone.now() + timedelta(seconds=0.5))
+        assert (await here.ask("GET", "/")).status == 200
+        await asyncio.sleep(0.6)
+        assert (await here.ask("GET", "/")).status == 401, "what is remembered has the end in it"
+        assert await sync_to_async(PublicApp.objects.exists)()
+
+
+async def test_what_is_open_is_cut_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "RECHECK_SECONDS", 3600)
+    monkeypatch.setattr(guard, "LOOK_SECONDS", 0.05)
+    async with stage() as here:
+        await sync_to_async(open_it)(here)
+        await sync_to_async(PublicApp.objects.update)(closes_at=timezone.now() + timedelta(seconds=1))
+        stream = await here.ask("GET", "/wait")
+        websocket = await here.websocket("")
+        assert await stream.content.read(5) == b"first"
+        async with asyncio.timeout(10):
+            await here.app.reader_left.wait()
+            while not websocket.closed:
+                await websocket.receive()
+
+
+async def test_who_may_not_open_an_app_is_led_to_the_portal() -> None:
+    async with stage() as here:
+        answer = await here.ask("GET", "/", headers={"Accept": "text/html"})
+        text = await answer.text()
+        assert answer.status == 401 and "not-entered" not in text
+        assert f'href="{settings.PORTAL_URL}/apps/{here.host.partition(".")[0]}/">Sign in and open</a>' in text
 
 
 async def test_it_ends_with_its_session() -> None:

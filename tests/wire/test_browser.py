@@ -230,3 +230,29 @@ def test_it_tells_nothing_of_a_transaction_that_is_taken_back(monkeypatch: pytes
         publish_on_commit([event(1)])
         raise ZeroDivisionError
     assert told == []
+
+
+def test_a_server_that_hangs_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging:
+        def __init__(self) -> None:
+            self.hangs, self.sent = True, 0
+
+        async def group_send(self, *_: Any) -> None:
+            if self.hangs:
+                await asyncio.sleep(3600)
+            self.sent += 1
+
+    layer = Hanging()
+    monkeypatch.setattr(browser, "get_channel_layer", lambda: layer)
+    monkeypatch.setattr(browser, "_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(browser, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(browser, "_MOST_WAITING", 5)
+    sender = _Sender()
+    sender.put([SessionEvent("first", ADA, "RUNNING", 1)])
+    time.sleep(0.2)
+    for number in range(100):
+        sender.put([SessionEvent(str(number), ADA, "RUNNING", 1)])
+    assert sender._batches.qsize() <= 5
+    layer.hangs = False
+    until(lambda: layer.sent > 0)
+    sender._say_last_words()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,10 @@ import redis
 from django.test import Client
 from django.urls import reverse
 
+from backendai.accounts.models import User
 from backendai.accounts.services.key_pairs import create_key_pair
+from backendai.cluster.models import Agent, SlotType
+from backendai.controller.node_limits import SYNCS_AT_ONCE
 from backendai.ops.valkey import find_server
 from backendai.wire import rates
 from backendai.wire.rates import Rate, take
@@ -66,6 +70,18 @@ def test_it_lets_a_burst_through_and_then_an_even_stream(counted: redis.Redis) -
     assert all(counted.pttl(key) > 0 for key in counted.scan_iter()), "nothing stays for ever"
 
 
+def test_many_at_once_cost_as_much_as_one_after_the_other(counted: redis.Redis) -> None:
+    def ask(cost: int, now: float) -> float:
+        return take([Rate("launch:a", 30, 60.0, 10, cost)], now=now)
+
+    assert (ask(8, 1000.0), ask(2, 1000.0)) == (0.0, 0.0)
+    assert ask(3, 1000.0) == pytest.approx(6.0, abs=1e-5)
+    assert ask(3, 1006.0) == 0.0
+    assert ask(16, 2000.0) == 0.0, "more than come at once need a full bucket"
+    assert ask(1, 2000.0) == pytest.approx(14.0, abs=1e-5), "and are owed"
+    assert ask(16, 2020.0) == pytest.approx(12.0, abs=1e-5)
+
+
 def test_it_takes_from_all_buckets_or_from_none_in_one_round_trip(counted: redis.Redis) -> None:
     wide, narrow, none = Rate("w", 100, 1.0, 100), Rate("n", 1, 60.0, 1), Rate("o", 0, 60.0, 0)
     assert take([wide, narrow, none], now=1.0) == 0.0
@@ -107,6 +123,68 @@ def test_the_api_answers_429_and_when_to_come_back(counted: redis.Redis, cast: C
 
 
 @pytest.mark.django_db
+def test_a_node_that_syncs_too_often_is_refused_and_the_others_are_not(counted: redis.Redis) -> None:
+    agents = {name: make_agent(name) for name in ("quick", "calm")}
+    headers = {name: {"Authorization": f"Node {name}"} for name in agents}
+    for name, agent in agents.items():
+        Agent.objects.filter(pk=agent.pk).update(token_digest=hashlib.sha256(name.encode()).hexdigest())
+    up = {"boot_id": "b", "version": "1", "backend": "docker", "architecture": "x86_64", "gateway_url": ""}
+    told = {"data": up | {"capacity": {"cpu": "1"}}, "content_type": "application/json"}
+
+    def sync(name: str) -> int:
+        return Client().post("/node/v1/sync", **told, headers=headers[name]).status_code
+
+    said = [sync("quick")]
+    while said[-1] == 200 and len(said) < 10 * SYNCS_AT_ONCE:  # four a second come back meanwhile
+        said.append(sync("quick"))
+    assert said == [200] * (len(said) - 1) + [429] and len(said) > SYNCS_AT_ONCE
+    fleet = {"protocol": 1, "nodes": [{"token": name, "up": told["data"]} for name in ("quick", "quick-2", "calm")]}
+    answer = Client().post("/node/v1/fleet", fleet, content_type="application/json", headers=headers["quick"])
+    assert [node["status"] for node in answer.json()["nodes"]] == [429, 401, 200]
+    assert sync("calm") == 200
+
+
+@pytest.mark.django_db
+def test_a_message_with_too_much_is_answered_with_422(counted: redis.Redis) -> None:
+    agent = make_agent("loud")
+    Agent.objects.filter(pk=agent.pk).update(token_digest=hashlib.sha256(b"loud").hexdigest())
+    up = {"boot_id": "b", "version": "1", "backend": "docker", "architecture": "x86_64", "gateway_url": ""}
+    for capacity, status in (({f"e{n}.device": "1" for n in range(33)}, 422), ({"cpu": "many"}, 400)):
+        answer = Client().post(
+            "/node/v1/sync",
+            up | {"capacity": capacity},
+            content_type="application/json",
+            headers={"Authorization": "Node loud"},
+        )
+        assert (answer.status_code, answer.json()["code"]) == (status, "invalid-message")
+    assert not SlotType.objects.filter(name__startswith="e").exists()
+
+
+@pytest.mark.django_db
+def test_pages_are_limited_for_each_account_and_for_addresses_without_a_login(
+    counted: redis.Redis, cast: Cast, settings: Any
+) -> None:
+    settings.RATE_PAGES = 6
+
+    def browser(user: User | None, address: str) -> Client:
+        client = Client(REMOTE_ADDR=address)
+        if user:
+            client.force_login(user)
+        return client
+
+    alice, bob = browser(cast.alice, "192.0.2.1"), browser(cast.bob, "192.0.2.1")
+    answers = [alice.get("/account/") for _ in range(7)]
+    assert [answer.status_code for answer in answers] == [200] * 6 + [429]
+    assert (answers[-1]["Retry-After"], answers[-1].content) == ("10", b"Too many requests. Try again in 10 s.")
+    assert alice.get("/api/v1/me/").status_code == alice.get("/healthz").status_code == 200
+    assert bob.get("/account/").status_code == 200
+    stranger = browser(None, "192.0.2.1")
+    assert [stranger.get("/login/").status_code for _ in range(7)] == [200] * 6 + [429]
+    assert browser(None, "192.0.2.2").get("/login/").status_code == 200
+    assert {browser(cast.dana, "192.0.2.1").get("/account/").status_code for _ in range(8)} == {200}
+
+
+@pytest.mark.django_db
 def test_a_key_pair_has_a_limit_of_its_own_and_the_launch_form_counts_too(
     counted: redis.Redis, cast: Cast, settings: Any
 ) -> None:
@@ -136,3 +214,18 @@ def test_a_key_pair_has_a_limit_of_its_own_and_the_launch_form_counts_too(
 
 def _key(client: redis.Redis, name: str) -> bytes:
     return next(key for key in client.scan_iter() if key.endswith(f":{name}".encode()))
+
+
+@pytest.mark.django_db
+def test_the_launch_form_counts_sessions(counted: redis.Redis, cast: Cast, settings: Any) -> None:
+    settings.RATE_LAUNCH, settings.RATE_LAUNCH_BURST = 1, 10
+    make_agent()
+    make_image()
+    browser = Client()
+    browser.force_login(cast.alice)
+    fields = {"image": "python", "session_type": "interactive", "project": str(cast.project.pk), "cpu": "1"}
+    fields |= {"mem": "1g", "resource_group": "default", "preset": "", "name": "", "count": "6"}
+    posts = [browser.post(reverse("web:launch"), fields) for _ in range(2)]
+    assert [post.status_code for post in posts] == [302, 422]
+    assert cast.alice.compute_sessions.count() == 6
+    assert "Too many requests." in posts[1].content.decode()

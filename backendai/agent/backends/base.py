@@ -18,6 +18,7 @@ from backendai.agent.service_host import ServiceHost
 from backendai.core.errors import PlatformError
 from backendai.core.slots import Slots
 from backendai.wire.commits import CommitSpec
+from backendai.wire.home import HomeLook
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
@@ -117,6 +118,7 @@ class Overfull:
 
     kernel_id: UUID
     message: str
+    reason: str = "scratch-full"
 
 
 class Terminal(abc.ABC):
@@ -162,6 +164,10 @@ class Backend(abc.ABC):
     def notes(self) -> list[Note]:
         """Return what an administrator should know (weaker isolation, live-restore off), with the fix."""
 
+    def fault(self) -> str:
+        """Return why no kernel can start here, one sentence that ``notes`` say too; empty when kernels can."""
+        return ""
+
     @abc.abstractmethod
     def images(self) -> list[ImageSighting]:
         """Return the images that can be started without a pull."""
@@ -187,6 +193,11 @@ class Backend(abc.ABC):
     def drop_image(self, reference: str) -> bool:
         """Remove an image that was made of a kernel, and no other one; returns whether it is gone."""
         return True
+
+    def home(self, kernel_id: UUID) -> HomeLook | None:
+        """Return what is in the kernel's home folder, after a look of at most two seconds; None where it cannot be
+        seen. Raises KernelGone."""
+        return None
 
     @abc.abstractmethod
     def start(self, spec: KernelSpec) -> Started:
@@ -220,7 +231,8 @@ class Backend(abc.ABC):
         """
 
     def overfull(self) -> list[Overfull]:
-        """Return the kernels whose home folder is larger than its limit, where the file system itself sets none."""
+        """Return the kernels that hold more than a limit which the file system itself does not set; never waits long.
+        Raises BackendError."""
         return []
 
     def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:

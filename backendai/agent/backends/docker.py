@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
@@ -36,16 +35,17 @@ from backendai.agent.backends.base import (
     Terminal,
 )
 from backendai.agent.backends.docker_commits import Commits
-from backendai.agent.backends.docker_end import how_it_ended, is_alive
+from backendai.agent.backends.docker_end import how_it_ended, is_alive, sighting
 from backendai.agent.backends.docker_engine import PREFIX, Engine
 from backendai.agent.backends.docker_firewall import Firewall
 from backendai.agent.backends.docker_holder import Holders
 from backendai.agent.backends.docker_images import Images
+from backendai.agent.backends.docker_layers import Layers, can_size_layers
 from backendai.agent.backends.docker_log import Logs
 from backendai.agent.backends.docker_marks import Marks
 from backendai.agent.backends.docker_memory import ran_out_of_memory
 from backendai.agent.backends.docker_network import Networks
-from backendai.agent.backends.docker_notes import agent_notes, engine_notes, gpu_notes
+from backendai.agent.backends.docker_notes import agent_notes, engine_notes, gpu_notes, inotify_notes
 from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.docker_services import DockerServices
 from backendai.agent.backends.docker_start import Starter
@@ -53,12 +53,11 @@ from backendai.agent.backends.docker_terminal import Terminals
 from backendai.agent.backends.docker_usage import ContainerUsage
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.agent.readings import Reading
-from backendai.core.slots import MILLI, Slots, format_size
+from backendai.core.slots import MILLI, Slots
 from backendai.wire.commits import CommitSpec
+from backendai.wire.home import HomeLook
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
-
-_EXITED = re.compile(r"Exited \((-?\d+)\)")
 
 
 class DockerBackend(Backend):
@@ -81,9 +80,8 @@ class DockerBackend(Backend):
         accelerators: Accelerators | None = None,
         shielded: Sequence[str] | None = None,
         warm_networks: int = 0,
+        disk_reserve: float = 0.0,
     ) -> None:
-        if shielded is None:
-            shielded = [part.strip() for part in os.environ.get("BACKENDAI_SHIELDED", "").split(",") if part.strip()]
         self._engine, self._data = Engine(docker_url, deployment, agent), data.absolute()
         self._accelerators = accelerators or Accelerators()
         self._info: dict[str, Any] = {}
@@ -91,15 +89,15 @@ class DockerBackend(Backend):
         self._holders = Holders(self._engine, self._networks.shared)
         marks = Marks(data.absolute() / "networks")
         self._warm = WarmNetworks(self._engine, self._holders, marks, size=warm_networks, info=self._engine_info)
-        self._firewall = Firewall(shielded)
+        self._firewall = Firewall(_shielded() if shielded is None else shielded)
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
+        self._layers = self._watched_layers(disk_reserve)
         self._images, self._commits = Images(self._engine), Commits(self._engine)
         self._logs = Logs(self._engine)
         self._terminals, self._usage = Terminals(self._engine), ContainerUsage(self._engine)
         self.services = DockerServices(self._engine, self._holders)
         self._streams: set[Any] = set()
-        self._setting_up = threading.Lock()
-        self._is_set_up = False
+        self._setting_up, self._is_set_up = threading.Lock(), False
         self._starter = Starter(
             self._engine,
             self._networks,
@@ -109,6 +107,7 @@ class DockerBackend(Backend):
             cpus=lambda: int(self._engine_info()["NCPU"]),
             remove=self.remove,
             accelerators=self._accelerators,
+            sizes_layers=self._sizes_layers,
         )
 
     def setup(self) -> None:
@@ -140,14 +139,15 @@ class DockerBackend(Backend):
     def storage(self) -> list[Path]:
         if self._engine.socket_path is None:  # the engine is elsewhere, and so are its disks
             return []
-        return [Path(str(self._engine_info().get("DockerRootDir", "/var/lib/docker"))), self._data]
+        return [self._engine_folder(), self._data]
 
     def notes(self) -> list[Note]:
         with self._engine.asking() as client:
             info = self._info = client.info()
         own = list(agent_notes(scratch_is_limited=self._scratch.is_limited))
         own += gpu_notes(info, self._accelerators)
-        return [*engine_notes(info), *own, *self._firewall.notes(), *self._warm.notes()]
+        own += inotify_notes() if self._engine.socket_path is not None else ()
+        return [*engine_notes(info), *own, *self._firewall.notes(), *self._warm.notes(), *self._layers.notes()]
 
     def images(self) -> list[ImageSighting]:
         return self._images.sightings()
@@ -167,6 +167,9 @@ class DockerBackend(Backend):
 
     def drop_image(self, reference: str) -> bool:
         return self._commits.drop(reference)
+
+    def home(self, kernel_id: UUID) -> HomeLook | None:
+        return self._scratch.look(kernel_id)
 
     def start(self, spec: KernelSpec) -> Started:
         if not self._is_set_up:
@@ -221,7 +224,7 @@ class DockerBackend(Backend):
     def kernels(self) -> list[KernelSighting]:
         with self._engine.asking():
             listed = self._engine.listed()
-        return [_sighting(container) for container in listed]
+        return [sighting(container) for container in listed]
 
     def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
         return self._usage.readings(kernels)
@@ -235,15 +238,11 @@ class DockerBackend(Backend):
             self._warm.sweep()
         self._commits.sweep()
         self._scratch.sweep(live | here)
-        running = {kernel.kernel_id for kernel in map(_sighting, listed) if kernel.running}
+        running = {kernel.kernel_id for kernel in map(sighting, listed) if kernel.running}
         self._terminals.sweep(running & live)
 
     def overfull(self) -> list[Overfull]:
-        """Return the kernels that wrote more to their home folder than they may."""
-        return [
-            Overfull(kernel_id, f"Its home folder holds {format_size(size)}; it may hold {format_size(limit)}.")
-            for kernel_id, size, limit in self._scratch.over_limit()
-        ]
+        return self._layers.overfull()
 
     def watch(self) -> Iterator[KernelEvent]:
         try:
@@ -271,6 +270,21 @@ class DockerBackend(Backend):
         self._warm.close()
         self._engine.close()
 
+    def _watched_layers(self, reserve: float) -> Layers:
+        return Layers(
+            self._engine,
+            folder=self._engine_folder,
+            reserve=reserve,
+            homes=self._scratch.overfull,
+            homes_promised=self._scratch.promised,
+        )
+
+    def _engine_folder(self) -> Path:
+        return Path(str(self._engine_info().get("DockerRootDir", "/var/lib/docker")))
+
+    def _sizes_layers(self) -> bool:
+        return self._engine.socket_path is not None and can_size_layers(self._engine_info())
+
     def _engine_info(self) -> dict[str, Any]:
         if not self._info:
             with self._engine.asking() as client:
@@ -278,14 +292,5 @@ class DockerBackend(Backend):
         return self._info
 
 
-def _sighting(container: dict[str, Any]) -> KernelSighting:
-    """Return one entry of the engine's list; only its human text has the exit code."""
-    labels = container["Labels"]
-    exited = _EXITED.match(container["Status"])
-    return KernelSighting(
-        kernel_id=UUID(labels[f"{PREFIX}kernel"]),
-        generation=int(labels[f"{PREFIX}generation"]),
-        running=container["State"] in ("running", "paused", "restarting"),
-        container_id=container["Id"],
-        exit_code=int(exited[1]) if exited else None,
-    )
+def _shielded() -> list[str]:
+    return [part.strip() for part in os.environ.get("BACKENDAI_SHIELDED", "").split(",") if part.strip()]

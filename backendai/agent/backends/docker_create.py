@@ -8,7 +8,9 @@ from typing import Any
 
 from backendai.agent.accelerators.base import Grant
 from backendai.agent.accelerators.environ import NOTHING
+from backendai.agent.backends.authorities import INSIDE, authority_environ
 from backendai.agent.backends.docker_engine import PREFIX
+from backendai.agent.backends.docker_layers import LIMIT_LABEL
 from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
 from backendai.agent.backends.home import after_bootstrap
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
@@ -25,23 +27,38 @@ _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 
 def container_body(
-    spec: KernelSpec, *, labels: dict[str, str], scratch: Path, network: str, cpus: int, grant: Grant = NOTHING
+    spec: KernelSpec,
+    *,
+    labels: dict[str, str],
+    scratch: Path,
+    network: str,
+    cpus: int,
+    grant: Grant = NOTHING,
+    authorities: Path | None = None,
+    sizes_layers: bool = False,
 ) -> dict[str, Any]:
-    """Return the create call's body. ``cpus`` is what the engine's machine has, ``grant`` what it gets of devices."""
+    """Return the create call's body. ``cpus`` is what the engine's machine has, ``grant`` what it gets of devices,
+    ``authorities`` the folder with the certificates that its programs trust. ``sizes_layers``: the engine can limit the
+    writable layer."""
     # Only kernels of one session find each other by name: on the shared network all have the same.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
+    trusted = authority_environ(spec, INSIDE) if authorities else {}
+    environ = {**_ENVIRON, **trusted, **spec.environ, **grant.environ}
+    host = _host_config(spec, scratch=scratch, network=network, cpus=cpus, authorities=authorities)
+    if sizes_layers and spec.scratch_bytes:
+        host["StorageOpt"] = {"size": str(spec.scratch_bytes)}
     return {
         "Image": spec.exact_image,
         "Hostname": spec.hostname,
         "User": USER,
         "WorkingDir": WORKDIR,
-        "Env": [f"{name}={value}" for name, value in {**_ENVIRON, **spec.environ, **grant.environ}.items()],
+        "Env": [f"{name}={value}" for name, value in environ.items()],
         "Entrypoint": ["sh", "-c"],
         "Cmd": after_bootstrap(spec, WORKDIR, ["sh", "-c", *main_process(spec)])[2:],
         "StopSignal": "SIGTERM",
         "Tty": False,
         "Labels": labels | kernel_labels(spec),
-        "HostConfig": _joined(_host_config(spec, scratch=scratch, network=network, cpus=cpus), grant.host),
+        "HostConfig": _joined(host, grant.host),
         "NetworkingConfig": {"EndpointsConfig": {network: {"Aliases": aliases} | _fixed_address(spec)}},
     }
 
@@ -59,9 +76,10 @@ def banner(spec: KernelSpec) -> str:
 
 
 def kernel_labels(spec: KernelSpec) -> dict[str, str]:
-    """Return the labels that tell one kernel from the others of its agent, and the services that it has."""
+    """Return the labels that tell one kernel from the others of its agent, its services and the limit of its layer."""
     services = spec.environ.get("BACKENDAI_SERVICE_PORTS")
     return ({SERVICES_LABEL: services} if services else {}) | {
+        LIMIT_LABEL: str(spec.scratch_bytes),
         f"{PREFIX}session": str(spec.session_id),
         f"{PREFIX}kernel": str(spec.kernel_id),
         f"{PREFIX}generation": str(spec.generation),
@@ -73,7 +91,9 @@ def memory_limit(spec: KernelSpec) -> int:
     return Slots.parse(spec.slots)["mem"] // MILLI
 
 
-def _host_config(spec: KernelSpec, *, scratch: Path, network: str, cpus: int) -> dict[str, Any]:
+def _host_config(
+    spec: KernelSpec, *, scratch: Path, network: str, cpus: int, authorities: Path | None
+) -> dict[str, Any]:
     memory = memory_limit(spec)
     cpu = min(Slots.parse(spec.slots)["cpu"], cpus * MILLI)  # the engine refuses more than the machine has
     return {
@@ -91,6 +111,11 @@ def _host_config(spec: KernelSpec, *, scratch: Path, network: str, cpus: int) ->
         "Mounts": [
             {"Type": "bind", "Source": str(scratch / HOME), "Target": WORKDIR},
             *({"Type": "bind", "Source": str(scratch / TEMPORARY), "Target": target} for target in _TEMPORARY_FOLDERS),
+            *(
+                [{"Type": "bind", "Source": str(authorities), "Target": INSIDE, "ReadOnly": True}]
+                if authorities
+                else []
+            ),
         ],
         "NetworkMode": network,
         # The engine's own names end at this node.

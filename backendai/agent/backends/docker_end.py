@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import Any
+from uuid import UUID
 
 from backendai.agent.backends.base import Ended
+from backendai.agent.backends.docker_engine import PREFIX
 from backendai.core.slots import format_size
+from backendai.wire.messages import KernelSighting
 
+_EXITED = re.compile(r"Exited \((-?\d+)\)")
 _KILLED = 128
 OUT_OF_MEMORY = 137  # the exit code of a main process that was killed for want of memory, and not only then
 
@@ -38,3 +43,16 @@ def _fate(code: int) -> str:
     except ValueError:
         return f"ended with exit code {code}"
     return f"was ended by {name} (exit code {code})"
+
+
+def sighting(container: dict[str, Any]) -> KernelSighting:
+    """Return one entry of the engine's list; only its human text has the exit code."""
+    labels = container["Labels"]
+    exited = _EXITED.match(container["Status"])
+    return KernelSighting(
+        kernel_id=UUID(labels[f"{PREFIX}kernel"]),
+        generation=int(labels[f"{PREFIX}generation"]),
+        running=container["State"] in ("running", "paused", "restarting"),
+        container_id=container["Id"],
+        exit_code=int(exited[1]) if exited else None,
+    )

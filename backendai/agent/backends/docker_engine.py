@@ -89,12 +89,13 @@ class Engine:
             return None
         return found if self.owns(found) else None
 
-    def listed(self) -> list[dict[str, Any]]:
-        """Return the engine's entries for all containers of our kernels.
+    def listed(self, *, running: bool = False, sizes: bool = False) -> list[dict[str, Any]]:
+        """Return the engine's entries for all containers of our kernels. ``sizes`` is slow: it adds ``SizeRw``.
 
         Labels alone do not make a kernel: an image committed from one hands them on to whatever runs it.
         """
-        found = self.client.containers(all=True, filters={"label": [*self.label_filter(), f"{PREFIX}kernel"]})
+        filters = {"label": [*self.label_filter(), f"{PREFIX}kernel"]}
+        found = self.client.containers(all=not running, size=sizes, filters=filters)
         return [entry for entry in found if f"/krn-{entry['Labels'].get(f'{PREFIX}kernel')}" in (entry["Names"] or [])]
 
     def owns(self, container: dict[str, Any]) -> bool:

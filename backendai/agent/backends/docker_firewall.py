@@ -19,8 +19,13 @@ from backendai.agent.backends.docker_network import BRIDGES
 from backendai.wire.messages import Note
 
 CHAINS = "BAI-"
-_LINK_LOCAL = "169.254.0.0/16"
+# Link-local addresses, and what Azure and Alibaba Cloud have instead: from these machines learn their own keys.
+_METADATA = ("169.254.0.0/16", "168.63.129.16/32", "100.100.100.200/32")
+_METADATA_V6 = ("fe80::/10", "fd00:ec2::254/128")
 _HOOKS = ("INPUT", "DOCKER-USER")
+_HOOKS_V6 = ("INPUT", "FORWARD")  # the engine has no chain for users there unless it handles IPv6
+_V4, _V6 = "iptables", "ip6tables"
+_IPV6_ADDRESSES = Path("/proc/net/if_inet6")  # missing or empty: this machine has no IPv6
 _RESOLVER_FILES = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 _TOOLS = ("iptables", "iptables-restore")
 _LOCK = ("-w", "5")
@@ -33,30 +38,40 @@ class Firewall:
         self._shielded = [str(ipaddress.ip_network(address, strict=False)) for address in shielded]
         self._from_bridges = ("-i", f"{bridges}+")
         self._chains = chains
-        self.missing = ""
+        self.missing, self._is_open_v6 = "", False
 
     def setup(self, *, is_local: bool) -> None:
         """Put the rules in place, once however often this is called; ``missing`` says why when that is impossible."""
         self.missing = _obstacle() if is_local else "the engine is on another machine"
         if self.missing:
             return
-        done = _iptables("-n", "-L", "DOCKER-USER") and self._fill() and all(map(self._hook, _HOOKS))
+        done = _run(_V4, "-n", "-L", "DOCKER-USER") and self._put(_V4, _HOOKS)
         self.missing = "" if done else "iptables refuses the rules"
+        self._is_open_v6 = _has_ipv6() and not (shutil.which(_V6) and self._put(_V6, _HOOKS_V6))
 
     def remove(self) -> None:
         """Take the rules away; gone already is success."""
         if _obstacle():
             return
-        for hook in _HOOKS:
-            while _iptables("-D", hook, *self._jump(hook)):
-                pass
-            if _iptables("-F", self._chain(hook)):
-                _iptables("-X", self._chain(hook))
+        for tool, hooks in ((_V4, _HOOKS), (_V6, _HOOKS_V6)):
+            for hook in hooks if shutil.which(tool) else ():
+                while _run(tool, "-D", hook, *self._jump(hook)):
+                    pass
+                if _run(tool, "-F", self._chain(hook)):
+                    _run(tool, "-X", self._chain(hook))
 
     def notes(self) -> list[Note]:
         """Return what is open while the rules are missing."""
-        if not self.missing:
+        if not self.missing and not self._is_open_v6:
             return []
+        if not self.missing:
+            return [
+                Note(
+                    code="firewall-ipv6-missing",
+                    message="No packet rules for IPv6: kernels with IPv6 addresses can reach services of this node.",
+                    fix="Install ip6tables (package iptables), or switch IPv6 off for containers.",
+                )
+            ]
         return [
             Note(
                 code="firewall-missing",
@@ -65,13 +80,17 @@ class Firewall:
             )
         ]
 
-    def _fill(self) -> bool:
+    def _put(self, tool: str, hooks: Sequence[str]) -> bool:
+        return self._fill(tool, hooks) and all(self._hook(tool, hook) for hook in hooks)
+
+    def _fill(self, tool: str, hooks: Sequence[str]) -> bool:
         """Fill both chains in one atomic step, so that repeating it leaves no gap and no double rule."""
-        lines = ["*filter", *(f":{self._chain(hook)} - [0:0]" for hook in _HOOKS)]
-        for hook in _HOOKS:
-            lines += [f"-A {self._chain(hook)} {rule}" for rule in self._rules(hook)]
+        lines = ["*filter", *(f":{self._chain(hook)} - [0:0]" for hook in hooks)]
+        for hook in hooks:
+            rules = self._rules(hook) if tool == _V4 else _rules_v6(hook)
+            lines += [f"-A {self._chain(hook)} {rule}" for rule in rules]
         table = "\n".join([*lines, "COMMIT", ""])
-        command = ["iptables-restore", "--noflush", *_LOCK]
+        command = [f"{tool}-restore", "--noflush", *_LOCK]
         return subprocess.run(command, input=table.encode(), capture_output=True, timeout=30).returncode == 0
 
     def _rules(self, hook: str) -> Iterable[str]:
@@ -83,12 +102,12 @@ class Firewall:
             yield "-j REJECT"
         else:
             yield f"-p udp --dport {VXLAN_PORT} -j REJECT"  # it joins sessions over nodes: nobody shall forge them
-            for address in (_LINK_LOCAL, *self._shielded):
+            for address in (*_METADATA, *self._shielded):
                 yield f"-d {address} -j REJECT"
 
-    def _hook(self, hook: str) -> bool:
+    def _hook(self, tool: str, hook: str) -> bool:
         rule = self._jump(hook)
-        return _iptables("-C", hook, *rule) or _iptables("-I", hook, "1", *rule)
+        return _run(tool, "-C", hook, *rule) or _run(tool, "-I", hook, "1", *rule)
 
     def _jump(self, hook: str) -> tuple[str, ...]:
         return (*self._from_bridges, "-j", self._chain(hook))
@@ -105,8 +124,24 @@ def _obstacle() -> str:
     return ""
 
 
-def _iptables(*arguments: str) -> bool:
-    return subprocess.run(["iptables", *_LOCK, *arguments], capture_output=True, timeout=30).returncode == 0
+def _rules_v6(hook: str) -> Iterable[str]:
+    yield "-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
+    if hook == "INPUT":
+        yield "-j REJECT"
+    else:
+        for address in _METADATA_V6:
+            yield f"-d {address} -j REJECT"
+
+
+def _has_ipv6() -> bool:
+    try:
+        return bool(_IPV6_ADDRESSES.read_text().strip())
+    except OSError:
+        return False
+
+
+def _run(tool: str, *arguments: str) -> bool:
+    return subprocess.run([tool, *_LOCK, *arguments], capture_output=True, timeout=30).returncode == 0
 
 
 def _name_servers() -> list[str]:

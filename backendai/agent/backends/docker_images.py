@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,15 +13,20 @@ import urllib3
 from docker import auth
 from docker.errors import APIError, NotFound
 from docker.utils import parse_repository_tag
+from pydantic import ValidationError
 
 from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker_engine import Engine, said
 from backendai.agent.backends.docker_holder_image import IMAGE as HOLDER_IMAGE
+from backendai.wire.fields import MOST_LABELS
 from backendai.wire.messages import ImageSighting
 from backendai.wire.pulls import RegistryAccess
 
+logger = logging.getLogger(__name__)
+
 SILENCE_SECONDS = 120.0
 _CONNECT_SECONDS = 10.0
+_OWN_LABELS = "ai.backend."
 _UNKNOWN_TO_REGISTRY = ("pull access denied", "manifest unknown", "not found", "does not exist", "repository name")
 _NOT_LET_IN = ("no basic auth credentials", "unauthorized", "incorrect username or password", "authentication required")
 _NO_REGISTRY = ("no such host", "dial tcp", "i/o timeout", "connection refused", "tls handshake", "client.timeout")
@@ -32,6 +38,7 @@ class Images:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._architectures: dict[str, str] = {}
+        self._untold: set[str] = set()
 
     def sightings(self) -> list[ImageSighting]:
         """Return one entry per tag, and one per digest of what was fetched by its digest alone; leftovers of builds and
@@ -75,13 +82,19 @@ class Images:
     def _sighting(self, image: dict[str, Any], tag: str) -> ImageSighting | None:
         if tag.startswith("<none>") or tag == HOLDER_IMAGE:
             return None
-        return ImageSighting(
-            reference=tag,
-            digest=_digest(image, tag),
-            architecture=self._architecture(image["Id"]),
-            size_bytes=image["Size"],
-            labels=image["Labels"] or {},
-        )
+        try:
+            return ImageSighting(
+                reference=tag,
+                digest=_digest(image, tag),
+                architecture=self._architecture(image["Id"]),
+                size_bytes=image["Size"],
+                labels=_told_labels(image["Labels"] or {}),
+            )
+        except ValidationError as error:  # a name of 384 letters, say: one image must not silence the whole agent
+            if image["Id"] not in self._untold:
+                self._untold.add(image["Id"])
+                logger.warning("image %.100s cannot be offered: %s", tag, error.errors()[0]["msg"])
+            return None
 
     def _architecture(self, image_id: str) -> str:
         if image_id not in self._architectures:
@@ -113,6 +126,13 @@ class Images:
             for line in response.iter_lines():
                 if line:
                     yield json.loads(line)
+
+
+def _told_labels(labels: dict[str, str]) -> dict[str, str]:
+    """Return the labels that the portal takes: the platform's own first, none that is too long."""
+    own_first = sorted(labels.items(), key=lambda label: not label[0].startswith(_OWN_LABELS))
+    fitting = [(name, text) for name, text in own_first if len(name) <= 255 and len(text) <= 4096]
+    return dict(fitting[:MOST_LABELS])
 
 
 def _names(image: dict[str, Any]) -> list[str]:

@@ -16,14 +16,13 @@ from docker.errors import APIError, NotFound
 from backendai.agent.backends import docker_cluster
 from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.docker_engine import PREFIX, Engine, said
-from backendai.wire.cluster_network import ClusterNetwork
+from backendai.wire.cluster_network import DEFAULT_POOL, ClusterNetwork
 from backendai.wire.messages import KernelSpec
 
 logger = logging.getLogger(__name__)
 
 BRIDGES = "bai-"
 _SESSION_PREFIX = f"{BRIDGES}s-"
-DEFAULT_POOL = "10.89.0.0/16"
 _SHARED_BITS, _SESSION_BITS = 22, 26  # a Linux bridge takes 1024 ports; a session is small
 _SETTLING_SECONDS = 60.0
 

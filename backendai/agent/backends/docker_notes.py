@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
@@ -15,6 +17,9 @@ _LIMITS = {
     "CpuCfsQuota": ("cpu-unlimited", "CPU time"),
     "PidsLimit": ("processes-unlimited", "the number of processes"),
 }
+_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+_ENOUGH_INOTIFY = 1024
+_BETTER_PROFILE = 25  # the first engine whose own profile refuses VSOCK sockets and io_uring
 
 
 def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
@@ -38,11 +43,37 @@ def engine_notes(info: dict[str, Any]) -> Iterator[Note]:
             message="Kernels may use every system call: the engine has no seccomp.",
             fix="Use an engine and a Linux kernel with seccomp.",
         )
+    elif _has_old_profile(info):
+        yield Note(
+            code="seccomp-old",
+            message="Kernels may use VSOCK sockets, which reach services of the machine and of its hypervisor, and "
+            f"io_uring: the default seccomp profile of Docker {info['ServerVersion']} allows them.",
+            fix=f"Use Docker Engine {_BETTER_PROFILE} or newer, or your own seccomp-profile in daemon.json.",
+        )
     if info.get("BridgeNfIptables") is False:
         yield Note(
             code="bridge-traffic-unfiltered",
             message="Kernels on the shared network can reach each other: bridged packets pass no packet rules.",
             fix="Load the module br_netfilter and set sysctl net.bridge.bridge-nf-call-iptables=1.",
+        )
+
+
+def _has_old_profile(info: Mapping[str, Any]) -> bool:
+    version = re.match(r"(\d+)\.", str(info.get("ServerVersion", "")))
+    is_default = any(option.split(",profile=")[-1] in ("default", "builtin") for option in info["SecurityOptions"])
+    return is_default and version is not None and int(version[1]) < _BETTER_PROFILE
+
+
+def inotify_notes(setting: Path = _INOTIFY) -> Iterator[Note]:
+    """Yield a note when one session can take all inotify instances of this machine: its sessions are one user to it."""
+    count = int(setting.read_text()) if setting.exists() else _ENOUGH_INOTIFY
+    if count < _ENOUGH_INOTIFY:
+        yield Note(
+            code="inotify-low",
+            message=f"All kernels of this node share {count} inotify instances: one session can take them all, and "
+            "editors and JupyterLab of the others then fail.",
+            fix=f"sysctl -w fs.inotify.max_user_instances={8 * _ENOUGH_INOTIFY}, also in a file in /etc/sysctl.d/. "
+            "The agent does not change it.",
         )
 
 

@@ -12,14 +12,18 @@ import socket
 import struct
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from uuid import UUID
 
+from backendai.agent.backends.authorities import write_authorities
+from backendai.agent.backends.base import Overfull
 from backendai.agent.backends.docker_loop import OPTION, mount_loop
 from backendai.agent.backends.home import fill_home
+from backendai.agent.backends.home_look import look_at_home
 from backendai.agent.backends.trees import bytes_under, remove_tree
 from backendai.core.slots import format_size
+from backendai.wire.home import HomeLook
 from backendai.wire.messages import KernelSpec
 
 _OWNER = 1000
@@ -62,6 +66,14 @@ class Scratch:
             self._path(kernel_id, ".limit").write_text(str(limit))
         return furnish(folder, fill)
 
+    def prepare_authorities(self, spec: KernelSpec) -> Path | None:
+        """Return the folder with the certificate authorities of the kernel's programs, made if it has any."""
+        if not spec.authorities:
+            return None
+        folder = self._path(spec.kernel_id, ".ca")
+        write_authorities(folder, spec)
+        return folder
+
     def remove(self, kernel_id: UUID) -> None:
         """Unmount and remove everything of a kernel; gone already is success."""
         folder = self._path(kernel_id)
@@ -69,6 +81,8 @@ class Scratch:
             if subprocess.run(["umount", folder], capture_output=True).returncode:
                 subprocess.run(["umount", "-l", folder], capture_output=True, check=True)
         remove_tree(folder)
+        if (authorities := self._path(kernel_id, ".ca")).exists():
+            remove_tree(authorities)
         for suffix in (".img", ".new", ".limit", ".stopped"):
             self._path(kernel_id, suffix).unlink(missing_ok=True)
 
@@ -82,6 +96,30 @@ class Scratch:
         marks = [(UUID(mark.stem), mark.with_suffix(""), int(mark.read_text())) for mark in self.root.glob("*.limit")]
         sizes = [(kernel_id, bytes_under(folder), limit) for kernel_id, folder, limit in marks]
         return sorted(size for size in sizes if size[1] > size[2])
+
+    def overfull(self) -> list[Overfull]:
+        """Return the kernels whose plain folder holds more than its limit."""
+        return [
+            Overfull(kernel_id, f"Its home folder holds {format_size(size)}; it may hold {format_size(limit)}.")
+            for kernel_id, size, limit in self.over_limit()
+        ]
+
+    def promised(self, limits: Mapping[UUID, int], disk: Path) -> int:
+        """Return the bytes that these kernels may still write to their folders; 0 when the folders are not on ``disk``.
+        Plain folders count in full: measuring them takes long."""
+        try:
+            if self.root.stat().st_dev != disk.stat().st_dev:
+                return 0
+        except OSError:
+            return 0
+        return sum(max(0, limit - _blocks_of(self._path(kernel_id, ".img"))) for kernel_id, limit in limits.items())
+
+    def look(self, kernel_id: UUID) -> HomeLook | None:
+        """Return what the kernel's home folder holds; None when it is gone."""
+        try:
+            return look_at_home(self._path(kernel_id) / HOME)
+        except OSError:
+            return None
 
     def mark_stopped(self, kernel_id: UUID) -> None:
         """Remember, also over a restart of the agent, that the kernel's end was ordered."""
@@ -203,6 +241,13 @@ def _copy_sparse(source: Path, target: Path) -> None:
             new.seek(position)
             while position < end:
                 position += os.sendfile(new.fileno(), old.fileno(), position, end - position)
+
+
+def _blocks_of(image: Path) -> int:
+    try:
+        return image.stat().st_blocks * 512
+    except OSError:
+        return 0
 
 
 def _run(command: list[str]) -> bool:

@@ -34,7 +34,8 @@ fi
 echo $$ >"$file.pid"
 exec "$@" >"$file.log" 2>&1 </dev/null
 """.strip()
-_LOG = 'tail -c "$1" "/tmp/.app-$BACKENDAI_APP.log"'
+# A pipe of this name, which the session's user may make, would never end.
+_LOG = 'file=/tmp/.app-$BACKENDAI_APP.log; [ ! -f "$file" ] || tail -c "$1" "$file"'
 
 
 class DockerServices(ServiceHost):

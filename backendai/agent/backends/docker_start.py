@@ -7,6 +7,7 @@ made in advance after a look at that network.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ from backendai.agent.backends.docker_scratch import Scratch, fill_for
 from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.wire.messages import KernelSpec
 
+logger = logging.getLogger(__name__)
+
 _NO_GPU_DRIVER = "could not select device driver"
 _GPU_REFUSED = "nvidia-container-"
 _RETRY_SECONDS = 0.05
@@ -40,7 +43,8 @@ class _CannotJoin(Exception):
 
 
 class Starter:
-    """Starts kernels. ``cpus`` returns the engine's number of cores; ``remove`` ends and clears a kernel."""
+    """Starts kernels. ``cpus`` returns the engine's number of cores; ``remove`` ends and clears a kernel;
+    ``sizes_layers`` returns whether the engine seems able to limit writable layers."""
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class Starter:
         cpus: Callable[[], int],
         remove: Callable[[UUID], None],
         accelerators: Accelerators,
+        sizes_layers: Callable[[], bool],
     ) -> None:
         self._engine = engine
         self._networks = networks
@@ -60,6 +65,7 @@ class Starter:
         self._warm = warm
         self._scratch = scratch
         self._cpus = cpus
+        self._sizes_layers, self._size_refused = sizes_layers, False
         self._remove = remove
         self._accelerators = accelerators
         self._locks: WeakValueDictionary[UUID, threading.Lock] = WeakValueDictionary()
@@ -99,6 +105,7 @@ class Starter:
             return None
         try:
             scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill_for(spec))
+            authorities = self._scratch.prepare_authorities(spec)
         except OSError as error:
             raise StartFailed(f"The scratch folder cannot be made: {error}.", code="scratch-failed") from error
         if spec.cluster_size > 1:
@@ -110,6 +117,8 @@ class Starter:
             network=self._networks.name_for(spec),
             cpus=self._cpus(),
             grant=grant,
+            authorities=authorities,
+            sizes_layers=not self._size_refused and self._sizes_layers(),
         )
         if not may_join:
             return self._make(spec, body, None)
@@ -127,7 +136,7 @@ class Starter:
 
     def _make(self, spec: KernelSpec, body: dict[str, Any], holder: Holder | None) -> Started | None:
         try:
-            made = self._engine.client.create_container_from_config(body, container_name(spec.kernel_id))
+            made = self._create_container(spec, body)
         except APIError as error:
             # the engine looks for the image first: without it a running kernel of this name is still to be adopted
             is_taken = self._inspect(spec) is not None or "removal of container" in said(error).lower()
@@ -142,6 +151,20 @@ class Starter:
             self._remove(spec.kernel_id)
             raise self._refusal(spec, error) from error
         return self._run(spec, Started(made["Id"], adopted=False))
+
+    def _create_container(self, spec: KernelSpec, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the engine's answer. An engine that refuses a limit of the layer is asked without it from now on."""
+        name = container_name(spec.kernel_id)
+        try:
+            made: dict[str, Any] = self._engine.client.create_container_from_config(body, name)
+        except APIError as error:
+            if "StorageOpt" not in body["HostConfig"] or "storage-opt" not in said(error).lower():
+                raise
+            logger.warning("the engine cannot limit the writable layer of containers: %s", said(error))
+            self._size_refused = True
+            host = {option: value for option, value in body["HostConfig"].items() if option != "StorageOpt"}
+            made = self._engine.client.create_container_from_config({**body, "HostConfig": host}, name)
+        return made
 
     def _adopt(self, spec: KernelSpec) -> Started | None:
         """Return the kernel that has the name already, or None when the name is free now."""

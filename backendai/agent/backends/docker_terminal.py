@@ -19,6 +19,7 @@ from backendai.agent.backends.docker_create import USER, WORKDIR
 from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_stream import Stream, open_stream
 from backendai.agent.backends.home import WAIT
+from backendai.agent.backends.tmux import STATUS_LINES
 
 _MARK = "BACKENDAI_TERMINAL"
 _RESIZE_TRIES = 20
@@ -27,13 +28,16 @@ _OPEN = r"""
 echo $$ >"/tmp/.term-$BACKENDAI_TERMINAL"
 if command -v tmux >/dev/null 2>&1; then
   conf=/tmp/.backendai-tmux.conf
-  printf '%s\n' 'set -g history-limit 50000' 'set -g mouse on' 'set -g status off' \
-    'set -g default-terminal screen-256color' "source-file -q $2/.tmux.conf" >"$conf"
+  printf '%s\n' "$3" "source-file -q $2/.tmux.conf" >"$conf"
   exec tmux -u -f "$conf" new-session -A -s "$1"
 fi
 command -v bash >/dev/null 2>&1 && exec bash -l
 exec sh
 """.strip()
+
+_SETTINGS = "\n".join(
+    ("set -g history-limit 50000", "set -g mouse on", "set -g default-terminal screen-256color", *STATUS_LINES)
+)
 
 # A process is a client only if it carries the mark that it was started with: process ids are used again.
 _HANG_UP = r"""
@@ -94,7 +98,20 @@ class Terminals:
             try:
                 made = client.exec_create(
                     container_name(kernel_id),
-                    ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", _OPEN, "terminal", _tmux_name(name), WORKDIR],
+                    [
+                        "sh",
+                        "-c",
+                        WAIT,
+                        "wait",
+                        WORKDIR,
+                        "sh",
+                        "-c",
+                        _OPEN,
+                        "terminal",
+                        _tmux_name(name),
+                        WORKDIR,
+                        _SETTINGS,
+                    ],
                     stdin=True,
                     tty=True,
                     user=USER,

@@ -63,16 +63,14 @@ _LABELS = {
 
 
 class ProcessBackend(Backend):
-    """Keeps everything under ``data/kernels``. Its only image stands for the programs of the machine."""
+    """Keeps everything in the folders of ``Places``. Its only image stands for the programs of the machine."""
 
     name = "process"
 
     def __init__(self, data: Path, *, deployment: str, agent: str, accelerators: Accelerators | None = None) -> None:
-        self._data, self._root = data, data / "kernels"
-        self._root.mkdir(parents=True, exist_ok=True)
-        self._root.chmod(0o711)
-        self._deployment, self._agent = deployment, agent
-        self._starter = Starter(self._root, accelerators or Accelerators())
+        self._data, self._deployment, self._agent = data, deployment, agent
+        self._starter = Starter(data, accelerators or Accelerators())
+        self._places = self._starter.places
         self._locks = [threading.Lock() for _ in range(64)]
         self._closed = threading.Event()
 
@@ -81,10 +79,14 @@ class ProcessBackend(Backend):
         return Slots({"cpu": cores * MILLI, "mem": psutil.virtual_memory().total * MILLI})
 
     def storage(self) -> list[Path]:
-        return [self._data]
+        return [self._data, self._places.new]
 
     def notes(self) -> list[Note]:
-        return describe(self._starter.isolation, hard_limits=bool(self._starter.cgroups), data=self._data)
+        self._places.look()
+        return describe(self._starter.isolation, hard_limits=bool(self._starter.cgroups), places=self._places)
+
+    def fault(self) -> str:
+        return self._places.fault
 
     def images(self) -> list[ImageSighting]:
         digest = f"python-{platform.python_version()}"
@@ -102,13 +104,14 @@ class ProcessBackend(Backend):
         if not self.has_image(spec.image):
             raise ImageNotFound(f"{spec.image} is not here: this node has no container engine, only {IMAGE}.")
         with self._locks[spec.kernel_id.int % len(self._locks)]:
-            folder = KernelFolder(self._root / str(spec.kernel_id))
+            folder = KernelFolder(self._places.find(spec.kernel_id))
             known = folder.spec()
             if known and known.generation > spec.generation:
                 raise StaleGeneration(f"Generation {known.generation} is here; {spec.generation} is out of date.")
             if known and known.generation == spec.generation and folder.started():
                 return Started(folder.container_id(), adopted=True)
             self._clear(folder)
+            folder = KernelFolder(self._places.for_new() / str(spec.kernel_id))
             self._starter.start(spec, folder)
             return Started(folder.container_id(), adopted=False)
 
@@ -134,7 +137,7 @@ class ProcessBackend(Backend):
         return [seen for folder in self._folders() if (seen := folder.sighting())]
 
     def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
-        return readings_of(KernelFolder(self._root / str(kernel.kernel_id)) for kernel in kernels)
+        return readings_of(KernelFolder(self._places.find(kernel.kernel_id)) for kernel in kernels)
 
     def sweep(self, live: set[UUID]) -> None:
         """Kernels that ended keep their folder until ``remove``; what goes here are starts that came to nothing."""
@@ -181,13 +184,14 @@ class ProcessBackend(Backend):
         except OSError as error:
             raise BackendError(f"Not every kernel could be ended: {error}") from error
         self._starter.reap()
+        self._places.tidy()
 
     def _find(self, kernel_id: UUID) -> KernelFolder | None:
-        folder = KernelFolder(self._root / str(kernel_id))
+        folder = KernelFolder(self._places.find(kernel_id))
         return folder if self._ours(folder) else None
 
     def _folders(self) -> list[KernelFolder]:
-        named = [path for path in self._root.iterdir() if len(path.name) == len(str(UUID(int=0)))]
+        named = [path for path in self._places.folders() if len(path.name) == len(str(UUID(int=0)))]
         return [folder for path in named if self._ours(folder := KernelFolder(path))]
 
     def _ours(self, folder: KernelFolder) -> bool:
@@ -199,6 +203,8 @@ class ProcessBackend(Backend):
         if folder.read("launch") and not folder.read("exit"):
             folder.kill()
         folder.remove()
+        if self._closed.is_set():  # the portal has heard of its end, and nothing starts here any more
+            self._places.tidy()
 
     def _end(self, folder: KernelFolder, *, grace: float, reason: str, message: str) -> None:
         runner = folder.runner()

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from backendai.agent.accelerators.base import Grant
+from backendai.agent.backends.authorities import INSIDE as AUTHORITIES_INSIDE
+from backendai.agent.backends.authorities import authority_environ, write_authorities
 from backendai.agent.backends.home import WAIT, after_bootstrap, fill_home
 from backendai.agent.backends.process_sandbox import (
     BIN_INSIDE,
@@ -23,6 +25,7 @@ from backendai.agent.backends.process_sandbox import (
     open_to_all,
     sandbox,
 )
+from backendai.agent.backends.tmux import STATUS_LINES
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
@@ -47,9 +50,11 @@ def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
     for name, text in tables.items():
         (place.tables / name).write_text(text)
         (place.tables / name).chmod(0o644)
+    if spec.authorities:
+        write_authorities(place.authorities, spec)
     for folder in (place.programs, place.tables):
         folder.chmod(0o755)
-    conf = f'set -g status off\nsource-file -q "{home_of(place, isolation)}/.tmux.conf"\n'
+    conf = "\n".join(STATUS_LINES) + f'\nsource-file -q "{home_of(place, isolation)}/.tmux.conf"\n'
     (place.programs / TMUX_CONF).write_text(conf)
     (place.programs / TMUX_CONF).chmod(0o644)
     fill_home(place.home, spec, owner=place.uid)
@@ -74,11 +79,12 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
         "pids": spec.pids if _can_count_processes(place, isolation) else None,
         "tmux": ["-f", f"{programs}/{TMUX_CONF}", "-S", f"{temporary}/.tmux.sock"],
     }
+    trusted = authority_environ(spec, AUTHORITIES_INSIDE if inside else str(place.authorities))
     interpreter = str(Path(sys.executable).resolve())
     script = DOOR_INSIDE if inside else str(DOOR)
     return {
         "argv": [*sandbox(spec, place, isolation, grant.paths), interpreter, "-I", "-S", script, json.dumps(door)],
-        "environ": _environ(spec, home, temporary, programs) | dict(grant.environ),
+        "environ": trusted | _environ(spec, home, temporary, programs) | dict(grant.environ),
         "environ_outside": {"PATH": os.defpath, "LANG": "C.UTF-8", **_mark(spec)},
     }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
-from backendai.agent.backends.process_sandbox import Isolation, open_to_all
+from backendai.agent.backends.process_places import Places
+from backendai.agent.backends.process_sandbox import Isolation
 from backendai.wire.messages import Note
 
 _DOCKER = "install Docker Engine, or start it where it is installed"
@@ -16,8 +16,8 @@ _ALLOWED_TO_USERS = (
 _ALLOWED_TO_ROOT = "run the agent where root may make namespaces: on the machine itself, or in a privileged container"
 
 
-def describe(isolation: Isolation, *, hard_limits: bool, data: Path) -> list[Note]:
-    """Return one note for each protection that containers would give and this node does not."""
+def describe(isolation: Isolation, *, hard_limits: bool, places: Places) -> list[Note]:
+    """Return one note for each protection that containers give and this node does not, and why it starts nothing."""
     containers = _how_to_have_containers(isolation)
     notes = [
         Note(
@@ -35,7 +35,11 @@ def describe(isolation: Isolation, *, hard_limits: bool, data: Path) -> list[Not
     ]
     if isolation.bwrap is None:
         notes.append(
-            Note(code="process-no-sandbox", message=_no_sandbox(isolation), fix=_how_to_have_a_sandbox(isolation))
+            Note(
+                code="process-no-sandbox",
+                message=_no_sandbox(isolation, places),
+                fix=_how_to_have_a_sandbox(isolation),
+            )
         )
     if not hard_limits:
         notes.append(
@@ -46,25 +50,16 @@ def describe(isolation: Isolation, *, hard_limits: bool, data: Path) -> list[Not
                 fix=f"{containers} Or run the agent where it may make cgroups (as root, or as a systemd user service).",
             )
         )
-    if must_be_open(isolation) and not open_to_all(data / "kernels"):
-        notes.append(
-            Note(
-                code="process-data-closed",
-                message=f"Kernels run as users of their own, who cannot reach {data}.",
-                fix="Choose a data folder outside of /root, or make bubblewrap work.",
-            )
-        )
+    if places.fault:
+        notes.append(Note(code="process-starts-nothing", message=places.fault, fix=places.fix))
     return notes
 
 
-def must_be_open(isolation: Isolation) -> bool:
-    """Return whether the users of kernels walk to their scratch folder by themselves."""
-    return isolation.root and isolation.bwrap is None
-
-
-def _no_sandbox(isolation: Isolation) -> str:
+def _no_sandbox(isolation: Isolation, places: Places) -> str:
     whose = "readable by everybody" if isolation.root else "of the user who runs the agent"
-    return f"Kernels are not shut in: they see the files {whose} and all processes. The cause: {isolation.why_not}."
+    where = "" if places.new == places.inside else f" Their home folders are in {places.new}."
+    said = f"Kernels are not shut in: they see the files {whose} and all processes. The cause: {isolation.why_not}."
+    return said + where
 
 
 def _how_to_have_containers(isolation: Isolation) -> str:

@@ -32,7 +32,7 @@ class Runner:
     """One kernel from its first process to its last."""
 
     def __init__(self, folder: Path, ready: int) -> None:
-        self.folder, self.ready = folder, ready
+        self.folder, self.ready, self.umask = folder, ready, os.umask(0o077)  # others may pass through the folder
         self.launch: dict[str, Any] = json.loads((folder / "launch.json").read_text())
         self.log = RotatingLog(folder, self.launch["log_bytes"])
         self.end: dict[str, Any] = {}  # what the door said: exited or failed
@@ -73,6 +73,7 @@ class Runner:
                 env=self.launch["environ_outside"],
                 cwd="/",
                 pass_fds=passed,
+                umask=self.umask,
                 preexec_fn=self._join_cgroups,
             )
         for file in (output, environ):

@@ -9,10 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from backendai.agent.backends.authorities import INSIDE as AUTHORITIES_INSIDE
 from backendai.wire.messages import KernelSpec
 
 HOME = "/home/work"
@@ -20,6 +21,9 @@ DOOR = Path(__file__).with_name("process_door.py")
 DOOR_INSIDE = "/run/kernel/door.py"
 BIN_INSIDE = "/run/kernel/bin"
 USER_INSIDE = 1000
+_PACKAGE = Path(__file__).resolve().parents[2]
+_CHECKOUT = _PACKAGE.parent if (_PACKAGE.parent / "manage.py").exists() else _PACKAGE
+_SYSTEM = "/usr"
 _ROOT_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _READABLE = (
     "/opt",
@@ -48,6 +52,11 @@ class Isolation:
     root: bool
     sized_tmpfs: bool = False
 
+    @property
+    def walks_alone(self) -> bool:
+        """Whether kernels are users of their own who reach their folder by themselves: nothing mounts it for them."""
+        return self.root and self.bwrap is None
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -73,6 +82,10 @@ class Place:
     @property
     def tables(self) -> Path:
         return self.folder / "etc"
+
+    @property
+    def authorities(self) -> Path:
+        return self.folder / "ca"
 
 
 def probe() -> Isolation:
@@ -107,6 +120,7 @@ def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Seque
     tables = [
         w for name in ("passwd", "group", "hosts") for w in ("--ro-bind", f"{place.tables}/{name}", f"/etc/{name}")
     ]
+    authorities = [*_folders("/etc/backendai"), "--ro-bind", str(place.authorities), AUTHORITIES_INSIDE]
     return [
         isolation.bwrap,
         *_namespaces(isolation.root),
@@ -114,7 +128,9 @@ def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Seque
         *_folders("/etc", "/home", "/run", "/run/kernel"),
         *_system_folders(),
         *readable,
+        *_covers(_private(place)),
         *tables,
+        *(authorities if spec.authorities else ()),
         *("--proc", "/proc", "--dev", "/dev", *size, "--tmpfs", "/dev/shm"),  # noqa: S108
         *_folders(*sorted({str(Path(path).parent) for path in devices} - {"/dev"})),
         *(word for path in devices for word in ("--dev-bind-try", path, path)),
@@ -135,7 +151,7 @@ def _namespaces(root: bool) -> list[str]:
 
 
 def _system_folders() -> list[str]:
-    words = ["--ro-bind", "/usr", "/usr"]
+    words = ["--ro-bind", _SYSTEM, _SYSTEM]
     for name in _ROOT_FOLDERS:
         path = Path("/", name)
         if path.is_symlink():
@@ -143,10 +159,38 @@ def _system_folders() -> list[str]:
         elif path.is_dir():
             words += ["--ro-bind", str(path), str(path)]
     prefix = Path(sys.base_prefix)
-    if prefix.is_relative_to("/usr"):
-        return words
+    return words if prefix.is_relative_to(_SYSTEM) else [*words, *_interpreter(prefix)]
+
+
+def _interpreter(prefix: Path) -> list[str]:
     parents = [str(parent) for parent in reversed(prefix.parents[:-1])]
-    return [*words, *_folders(*parents), "--ro-bind", str(prefix), str(prefix)]
+    return [*_folders(*parents), "--ro-bind", str(prefix), str(prefix)]
+
+
+def _private(place: Place) -> list[Path]:
+    """Return the platform's own folders: its code, its data and this agent's data, which have keys and the database."""
+    folders = [_CHECKOUT, place.folder.parent.parent]  # the kernel's is in "kernels"
+    if data := os.environ.get("BACKENDAI_DATA"):
+        folders.append(Path(data))
+    return sorted({folder.resolve() for folder in folders})
+
+
+def _covers(folders: Sequence[Path]) -> Iterator[str]:
+    """Yield the words that lay an empty folder over each one that the sandbox would show. Python stays where it is in
+    one of them."""
+    prefix = Path(sys.base_prefix)
+    shown = [Path(_SYSTEM), *(Path("/", name) for name in _ROOT_FOLDERS), Path(_READABLE[0]), prefix]
+    covered = list[Path]()
+    for folder in folders:  # outer ones come first
+        is_shown = any(folder.is_relative_to(path) for path in shown) and folder.is_dir()
+        is_covered = any(folder.is_relative_to(path) for path in covered) and not folder.is_relative_to(prefix)
+        if not is_shown or is_covered or folder in (Path(_SYSTEM), prefix):
+            continue
+        covered.append(folder)
+        yield from ("--tmpfs", str(folder))
+        if prefix.is_relative_to(folder):
+            yield from _interpreter(prefix)
+        yield from ("--remount-ro", str(folder))
 
 
 def _folders(*paths: str) -> list[str]:

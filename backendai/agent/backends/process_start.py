@@ -17,24 +17,23 @@ from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.process_folder import KernelFolder
 from backendai.agent.backends.process_launch import furnish, launch_order
 from backendai.agent.backends.process_log import read_tail
-from backendai.agent.backends.process_notes import must_be_open
-from backendai.agent.backends.process_sandbox import Place, open_to_all, probe
+from backendai.agent.backends.process_places import KERNEL_USERS, Places
+from backendai.agent.backends.process_sandbox import Place, probe
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
 _RUNNER = Path(__file__).with_name("process_runner.py")
-_USERS = range(61184, 65520)  # the range that systemd keeps for users without a name
 _COMPLAINT = 2000  # bytes of output that explain a failed start
 
 
 class Starter:
-    """Starts kernels in folders below ``root`` with what this machine offers (asked once)."""
+    """Starts kernels with what this machine offers (asked once)."""
 
-    def __init__(self, root: Path, accelerators: Accelerators) -> None:
+    def __init__(self, data: Path, accelerators: Accelerators) -> None:
         self._accelerators = accelerators
         self.isolation = probe()
         self.cgroups = process_cgroup.find_parents()
-        self._root = root
+        self.places = Places(data, self.isolation)
         self._lock = threading.Lock()
         self._runners: list[subprocess.Popen[bytes]] = []
 
@@ -57,9 +56,9 @@ class Starter:
             self._runners = [runner for runner in self._runners if runner.poll() is None]
 
     def _prepare(self, spec: KernelSpec, folder: KernelFolder) -> None:
-        if must_be_open(self.isolation) and not open_to_all(folder.path):
-            raise StartFailed(f"The users of kernels cannot reach {self._root}: choose another data folder.")
-        folder.path.mkdir(mode=0o711 if must_be_open(self.isolation) else 0o700)
+        folder.path.mkdir(mode=0o700)
+        if self.isolation.walks_alone:
+            folder.path.chmod(0o711)
         folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap"}))
         with self._lock:  # until the choice of a user is written down
             place = self._place(folder)
@@ -74,11 +73,11 @@ class Starter:
         return Place(folder.path.resolve(), uid, runtime)
 
     def _free_user(self, folder: KernelFolder) -> int:
-        taken = {KernelFolder(path).read("launch").get("uid") for path in self._root.iterdir()}
-        first = folder.kernel_id.int % len(_USERS)  # two portals on one machine rarely choose alike
-        free: list[int] = [number for number in (*_USERS[first:], *_USERS[:first]) if number not in taken]
+        taken = {KernelFolder(path).read("launch").get("uid") for path in self.places.folders()}
+        first = folder.kernel_id.int % len(KERNEL_USERS)  # two portals on one machine rarely choose alike
+        free: list[int] = [number for number in (*KERNEL_USERS[first:], *KERNEL_USERS[:first]) if number not in taken]
         if not free:
-            raise StartFailed(f"All {len(_USERS)} user ids for kernels are in use.")
+            raise StartFailed(f"All {len(KERNEL_USERS)} user ids for kernels are in use.")
         return free[0]
 
     def _launch(self, spec: KernelSpec, place: Place) -> dict[str, Any]:
@@ -100,6 +99,7 @@ class Starter:
         """Start the supervisor; returns whether the kernel's main process came to life in time."""
         heard, ready = os.pipe()
         try:
+            (folder.path / "runner.log").touch(mode=0o600)
             with (folder.path / "runner.log").open("wb") as complaints:
                 runner = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(_RUNNER), str(folder.path.resolve()), str(ready)],

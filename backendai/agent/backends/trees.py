@@ -22,6 +22,15 @@ def make_removable(folder: Path) -> None:
 
 def bytes_under(folder: Path) -> int:
     """Return the bytes of disk that the folder takes; 0 when it is gone."""
-    measured = subprocess.run(["du", "-skx", "--", str(folder)], capture_output=True, text=True, check=False)
-    kibibytes = measured.stdout.partition("\t")[0]
-    return int(kibibytes) * _BLOCK if kibibytes.isdigit() else 0
+    return _measured(folder, "-skx") * _BLOCK
+
+
+def files_under(folder: Path) -> int:
+    """Return how many files and folders it holds, itself included; 0 when it is gone."""
+    return _measured(folder, "-sx", "--inodes")
+
+
+def _measured(folder: Path, *options: str) -> int:
+    measured = subprocess.run(["du", *options, "--", str(folder)], capture_output=True, text=True, check=False)
+    number = measured.stdout.partition("\t")[0]
+    return int(number) if number.isdigit() else 0

@@ -21,6 +21,7 @@ from backendai.agent.joining import ensure_joined
 from backendai.agent.portal import PortalClient
 from backendai.agent.runtime import AgentRuntime
 from backendai.agent.worker import run_worker
+from backendai.core.command_help import DJANGOS_OWN
 from backendai.core.errors import BackendAIError
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Command(BaseCommand):
     """Runs until SIGTERM or SIGINT; containers outlive it."""
 
     help = "Run the agent of this compute node."
+    suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -70,7 +72,7 @@ def _assemble(settings: NodeSettings) -> tuple[AgentRuntime, BrokerAccess, str]:
     accelerators = choose_accelerators(settings)
     backend = choose_backend(settings, credentials, accelerators)
     logger.info("agent %s: backend %s, portal %s, gateway %s", credentials.name, backend.name, portal_url, gateway_url)
-    portal = PortalClient(portal_url, credentials.token)
+    portal = PortalClient(portal_url, credentials.token, name=credentials.name)
     runtime = AgentRuntime(
         settings,
         credentials,

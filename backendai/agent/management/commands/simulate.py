@@ -22,6 +22,7 @@ from backendai.agent.fleet_joining import FleetCredentials, ensure_fleet_joined,
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.gateway_thread import GatewayThread, listen, public_url
 from backendai.agent.roster import Roster
+from backendai.core.command_help import DJANGOS_OWN
 from backendai.core.errors import BackendAIError, UserError
 from backendai.core.slots import Slots
 
@@ -36,6 +37,7 @@ class Command(BaseCommand):
     """Runs until SIGTERM or SIGINT. The simulated kernels end with it."""
 
     help = "Simulate many compute nodes in one process: their kernels run nothing."
+    suppressed_base_arguments = DJANGOS_OWN
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -9,10 +9,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from backendai.appproxy.server import serve
+from backendai.core.command_help import DJANGOS_OWN
 
 
 class Command(BaseCommand):
     help = "Serve the apps of sessions on names under BACKENDAI_APPS_DOMAIN."
+    suppressed_base_arguments = DJANGOS_OWN
 
     def handle(self, *arguments: Any, **options: Any) -> None:
         """Serve until SIGTERM or SIGINT."""

@@ -1,0 +1,196 @@
+"""The writable layers of containers: what kernels write outside of their home folder and temporary folders.
+
+Few engines can limit a layer. Everywhere else the layers are measured, and a kernel above its limit ends. The limit
+of a layer is the limit of the scratch folder, counted apart from it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from docker.errors import NotFound
+
+from backendai.agent.backends.base import BackendError, Overfull
+from backendai.agent.backends.docker_engine import PREFIX, Engine
+from backendai.agent.backends.trees import bytes_under, files_under
+from backendai.core.slots import format_size
+from backendai.wire.messages import Note
+
+logger = logging.getLogger(__name__)
+
+LIMIT_LABEL = f"{PREFIX}scratch"
+_BYTES_PER_FILE = 16 * 2**10  # as in the file systems of scratch folders
+_PACE, _HURRIED_PACE = 60.0, 5.0  # seconds between two measurements
+_FAST_LOSS = 2 * 2**30  # bytes that the disk may lose before it is measured early
+_NEARLY = 80  # percent
+_ENGINE_SECONDS = 600.0  # the engine walks through all layers when it is asked for their sizes
+_MOUNTS = Path("/proc/self/mounts")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A running kernel's layer. ``size`` and ``limit`` are in bytes, ``files`` is 0 where nobody can count them."""
+
+    kernel_id: UUID
+    size: int
+    files: int
+    limit: int
+
+    @property
+    def share(self) -> float:
+        """How much of its limit is used, in percent; the larger of bytes and files."""
+        return max(100 * self.size / self.limit, 100 * self.files / self.most_files)
+
+    @property
+    def most_files(self) -> int:
+        return max(1, self.limit // _BYTES_PER_FILE)
+
+    def overfull(self) -> Overfull:
+        """Return the kernel's end, with the numbers of what it holds too much of."""
+        held, allowed = format_size(self.size), format_size(self.limit)
+        if self.size <= self.limit:
+            held, allowed = f"{self.files:,} files", f"{self.most_files:,}"
+        message = f"It holds {held} outside of its home folder and temporary folders; the limit is {allowed}."
+        return Overfull(self.kernel_id, message, reason="layer-full")
+
+
+class Layers:
+    """Measures the layers of running kernels in a thread of its own, and asks ``homes`` there too: every 60 s at most,
+    and every 5 s while less than half of ``reserve`` (percent of the disk at ``folder()``) is free or the disk fills
+    fast."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        folder: Callable[[], Path],
+        reserve: float = 0.0,
+        homes: Callable[[], list[Overfull]] = list,
+        homes_promised: Callable[[Mapping[UUID, int], Path], int] = lambda limits, disk: 0,
+    ) -> None:
+        self._engine, self._folder, self._reserve, self._homes = engine, folder, reserve, homes
+        self._uppers: dict[str, Path | None] = {}
+        self._measuring = threading.Lock()
+        self._over, self._near = list[Overfull](), list[Layer]()
+        self._homes_promised, self._promised = homes_promised, 0
+        self._measured_at, self._took, self._free = -_PACE, 0.0, 0
+
+    def overfull(self) -> list[Overfull]:
+        """Return the kernels above their limit, the largest first, once per measurement. Begins the next measurement
+        when it is due; never waits for it."""
+        over, self._over = self._over, []
+        if self._is_due() and self._measuring.acquire(blocking=False):
+            threading.Thread(target=self._measure_and_release, name="layers", daemon=True).start()
+        return over
+
+    def notes(self) -> list[Note]:
+        """Return which kernels are close to their limit, and whether all together may write more than there is room."""
+        return [*self._near_notes(), *self._overcommit_notes()]
+
+    def _overcommit_notes(self) -> Iterator[Note]:
+        free, total = self._look_at_disk()
+        if total and self._promised > free:
+            yield Note(
+                code="disk-overcommitted",
+                message=f"The running kernels may still write {format_size(self._promised)} within their limits, but "
+                f"only {format_size(free)} are free at {self._folder()}.",
+                fix="Lower BACKENDAI_SCRATCH_BYTES, limit the kernels of this agent, or give the machine more disk.",
+            )
+
+    def _near_notes(self) -> Iterator[Note]:
+        if self._near:
+            largest = self._near[0]
+            yield Note(
+                code="layers-nearly-full",
+                message=f"{len(self._near)} kernels hold more than {_NEARLY} % of what they may hold outside of their "
+                f"home folders, the largest {format_size(largest.size)} (krn-{largest.kernel_id}). They end above it.",
+                fix="Ask the owners of these sessions to move large files to the home folder or to delete them.",
+            )
+
+    def measure(self) -> list[Layer]:
+        """Return the layers of running kernels that have a limit, the largest first. Cost: a walk through each layer.
+        Raises BackendError."""
+        by_hand = self._engine.socket_path is not None and os.geteuid() == 0
+        with self._engine.asking(seconds=_ENGINE_SECONDS):
+            listed = [entry for entry in self._engine.listed(running=True) if _limit_of(entry)]
+            uppers = {entry["Id"]: self._upper(entry["Id"]) for entry in listed} if by_hand else {}
+            if not all(uppers.get(entry["Id"]) for entry in listed):  # the engine's sizes count holes of sparse files
+                listed = [entry for entry in self._engine.listed(running=True, sizes=True) if _limit_of(entry)]
+        self._uppers = {identity: path for identity, path in self._uppers.items() if identity in uppers}
+        found = [_layer(entry, uppers.get(entry["Id"])) for entry in listed]
+        return sorted(found, key=lambda layer: layer.size, reverse=True)
+
+    def _measure_and_release(self) -> None:
+        begun = time.monotonic()
+        self._free = self._look_at_disk()[0]
+        try:
+            homes, layers = self._homes(), self.measure()
+            self._over = homes + [layer.overfull() for layer in layers if layer.share > 100]
+            limits = {layer.kernel_id: layer.limit for layer in layers}
+            promised = sum(max(0, layer.limit - layer.size) for layer in layers)
+            self._promised = promised + self._homes_promised(limits, self._folder())
+            self._near = [layer for layer in layers if _NEARLY < layer.share <= 100]
+        except BackendError as error:
+            logger.warning("the writable layers of containers cannot be measured: %s", error.message)
+        except Exception:
+            logger.exception("the writable layers of containers cannot be measured")
+        finally:
+            self._measured_at = time.monotonic()
+            self._took = self._measured_at - begun
+            self._measuring.release()
+
+    def _is_due(self) -> bool:
+        free, total = self._look_at_disk()
+        is_tight = 200 * free < self._reserve * total
+        hurry = is_tight or self._free - free > _FAST_LOSS
+        # A node with many files spends at most half of its time on this in a hurry, else a tenth.
+        pace = max(_HURRIED_PACE, self._took) if hurry else max(_PACE, 10 * self._took)
+        return time.monotonic() - self._measured_at >= pace
+
+    def _look_at_disk(self) -> tuple[int, int]:
+        try:
+            usage = shutil.disk_usage(self._folder())
+        except OSError:
+            return 0, 0
+        return usage.free, usage.total
+
+    def _upper(self, container_id: str) -> Path | None:
+        """Return the folder of the layer as this process sees it; None when it is not there."""
+        if container_id not in self._uppers:
+            try:
+                data = self._engine.client.inspect_container(container_id)["GraphDriver"]["Data"] or {}
+            except NotFound:
+                data = {}
+            path = Path(data["UpperDir"]) if data.get("UpperDir") else None
+            self._uppers[container_id] = path if path is not None and path.is_dir() else None
+        return self._uppers[container_id]
+
+
+def can_size_layers(info: Mapping[str, Any]) -> bool:
+    """Return whether the engine of this machine limits layers by itself: overlay2 on xfs with project quotas."""
+    backing = dict(pair for pair in info.get("DriverStatus") or [] if len(pair) == 2).get("Backing Filesystem")
+    if info.get("Driver") != "overlay2" or backing != "xfs":
+        return False
+    root = Path(str(info.get("DockerRootDir", "")))
+    mounts = [line.split() for line in _MOUNTS.read_text().splitlines()]
+    holding = [(len(where), options) for _, where, _, options, *_ in mounts if root.is_relative_to(where)]
+    return bool({"prjquota", "pquota"} & set(max(holding, default=(0, ""))[1].split(",")))
+
+
+def _limit_of(entry: Mapping[str, Any]) -> int:
+    limit = entry["Labels"].get(LIMIT_LABEL, "")
+    return int(limit) if limit.isdigit() else 0
+
+
+def _layer(entry: Mapping[str, Any], upper: Path | None) -> Layer:
+    size, files = (bytes_under(upper), files_under(upper)) if upper else (int(entry.get("SizeRw") or 0), 0)
+    return Layer(UUID(entry["Labels"][f"{PREFIX}kernel"]), size, files, _limit_of(entry))

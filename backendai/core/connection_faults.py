@@ -1,0 +1,44 @@
+"""Why a server did not answer, in words for people."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+
+def unreachable_words(url: str, error: BaseException, seconds: float) -> str:
+    """Return one sentence with the host, the port, the cause and how long the try took."""
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return f"{parts.hostname} on port {port} cannot be reached: {_cause(error)} (after {seconds:.1f} s)."
+
+
+def _cause(error: BaseException) -> str:
+    chain = list(_chain(error))
+    for each in chain:
+        if isinstance(each, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted, {each.verify_message or 'verification failed'}"
+        if isinstance(each, ssl.SSLError):
+            return f"the TLS connection failed, {(each.reason or 'no reason given').replace('_', ' ').lower()}"
+        if isinstance(each, socket.gaierror):
+            return "no address is found for the name"
+        if isinstance(each, ConnectionRefusedError):
+            return "the connection was refused, nothing listens there"
+        if isinstance(each, TimeoutError):
+            return "it did not answer in time"
+    told = next((each.strerror for each in chain if isinstance(each, OSError) and each.strerror), "")
+    return told.lower() if told else "the connection was broken off"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the error and what it wraps, the innermost first."""
+    found: list[BaseException] = []
+    queue: list[object] = [error]
+    while queue:
+        each = queue.pop()
+        if isinstance(each, BaseException) and each not in found:
+            found.append(each)
+            queue += [getattr(each, "reason", None), each.__cause__, each.__context__, *each.args]
+    yield from reversed(found)

@@ -1,0 +1,22 @@
+"""Which errors mean that the database cannot be reached, and not that it refused a statement."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+_CANNOT_OPEN = 14  # SQLITE_CANTOPEN, in the lower byte of an extended code
+# Connection exceptions; the server shuts down or starts; too many connections. Time-outs and locks are not among them.
+_STATES = ("08", "57P01", "57P02", "57P03", "53300")
+
+
+def is_away(error: BaseException) -> bool:
+    """Return whether this error of Django wraps one of the driver that says so. A full pool counts too."""
+    cause: Any = error.__cause__
+    if isinstance(cause, sqlite3.OperationalError):
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF == _CANNOT_OPEN
+    # Agents load this package, and not the driver of PostgreSQL: its errors are known by their name.
+    if "OperationalError" not in {kind.__name__ for kind in type(cause).__mro__} or not hasattr(cause, "sqlstate"):
+        return False
+    state: str | None = cause.sqlstate
+    return state is None or state.startswith(_STATES)

@@ -1,0 +1,3 @@
+"""The version of the platform, which portal and agents tell."""
+
+VERSION = "1.0"

@@ -1,0 +1,30 @@
+"""The mark that a portal leaves in the broker, by which it notices another portal with the same deployment name."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from backendai.wire.broker_accounts import BrokerAway
+
+_TIMEOUT_SECONDS = 2.0
+
+
+def swap_mark(mark: str) -> str:
+    """Write the mark and return the one that was there, empty when there was none. Raises BrokerAway."""
+    redis = Redis.from_url(
+        settings.REDIS_URL,
+        decode_responses=True,
+        socket_timeout=_TIMEOUT_SECONDS,
+        socket_connect_timeout=_TIMEOUT_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+    )
+    try:
+        return str(redis.getset(f"{settings.DEPLOYMENT}:portal-mark", mark) or "")
+    except (RedisError, OSError) as error:
+        raise BrokerAway(str(error)) from error
+    finally:
+        redis.close()
