@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +24,7 @@ class NoticeKind(models.TextChoices):
     ENDED = "ended", "ended by the platform"
     ENDING = "ending", "will end soon"
     IDLE = "idle", "idle, and will end soon"
+    APP_CLOSED = "app-closed", "an app is not public any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Channels:
 
 
 CHANNELS = ("card", "bell", "email")
-# That a session is launched belongs to its start, and that it is idle to its end: one choice for both.
+# That a session is launched belongs to its start; that it is idle, or an app of it closes, to its end: one choice.
 CHOSEN = (NoticeKind.STARTED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING)
 
 
@@ -46,7 +47,9 @@ def choices_of(user: Any) -> dict[str, Channels]:
     found = {row.kind: Channels(row.card, row.bell, row.email) for row in rows}
     chosen = {str(kind): found.get(kind, Channels()) for kind in CHOSEN}
     both = {NoticeKind.LAUNCHED: NoticeKind.STARTED, NoticeKind.IDLE: NoticeKind.ENDING}
-    return chosen | {str(kind): chosen[like] for kind, like in both.items()}
+    found = chosen | {str(kind): chosen[like] for kind, like in both.items()}
+    # Nobody has to act on it, so it takes no room on the page.
+    return found | {str(NoticeKind.APP_CLOSED): replace(chosen[NoticeKind.ENDING], card=False)}
 
 
 def kinds_in(choices: Mapping[str, Channels], channel: str) -> list[str]:
@@ -79,6 +82,7 @@ def mail_wanted() -> dict[str, set[UUID]]:
         wanted.setdefault(kind, set()).add(user_id)
     if NoticeKind.ENDING in wanted:
         wanted[str(NoticeKind.IDLE)] = wanted[NoticeKind.ENDING]
+        wanted[str(NoticeKind.APP_CLOSED)] = wanted[NoticeKind.ENDING]
     return wanted
 
 

@@ -8,6 +8,8 @@ from uuid import UUID
 
 from backendai.activity.models import AuditEntry
 
+COMMAND_LINE = "the command line"  # as ``by`` in the details: an operator did it with a command, and no user
+
 
 def audit(actor_id: UUID | None, action: str, target_type: str, target_ids: Iterable[Any], **details: Any) -> None:
     """Write one entry per target, in the caller's transaction."""

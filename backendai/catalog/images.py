@@ -16,7 +16,7 @@ from backendai.activity.services import audit
 from backendai.catalog.models import Image, ImageAlias, ImageOnAgent
 from backendai.catalog.services import adopt_labels
 from backendai.core.errors import Conflict, UserError
-from backendai.core.image_names import parse_image_name
+from backendai.core.image_names import is_exact_digest, parse_image_name
 from backendai.core.names import check_catalogue_name
 from backendai.wire.commits import OWNER_LABEL
 
@@ -28,6 +28,7 @@ _MOST_ALIASES = 20
 def create_image(actor_id: UUID | None, values: Mapping[str, Any]) -> Image:
     """Return a new image with these values of its fields (``name`` and ``reference`` are needed). Raises UserError."""
     parse_image_name(str(values.get("reference", "")))
+    _check_digest(values)
     direct = {name: value for name, value in values.items() if name not in ("aliases", "domains")}
     image = Image(**direct)
     with transaction.atomic():
@@ -76,6 +77,7 @@ def change_image(actor_id: UUID | None, image: Image, values: Mapping[str, Any])
     Raises UserError that names the field, Conflict when a name is taken; then nothing is written.
     """
     old = {name: _shown(image, name) for name in values}
+    _check_digest({name: value for name, value in values.items() if value != old[name]})
     with transaction.atomic():
         for name, value in values.items():
             if name == "aliases":
@@ -121,6 +123,14 @@ def forget_image(actor_id: UUID | None, image: Image) -> None:
             "instead of forgetting it.",
             code="image-in-use",
         ) from error
+
+
+def _check_digest(values: Mapping[str, Any]) -> None:
+    """Refuse a digest that every start would find out to be none, on its node."""
+    digest = values.get("digest")
+    if digest and not is_exact_digest(digest):
+        text = "Write sha256: and 64 digits from 0 to 9 and a to f, or leave it empty."
+        raise UserError(text, field="digest", code="invalid-digest")
 
 
 def _write(image: Image) -> None:

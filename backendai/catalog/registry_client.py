@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import urllib3
 
+from backendai.core.connection_faults import unreachable_words
 from backendai.core.errors import PlatformError
 from backendai.core.image_names import is_digest
 
@@ -37,6 +39,10 @@ class RegistryError(PlatformError):
 
 class NotThere(RegistryError):
     """The registry has nothing under this name."""
+
+
+class Unreachable(RegistryError):
+    """No answer came from the registry."""
 
 
 class DeletesNothing(RegistryError):
@@ -169,12 +175,11 @@ class RegistryClient:
     def _answer(self, method: str, path: str, scope: str, accept: str) -> tuple[int, Mapping[str, str], bytes]:
         """Ask with what is known of the account for this scope, and once more with what the registry then wants."""
         headers = {"Accept": accept} | self._credentials(scope)
-        follow = method == "GET"
-        status, answered, body = self._ask(self._url + path, headers, follow=follow, method=method)
+        status, answered, body = self._ask(self._url + path, headers, follow=method == "GET", method=method)
         if status == 401 and "Authorization" not in headers:
             self._tokens[scope] = self._answer_to(answered.get("WWW-Authenticate", ""), scope)
             headers |= self._credentials(scope)
-            status, answered, body = self._ask(self._url + path, headers, follow=follow, method=method)
+            status, answered, body = self._ask(self._url + path, headers, follow=method == "GET", method=method)
         return status, answered, body
 
     def _credentials(self, scope: str) -> dict[str, str]:
@@ -190,8 +195,8 @@ class RegistryClient:
         if kind.lower() != "bearer" or "realm" not in said:
             raise RegistryError("It wants an account (HTTP 401).")
         wanted = {"service": said.get("service", ""), "scope": said.get("scope") or scope}
-        realm = said["realm"]
-        address = f"{realm}{'&' if '?' in realm else '?'}{urlencode({k: v for k, v in wanted.items() if v})}"
+        realm, query = said["realm"], urlencode({name: value for name, value in wanted.items() if value})
+        address = f"{realm}{'&' if '?' in realm else '?'}{query}"
         headers = {"Authorization": f"Basic {basic}"} if self._username else {}
         status, _, body = self._ask(address, headers, follow=False)
         if status != 200:
@@ -225,6 +230,7 @@ class RegistryClient:
             raise RegistryError("It sends to an address without encryption.")
 
     def _request(self, method: str, url: str, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
+        began = time.monotonic()
         try:
             response = self._pool.request(
                 method, url, headers=dict(headers), redirect=False, preload_content=False, decode_content=True
@@ -234,7 +240,7 @@ class RegistryClient:
             finally:
                 response.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise RegistryError(f"It cannot be reached: {type(error).__name__}.") from error
+            raise Unreachable(unreachable_words(url, error, time.monotonic() - began)) from error
         if len(body) > LARGEST_ANSWER:
             response.close()
             raise RegistryError(f"It answered with more than {LARGEST_ANSWER // 2**20} MiB.")

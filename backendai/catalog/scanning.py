@@ -15,7 +15,7 @@ from backendai.catalog.images import free_name
 from backendai.catalog.models import Image, Registry
 from backendai.catalog.registries import SCAN_JOB, WAITING
 from backendai.catalog.registry_access import client_of
-from backendai.catalog.registry_client import FoundImage, RegistryClient, RegistryError
+from backendai.catalog.registry_client import FoundImage, RegistryClient, RegistryError, Unreachable
 from backendai.catalog.services import take_over
 from backendai.core.errors import UserError
 from backendai.core.image_names import parse_image_name
@@ -24,6 +24,8 @@ from backendai.wire.commits import OWNER_LABEL
 
 MOST_REPOSITORIES, MOST_TAGS, MOST_IMAGES = 2000, 200, 5000
 _MOST_FAULTS = 50
+_FIX = "Check the registry's address, account and further hosts."
+_FIX_UNREACHABLE = "Check the registry's address, its certificate, and whether the portal's machine may connect to it."
 Clock = Callable[[], datetime]
 
 
@@ -58,7 +60,7 @@ def scan(job_id: UUID, clock: Clock) -> None:
     try:
         finished = _go_through(registry, job_id, tally, clock)
     except RegistryError as error:
-        fix = "Check the registry's address, account and further hosts."
+        fix = _FIX_UNREACHABLE if isinstance(error, Unreachable) else _FIX
         finish_job(job_id, message=error.message, now=clock(), failed=True, fix=fix, result=tally.result())
         return
     if not finished:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from django.db import transaction
 
@@ -15,6 +16,23 @@ from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting
 
 BUILD_JOB = "image.build"
+PREFERRED_IMAGE = "python-science"  # the launcher begins with it where an agent has it
+# In the order in which they are made: what people can work with first comes first.
+_BUILT_HERE: dict[str, dict[str, Any]] = {
+    "python": {
+        "title": "Python",
+        "description": "Small: JupyterLab, git and tmux. Install more with pip.",
+        "reference": "local/backendai-python:latest",
+        "process_reference": "process/python",
+        "minimum": {"cpu": "0.1", "mem": str(64 * 2**20)},
+    },
+    PREFERRED_IMAGE: {
+        "title": "Python (science)",
+        "description": "NumPy, pandas, SciPy, scikit-learn, Matplotlib, JupyterLab, a compiler and vim.",
+        "reference": "local/backendai-python-science:latest",
+        "minimum": {"cpu": "0.1", "mem": str(256 * 2**20)},
+    },
+}
 _MINIMUM_PREFIX, _MAXIMUM_PREFIX = "ai.backend.resource.min.", "ai.backend.resource.max."
 
 
@@ -41,17 +59,14 @@ def record_images_of(agents: Sequence[Agent], images: Sequence[ImageSighting], d
 
 def seed_images() -> None:
     """Make sure that the images which the platform builds itself are in the catalogue."""
-    Image.objects.get_or_create(
-        name="python",
-        defaults={
-            "title": "Python",
-            "description": "Python with JupyterLab, git and tmux.",
-            "reference": "local/backendai-python:latest",
-            "process_reference": "process/python",
-            "is_built_here": True,
-            "minimum": {"cpu": "0.1", "mem": str(64 * 2**20)},
-        },
-    )
+    for name, values in _BUILT_HERE.items():
+        Image.objects.get_or_create(name=name, defaults=values | {"is_built_here": True})
+
+
+def built_here() -> list[Image]:
+    """Return the images that the platform builds itself, in the order in which they are made."""
+    order = {name: place for place, name in enumerate(_BUILT_HERE)}
+    return sorted(Image.objects.kept().filter(is_built_here=True), key=lambda image: order.get(image.name, len(order)))
 
 
 def adopt_labels(image: Image) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import socket
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,8 +16,8 @@ from django.db import transaction
 from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.cluster.broker_access import end_broker_access
+from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, JoinToken, ResourceGroup
-from backendai.cluster.services import create_join_token
 from backendai.core.errors import NotFound, UserError
 
 RETURN_WITHIN = timedelta(hours=24)
@@ -75,25 +76,51 @@ def make_join_token(
     """Return the text of a new join token, which nobody can read again. Raises a UserError that names the field."""
     if expires_at is not None and expires_at <= now:
         raise UserError("The end of validity is in the past.", field="expires_at", code="invalid-date")
-    if not _PREFIX.match(name_prefix):
-        text = f"{name_prefix!r} cannot begin a name: use a-z, 0-9 and dashes, at most 62."
-        raise UserError(text, field="name_prefix", code="invalid-name")
+    check_prefix(name_prefix)
     return create_join_token(
         group, name_prefix=name_prefix, reusable=reusable, expires_at=expires_at, actor_id=actor.pk
     )
 
 
-def join_command(token: str) -> str:
-    """Return what to run on a node to join with this token."""
-    return f".venv/bin/python manage.py agent --join {portal_address()} --token {token}"
+def check_prefix(name_prefix: str) -> None:
+    """Refuse a prefix with which no agent's name can begin. Raises UserError."""
+    if not _PREFIX.match(name_prefix):
+        text = f"{name_prefix!r} cannot begin a name: use a-z, 0-9 and dashes, at most 62."
+        raise UserError(text, field="name_prefix", code="invalid-name")
 
 
-def portal_address() -> str:
-    """Return the portal's address as another machine sees it, as far as it is known here."""
+def join_command(token: str, *, name: str = "", name_prefix: str = "") -> str:
+    """Return what to paste into a shell on a node to join with this token: under this ``name``, or under its host name
+    behind the prefix."""
+    named = name
+    if name_prefix and not name:
+        named = f'"{name_prefix.rstrip("-")}-$(hostname -s)"'
+    words = [".venv/bin/python manage.py agent", "--join", portal_address()[0], "--token", token]
+    return " ".join([*words, *(("--name", named) if named else ())])
+
+
+def portal_address() -> tuple[str, bool]:
+    """Return the portal's address for another machine, and whether that is a guess: as nobody has configured one, it is
+    the address from which this machine would speak to others."""
     parts = urlsplit(settings.PORTAL_URL)
-    if parts.hostname in ("127.0.0.1", "localhost", "::1"):
-        return f"{parts.scheme}://<this machine>:{parts.port or settings.PORT}"
-    return str(settings.PORTAL_URL)
+    if parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+        return str(settings.PORTAL_URL), False
+    return f"{parts.scheme}://{_own_address()}:{parts.port or settings.PORT}", True
+
+
+def guessed_address() -> str:
+    """Return the portal's address if it is a guess, else an empty text."""
+    address, is_guess = portal_address()
+    return address if is_guess else ""
+
+
+def _own_address() -> str:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it only chooses a route
+            return str(probe.getsockname()[0])
+    except OSError:
+        return socket.gethostname()
 
 
 def revoke_join_token(actor: User, token_id: int) -> None:

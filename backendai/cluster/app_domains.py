@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 LONGEST = 180
+_SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "go", "gov", "ne", "net", "or", "org", "re"})
 _DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
@@ -26,6 +27,20 @@ def portal_names() -> set[str]:
 def holds(domain: str, name: str) -> bool:
     """Return whether the name is the domain, or lies under it."""
     return name == domain or name.endswith(f".{domain}")
+
+
+def shares_site(one: str, other: str) -> bool:
+    """Return whether two names are under one domain that somebody registered: cookies can be set for both there."""
+    return _registered(one) == _registered(other) != ""
+
+
+def _registered(name: str) -> str:
+    labels = name.split(".")
+    if len(labels) < 2 or labels[-1] == "localhost" or labels[-1].isdigit():
+        return ""
+    # co.uk, ac.kr and the like are registered one level further down.
+    is_country = len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND_LEVEL
+    return ".".join(labels[-3:] if is_country else labels[-2:])
 
 
 def wrong_app_domain(domain: str) -> str:

@@ -13,7 +13,7 @@ from backendai.cluster.models import Agent
 from backendai.core.errors import NotFound
 from backendai.wire import broker_accounts
 from backendai.wire.broker_accounts import BrokerAway, NoAccounts, Settled
-from backendai.wire.messages import BrokerDown
+from backendai.wire.broker_messages import BrokerDown
 from backendai.wire.queues import without_account
 
 logger = logging.getLogger(__name__)

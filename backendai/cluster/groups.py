@@ -8,9 +8,11 @@ from uuid import UUID
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.db.models import Model
 
 from backendai.accounts.models import KeyPair, Project, User
 from backendai.accounts.prepared import Prepared
+from backendai.accounts.uses import counted_uses, words_for
 from backendai.activity.services import audit
 from backendai.cluster.models import IdleBinding, JoinToken, ResourceGroup
 from backendai.cluster.per_request import once
@@ -82,16 +84,15 @@ def change_group(actor: User, group: ResourceGroup, values: Mapping[str, Any]) -
     return group
 
 
+def uses_of_group(group: ResourceGroup) -> dict[type[Model], int]:
+    """Return how many rows of which model belong to the group and keep it from being deleted."""
+    return counted_uses(group, leaving_out=_NO_OBSTACLE)
+
+
 def delete_group(actor_id: UUID | None, group: ResourceGroup) -> None:
     """Delete a group that nothing belongs to; raises a Conflict that counts what does."""
     with transaction.atomic():
-        used_by = {}
-        for relation in group._meta.related_objects:
-            if relation.related_model not in _NO_OBSTACLE:
-                rows = relation.related_model._default_manager.filter(**{relation.field.name: group})
-                if number := rows.count():
-                    meta = relation.related_model._meta
-                    used_by[str(meta.verbose_name if number == 1 else meta.verbose_name_plural)] = number
+        used_by = {words_for(model, number): number for model, number in uses_of_group(group).items()}
         if used_by:
             text = ", ".join(f"{number} {name}" for name, number in used_by.items())
             raise Conflict(

@@ -178,7 +178,14 @@ class Agent(models.Model):
     engine = models.CharField(max_length=64, blank=True, help_text="Its container engine with the version.")
     os_kernel = models.CharField(max_length=64, blank=True, help_text="The Linux kernel of the machine.")
     low_disk = models.BooleanField(default=False, help_text="Less is free than its reserve: it pulls no images.")
+    fault = models.CharField(max_length=500, blank=True, help_text="Why it can start no session; empty: it can.")
     images_digest = models.CharField(max_length=64, blank=True)
+    unknown_kernels = models.PositiveIntegerField(
+        default=0, editable=False, help_text="Kernels there that this database does not know."
+    )
+    unknown_running = models.PositiveIntegerField(
+        default=0, editable=False, help_text="How many of them run: while there are any, nothing new is placed there."
+    )
     reserved = models.JSONField(default=dict, blank=True, help_text="What the node keeps for itself of its machine.")
     max_kernels = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: as the group says.")
     drain_started_at = models.DateTimeField(null=True, blank=True, help_text="Since when it takes no new sessions.")
@@ -268,3 +275,17 @@ class Hearing(models.Model):
 
     def __str__(self) -> str:
         return f"hearing nodes since {self.since.isoformat()}"
+
+
+class DatabaseEpoch(models.Model):
+    """How old this database is; one row. ``tick`` grows with every repair pass and goes back only with a backup."""
+
+    lineage = models.UUIDField(default=uuid.uuid4)
+    tick = models.PositiveBigIntegerField(default=0)
+    mark = models.CharField(max_length=32, blank=True, help_text="What this portal wrote into the broker last.")
+    strangers = models.PositiveSmallIntegerField(
+        default=0, help_text="How many passes in a row found another portal's mark in the broker."
+    )
+
+    def __str__(self) -> str:
+        return f"{self.lineage}:{self.tick}"

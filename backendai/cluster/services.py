@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import secrets
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,80 +12,29 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Case, F, Max, Q, Value, When
-from django.utils import timezone
 
 from backendai.accounts.prepared import Prepared
-from backendai.activity.services import audit
-from backendai.cluster.broker_access import end_broker_access
-from backendai.cluster.models import Agent, Hearing, JoinToken, PassLease, ResourceGroup
-from backendai.cluster.slot_types import ensure_slot_types
-from backendai.core.errors import NotFound, UserError
+from backendai.cluster.joining import digest_of
+from backendai.cluster.models import Agent, Hearing, PassLease, ResourceGroup
+from backendai.cluster.slot_types import ensure_slot_types, is_usual
+from backendai.core.errors import UserError
 from backendai.core.names import architecture_name
 from backendai.core.slots import Slots
-from backendai.wire.messages import JoinUp, SyncUp
+from backendai.wire.messages import PROTOCOL, Note, SyncUp
 
+_OTHER_MACHINE_WAITS = timedelta(seconds=15)  # three usual syncs
+_REFUSED = "report-refused"
 _ENGINE_SILENT = "engine-unreachable"  # a node's note: its container engine does not answer
-
-
-def create_join_token(
-    group: ResourceGroup,
-    *,
-    name_prefix: str = "",
-    reusable: bool = False,
-    expires_at: datetime | None = None,
-    agent: Agent | None = None,
-    actor_id: UUID | None = None,
-) -> str:
-    """Return a join token's text for new agents of this group, or for that one ``agent`` to come back; only its hash is
-    stored."""
-    text = "join_" + secrets.token_urlsafe(24)
-    with transaction.atomic():
-        token = JoinToken.objects.create(
-            digest=_digest(text),
-            hint=text[:10],
-            resource_group=group,
-            agent=agent,
-            name_prefix=name_prefix,
-            is_reusable=reusable,
-            expires_at=expires_at,
-            created_by_id=actor_id,
-        )
-        details = {"resource_group": group.name, "name_prefix": name_prefix, "reusable": reusable}
-        audit(actor_id, "join-token.create", "join-token", [token.pk], agent=agent.name if agent else "", **details)
-    return text
-
-
-def join_agent(message: JoinUp) -> tuple[Agent, str]:
-    """Return the agent's row and its own new token. A known name keeps its row (and its kernels) and gets a new token,
-    provided that the join token was made for this agent, or is a reusable one made for such names and nobody has turned
-    the agent away."""
-    now = timezone.now()
-    with transaction.atomic():
-        token = _usable_token(message, now)
-        text = "node_" + secrets.token_urlsafe(32)
-        agent = Agent.objects.filter(name=message.name).first()
-        if agent and token.agent_id != agent.pk:
-            _check_return(agent, token)
-        action = "agent.return" if agent else "agent.join"
-        if agent is None:
-            agent = Agent(name=message.name, resource_group=token.resource_group)
-        agent.token_digest, agent.gateway_url, agent.status = _digest(text), message.gateway_url, Agent.Status.LOST
-        agent.lost_at = agent.lost_at or now  # it may die before its first sync, and must be given up then
-        end_broker_access([agent])
-        agent.revoked_at = None
-        agent.save()
-        audit(None, action, "agent", [agent.pk], name=agent.name, gateway_url=agent.gateway_url)
-    return agent, text
 
 
 def agent_of_token(text: str) -> Agent | None:
     """Return the agent that a node token belongs to, unless it was retired."""
-    return _OF_DIGEST.first(_digest(text))
+    return _OF_DIGEST.first(digest_of(text))
 
 
 def agents_of_tokens(texts: Collection[str]) -> dict[str, Agent]:
     """Return the agents of these node tokens by token, in one query; unknown tokens and retired agents are left out."""
-    digests = {_digest(text): text for text in texts}
+    digests = {digest_of(text): text for text in texts}
     agents = Agent.objects.registered().filter(token_digest__in=list(digests)).order_by()
     return {digests[agent.token_digest]: agent for agent in agents}
 
@@ -97,8 +44,8 @@ def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
     Raises UserError for a capacity that is none."""
     columns = _said(message, agent, now)
     news = _is_news(agent, columns)
-    if columns.get("capacity", {}).keys() - agent.capacity.keys():
-        ensure_slot_types(columns["capacity"])
+    if offers := _undescribed(columns, agent):
+        ensure_slot_types(offers)
     Agent.objects.registered().filter(pk=agent.pk).update(**_heard(now), **_never_undrained(columns))
     agent.backend, agent.status = columns["backend"], columns["status"]
     return news
@@ -110,7 +57,7 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
 
     Nodes that say what they said before cost one statement together, the others one for each different thing said.
     """
-    news, refused, slots = set(), {}, set[str]()
+    news, refused, slots = set(), {}, dict[str, UUID]()
     same: defaultdict[str, list[UUID]] = defaultdict(list)
     other: defaultdict[str, list[UUID]] = defaultdict(list)
     for agent, message in syncs:
@@ -119,12 +66,12 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
         except UserError as error:
             refused[agent.pk] = str(error)
             continue
+        slots |= _undescribed(columns, agent)
         if all(getattr(agent, name) == value for name, value in columns.items()):
             same[agent.status].append(agent.pk)
             continue
         if _is_news(agent, columns):
             news.add(agent.pk)
-            slots |= columns.get("capacity", {}).keys() - agent.capacity.keys()
         other[json.dumps(columns)].append(agent.pk)
         agent.backend, agent.status = columns["backend"], columns["status"]
     if slots:
@@ -140,6 +87,20 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
         except DataError as error:
             refused |= dict.fromkeys(ids, str(error)[:200])
     return news - refused.keys(), refused
+
+
+def note_refused(refused: Mapping[UUID, str], *, now: datetime) -> None:
+    """Write that these agents were heard though nothing that they say of themselves can be used: they are there, so
+    their sessions go on, and take nothing new until their words make sense again."""
+    for agent_id, problem in refused.items():
+        note = {
+            "code": _REFUSED,
+            "message": f"The portal cannot read what this agent reports: {problem}"[:500],
+            "fix": "Run the same version on the portal and on the agent: upgrade the portal first.",
+        }
+        Agent.objects.registered().filter(pk=agent_id).update(
+            **_heard(now), status=str(Agent.Status.DRAINING), notes=[note]
+        )
 
 
 def hold_back(agent_ids: Collection[UUID]) -> None:
@@ -168,10 +129,12 @@ def last_heard_at() -> datetime | None:
 
 
 def note_hearing(*, now: datetime, can_hear: bool, longest_gap: timedelta) -> None:
-    """Note whether nodes can be heard now; after a gap of more than ``longest_gap`` between two notes nobody knows
-    whether they could, and what is heard counts from ``now``."""
+    """Note whether nodes can be heard now; after a gap of more than ``longest_gap`` between two notes, or a clock that
+    was set back, nobody knows whether they could, and what is heard counts from ``now``."""
     row, _ = Hearing.objects.get_or_create(pk=1, defaults={"since": now, "noted_at": now})
-    if not can_hear or now - row.noted_at > longest_gap:
+    if row.noted_at > now:
+        _count_from(now)
+    if not can_hear or not timedelta(0) <= now - row.noted_at <= longest_gap:
         row.since = now
     Hearing.objects.filter(pk=row.pk).update(since=row.since, noted_at=now)
 
@@ -198,8 +161,9 @@ def take_lease(
 ) -> bool:
     """Take the lease unless somebody else holds it; True when it is ours now. An owner that ``has_died`` holds nothing:
     nobody need wait until its time is up."""
-    # Released counts at once: whoever waited for it may hold an older ``now`` than the one who released it.
-    free = Q(until__lte=now) | Q(owner__in=[owner, ""])
+    # Released counts at once: whoever waited for it may hold an older ``now`` than the one who released it. A lease
+    # that runs longer than one can was taken before the clock was set back; twice, as clocks of machines differ.
+    free = Q(until__lte=now) | Q(until__gt=now + 2 * duration) | Q(owner__in=[owner, ""])
     if PassLease.objects.filter(free, pk=name).update(owner=owner, until=now + duration):
         return True
     try:
@@ -225,6 +189,12 @@ def last_pass_at(name: str) -> datetime | None:
     return found
 
 
+def _count_from(now: datetime) -> None:
+    """Count the silence of agents from ``now``: times in the future were written before the clock was set back."""
+    Agent.objects.filter(last_seen_at__gt=now).update(last_seen_at=now)
+    Agent.objects.filter(lost_at__gt=now).update(lost_at=now)
+
+
 def _heard(now: datetime) -> dict[str, Any]:
     """Return what changes when a node is heard, by column."""
     returned = Case(When(status=Agent.Status.LOST, then=now), default=F("returned_at"))
@@ -239,7 +209,9 @@ def _never_undrained(columns: dict[str, Any]) -> dict[str, Any]:
 
 def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
     """Return what a sync says about its node, by column. What it has is not known while its engine does not answer:
-    the portal keeps what it knew."""
+    the portal keeps what it knew. Raises UserError for a capacity that is none, and for a second machine with the
+    credentials of one that is heard."""
+    _check_that_it_is_alone(message, agent, now)
     said: dict[str, Any] = {
         "status": str(Agent.Status.DRAINING if message.draining or agent.is_drained else Agent.Status.ALIVE),
         "backend": message.backend,
@@ -249,10 +221,11 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
         "gateway_url": message.gateway_url,
         "capacity": Slots.parse(message.capacity).to_json(),
         "devices": message.devices,
-        "notes": [note.model_dump() for note in message.notes],
+        "notes": [note.model_dump() for note in [*message.notes, *_note_of_protocol(message)]],
         "engine": message.engine,
         "os_kernel": message.os_kernel,
         "low_disk": message.low_disk,
+        "fault": message.fault,
     }
     if message.live is not None:
         said["live"] = {"at": now.isoformat(), **message.live.model_dump(mode="json")}
@@ -261,39 +234,43 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
     return said
 
 
-def _is_news(agent: Agent, columns: dict[str, Any]) -> bool:
-    offers = agent.status, agent.low_disk, agent.capacity
-    return offers != (columns["status"], columns["low_disk"], columns.get("capacity", agent.capacity))
-
-
-def _check_return(agent: Agent, token: JoinToken) -> None:
-    if agent.needs_own_token:
-        text = f"Agent {agent.name} was turned away: an administrator must make a join token for it."
-        raise UserError(text, field="name", code="agent-turned-away")
-    if not (token.is_reusable and token.name_prefix):
-        raise UserError(f"An agent named {agent.name!r} exists already.", field="name", code="name-taken")
-
-
-def _usable_token(message: JoinUp, now: datetime) -> JoinToken:
-    token = JoinToken.objects.select_related("resource_group", "agent").filter(digest=_digest(message.token)).first()
-    if token is None or token.used_at or (token.expires_at and token.expires_at <= now):
-        raise NotFound("The join token is unknown, used or expired.", code="join-token-refused")
-    if token.agent and token.agent.name != message.name:
-        text = f"This join token is for agent {token.agent.name} alone."
-        raise UserError(text, field="name", code="join-token-refused")
-    if not message.name.startswith(token.name_prefix):
-        raise UserError(
-            f"This join token is for agents whose names begin with {token.name_prefix!r}.",
-            field="name",
-            code="join-token-refused",
+def _check_that_it_is_alone(message: SyncUp, agent: Agent, now: datetime) -> None:
+    """Refuse a copied machine: each would report the kernels of the other as gone. A reboot takes longer than this."""
+    if not agent.boot_id or agent.boot_id == message.boot_id or agent.last_seen_at is None:
+        return
+    if timedelta() <= now - agent.last_seen_at < _OTHER_MACHINE_WAITS:
+        text = (
+            f"Another machine with the credentials of agent {agent.name} was heard less than "
+            f"{_OTHER_MACHINE_WAITS.seconds} s ago. Give a copied machine a name and credentials of its own."
         )
-    if not token.is_reusable and not JoinToken.objects.filter(pk=token.pk, used_at=None).update(used_at=now):
-        raise NotFound("The join token has just been used.", code="join-token-refused")
-    return token
+        raise UserError(text, code="other-machine")
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _undescribed(columns: dict[str, Any], agent: Agent) -> dict[str, UUID]:
+    """Return the slots that may need a row: those that are new at this node, and those that only nodes know, whose rows
+    go with the node that offered them first."""
+    offered = columns.get("capacity", {})
+    return {slot: agent.pk for slot in offered if slot not in agent.capacity or not is_usual(slot)}
+
+
+def _note_of_protocol(message: SyncUp) -> list[Note]:
+    """Return a note when the agent speaks another protocol than this portal."""
+    if message.protocol == PROTOCOL:
+        return []
+    older = "agent" if message.protocol < PROTOCOL else "portal"
+    return [
+        Note(
+            code="other-protocol",
+            message=f"The agent speaks protocol {message.protocol}, the portal protocol {PROTOCOL}: what one does "
+            "not know is left out.",
+            fix=f"Upgrade the {older}.",
+        )
+    ]
+
+
+def _is_news(agent: Agent, columns: dict[str, Any]) -> bool:
+    said = columns["status"], columns["low_disk"], columns["fault"], columns.get("capacity", agent.capacity)
+    return said != (agent.status, agent.low_disk, agent.fault, agent.capacity)
 
 
 _OF_DIGEST = Prepared(lambda digest: Agent.objects.registered().filter(token_digest=digest).order_by()[:1])

@@ -14,6 +14,7 @@ from backendai.accounts.models import User
 from backendai.accounts.prepared import Prepared
 from backendai.activity.services import audit
 from backendai.cluster.per_request import forget, once
+from backendai.cluster.session_network import clean_authorities, clean_hosts, clean_url, clean_urls, for_the_log
 from backendai.cluster.site_models import Announcement, SiteSetting
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots, amount_in_words, format_amount
@@ -23,7 +24,10 @@ _STORED = Prepared(lambda: SiteSetting.objects.values_list("name", "value"))
 
 @dataclass(frozen=True, slots=True)
 class SiteSettings:
-    """How the site is set. ``container_caps``: the most of each slot that one kernel may have, whoever asks."""
+    """How the site is set. ``container_caps``: the most of each slot that one kernel may have, whoever asks.
+
+    The rest is for programs in sessions: certificates in PEM besides the system's, package indexes, proxies.
+    """
 
     custom_allocation: bool = True
     agent_select: bool = False
@@ -31,6 +35,13 @@ class SiteSettings:
     group_resources_visible: bool = True
     public_apps: bool = False
     container_caps: Slots = field(default_factory=Slots)
+    session_authorities: str = ""
+    package_index: str = ""
+    package_extra_indexes: list[str] = field(default_factory=list)
+    package_trusted_hosts: list[str] = field(default_factory=list)
+    session_http_proxy: str = ""
+    session_https_proxy: str = ""
+    session_no_proxy: list[str] = field(default_factory=list)
 
 
 def _yes_or_no(name: str, value: Any) -> bool:
@@ -56,6 +67,13 @@ SCHEMA: dict[str, Callable[[str, Any], Any]] = {
     "group_resources_visible": _yes_or_no,
     "public_apps": _yes_or_no,
     "container_caps": _amounts,
+    "session_authorities": clean_authorities,
+    "package_index": clean_url,
+    "package_extra_indexes": clean_urls,
+    "package_trusted_hosts": clean_hosts,
+    "session_http_proxy": clean_url,
+    "session_https_proxy": clean_url,
+    "session_no_proxy": clean_hosts,
 }
 
 
@@ -83,7 +101,8 @@ def change_site(actor: User, values: Mapping[str, Any], *, now: datetime) -> Non
             SiteSetting.objects.update_or_create(
                 name=name, defaults={"value": value, "changed_at": now, "changed_by": actor}
             )
-        audit(actor.pk, "site-settings.change", "site-settings", ["site"], changes=changes)
+        told = {name: [for_the_log(name, value) for value in pair] for name, pair in changes.items()}
+        audit(actor.pk, "site-settings.change", "site-settings", ["site"], changes=told)
     forget()
 
 

@@ -16,7 +16,8 @@ slot_rule = RegexValidator(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z", "Use a name s
 
 
 class SlotType(models.Model):
-    """A kind of resource, and how people see it. An unknown one that an agent offers gets a row by itself."""
+    """A kind of resource, and how people see it. One that only an agent knows gets a row that is not enabled: it
+    belongs to the agent, and goes with it, until an administrator enables it."""
 
     class Kind(models.TextChoices):
         COUNT = "count", "a number"
@@ -35,6 +36,9 @@ class SlotType(models.Model):
     )
     rank = models.PositiveSmallIntegerField(default=100, help_text="The smaller comes first.")
     is_enabled = models.BooleanField(default=True, help_text="Launches may ask for it.")
+    offered_by = models.ForeignKey(
+        "cluster.Agent", null=True, blank=True, editable=False, on_delete=models.CASCADE, related_name="+"
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -5,7 +5,9 @@ Names and units are rows that administrators change; ``core.slots`` counts witho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
+from uuid import UUID
 
 from backendai.accounts.models import User
 from backendai.accounts.prepared import Prepared
@@ -17,6 +19,7 @@ from backendai.core.slots import Slots, amount_in_words, decimal_text, format_am
 
 Looks = Mapping[str, SlotType]
 
+_PIECE = re.compile(r"cuda\.mig-[a-z0-9.-]+\Z")
 _ALL = Prepared(lambda: SlotType.objects.all())
 
 # What is known without the database: outside of a request, and of slots that no row describes.
@@ -75,11 +78,24 @@ def check_steps(slots: Slots) -> None:
             )
 
 
-def ensure_slot_types(names: Collection[str]) -> None:
-    """Make rows for slots that an agent offers and nobody has described yet."""
-    missing = set(names) - set(SlotType.objects.filter(name__in=names).values_list("name", flat=True))
-    if missing:
-        SlotType.objects.bulk_create([_suggested(name) for name in sorted(missing)], ignore_conflicts=True)
+def is_usual(slot: str) -> bool:
+    """Return whether the platform's own agents offer such a slot."""
+    return slot in _USUAL or bool(_PIECE.match(slot))
+
+
+def ensure_slot_types(offers: Mapping[str, UUID]) -> None:
+    """Make rows for slots that nobody has described yet, by the agent that offers them. Those that only this agent
+    knows are not enabled, and take the place of what it offered before."""
+    missing = set(offers) - set(SlotType.objects.filter(name__in=offers).values_list("name", flat=True))
+    if not missing:
+        return
+    new = [_suggested(name) for name in sorted(missing)]
+    for row in new:
+        if not is_usual(row.name):
+            row.is_enabled, row.offered_by_id = False, offers[row.name]
+    owners = {row.offered_by_id for row in new if row.offered_by_id}
+    SlotType.objects.filter(offered_by__in=owners).exclude(name__in=offers).delete()
+    SlotType.objects.bulk_create(new, ignore_conflicts=True)
 
 
 def change_slot_type(actor: User, slot: SlotType, values: Mapping[str, object]) -> SlotType:
@@ -88,6 +104,8 @@ def change_slot_type(actor: User, slot: SlotType, values: Mapping[str, object]) 
     for name, (_, value) in changes.items():
         setattr(slot, name, value)
     slot.full_clean()
+    if slot.is_enabled:
+        slot.offered_by = None  # an administrator has taken it over
     if changes:
         slot.save()
         forget()

@@ -94,6 +94,6 @@ class SessionTrafficAdmin(ReadOnly):
 
 @admin.register(PublicApp)
 class PublicAppAdmin(MadeElsewhere):
-    list_display = ["session", "service", "opened_by", "opened_at"]
+    list_display = ["session", "service", "opened_by", "opened_at", "closes_at"]
     search_fields = ["session__name", "session__id", "service"]
     list_select_related = ["session", "opened_by"]

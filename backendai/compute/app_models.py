@@ -7,10 +7,18 @@ from django.db import models
 from django.utils import timezone
 
 
-class PublicApp(models.Model):
-    """Whoever reaches the address of this app may use it, until somebody closes it or the session ends.
+class PublicFor(models.TextChoices):
+    """How long an app stays public. Every choice ends with the session at the latest."""
 
-    ``label`` is the first part of the app's host name, by which it is found when somebody comes.
+    HOUR = "1h", "1 hour"
+    DAY = "1d", "1 day"
+    SESSION = "session", "until the session ends"
+
+
+class PublicApp(models.Model):
+    """Anyone who has the address may use this app until ``closes_at``, until it is made private or its session ends.
+
+    ``label`` is the first part of the app's host name. The app proxy looks up the app by it.
     """
 
     session = models.ForeignKey(
@@ -20,9 +28,11 @@ class PublicApp(models.Model):
     label = models.CharField(max_length=63, unique=True, editable=False)
     opened_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     opened_at = models.DateTimeField(default=timezone.now)
+    closes_at = models.DateTimeField(null=True, blank=True, help_text="Empty: when the session ends.")
 
     class Meta:
         ordering = ["-opened_at"]
+        indexes = [models.Index(fields=["closes_at"], name="public_app_by_end")]
         constraints = [models.UniqueConstraint(fields=["session", "service"], name="public_app_once")]
 
     def __str__(self) -> str:

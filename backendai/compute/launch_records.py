@@ -1,4 +1,4 @@
-"""What people launched by the form, kept for another time."""
+"""What launches bring along, and what people launched by the form, kept for another time."""
 
 from __future__ import annotations
 
@@ -32,3 +32,18 @@ class LaunchRecord(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class SessionFile(models.Model):
+    """One of them. It is shown to nobody but who launched the session, and deleted with the session."""
+
+    session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="files")
+    path = models.CharField(max_length=255, help_text="Relative to the home folder.")
+    content = models.TextField()
+
+    class Meta:
+        ordering = ["path"]
+        constraints = [models.UniqueConstraint(fields=["session", "path"], name="session_file_once_per_path")]
+
+    def __str__(self) -> str:
+        return self.path

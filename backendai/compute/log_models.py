@@ -15,5 +15,9 @@ class KernelLog(models.Model):
     is_truncated = models.BooleanField(default=False)
     saved_at = models.DateTimeField(default=timezone.now)
 
+    class Meta:
+        # Age and bytes of all logs are read without the logs themselves.
+        indexes = [models.Index(fields=["saved_at", "kernel", "size"], name="log_by_age")]
+
     def __str__(self) -> str:
         return f"log of {self.kernel_id}"

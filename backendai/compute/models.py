@@ -36,6 +36,7 @@ from backendai.compute.status import (
     SessionType,
     Status,
 )
+from backendai.compute.unknown_models import UnknownKernel as UnknownKernel
 from backendai.core.slots import Slots
 
 _IS_LIVE, _IS_OVER = models.Q(status__in=sorted(LIVE)), models.Q(status__in=sorted(TERMINAL))
@@ -86,6 +87,7 @@ class ComputeSession(models.Model):
     environ = models.JSONField(default=dict, blank=True)
     preopen_ports = models.JSONField(default=list, blank=True, help_text="Ports that are opened as apps.")
     startup_command = models.TextField(blank=True)
+    file_bytes = models.PositiveIntegerField(default=0, help_text="Of the files that its launch brought; names too.")
     starts_at = models.DateTimeField(null=True, blank=True)
     batch_timeout = models.DurationField(null=True, blank=True, help_text="A batch session that runs longer is ended.")
     retry_on_agent_loss = models.BooleanField(

@@ -10,6 +10,19 @@ from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
+class BroughtFile:
+    """A text file for the home folder of a new session; ``path`` is relative to it. It may hold secrets."""
+
+    path: str
+    content: str = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        """The bytes of its text."""
+        return len(self.content.encode())
+
+
+@dataclass(frozen=True, slots=True)
 class SessionSpec:
     """A launch request as typed; ``services.create`` checks every field and names the one that is wrong.
 
@@ -19,7 +32,7 @@ class SessionSpec:
     ``launch_id`` belong together (None: a launch of its own); ``placement`` says how they lie on the agents. ``owner``:
     the e-mail address of the person for whom an administrator launches it; empty: it is one's own.
     ``retry_on_agent_loss``: a batch session whose node is lost waits again and runs from the start. ``access_key``: the
-    owner's key pair for which it counts; empty: the main one.
+    owner's key pair for which it counts; empty: the main one. ``files`` are in the home folder before the command runs.
     """
 
     image: str
@@ -45,3 +58,4 @@ class SessionSpec:
     owner: str = ""
     retry_on_agent_loss: bool = False
     access_key: str = ""
+    files: Sequence[BroughtFile] = ()

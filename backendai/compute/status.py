@@ -202,6 +202,7 @@ REASON_TEXTS: dict[str, str] = {
     "agent-drained": "Its node was emptied, and the time for that was over.",
     "agent-stopped": "Its node's agent was stopped, and native processes end with it.",
     "scratch-full": "It wrote more to its home folder than the limit allows.",
+    "layer-full": "It wrote more outside of its home folder than the limit allows.",
 }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 from celery import bootsteps
@@ -52,19 +53,20 @@ class ClockStep(bootsteps.StartStopStep):
                 close_old_connections()
 
 
-def tick() -> None:
+def tick(clock: Callable[[], datetime] = timezone.now) -> None:
     """Run each pass that is overdue."""
-    now = timezone.now()
-    if _overdue(loops.PASS_LEASE, _SILENCE):
+    now = clock()
+    if _overdue(loops.PASS_LEASE, _SILENCE, clock):
         loops.run_pass(now)
-    if _overdue(loops.REPAIR_LEASE, settings.REPAIR_INTERVAL + _SILENCE):
+    if _overdue(loops.REPAIR_LEASE, settings.REPAIR_INTERVAL + _SILENCE, clock):
         loops.run_repair(now)
-    if _overdue(observe.OBSERVE_LEASE, settings.OBSERVE_INTERVAL + _SILENCE):
+    if _overdue(observe.OBSERVE_LEASE, settings.OBSERVE_INTERVAL + _SILENCE, clock):
         observe.run_observe(now)
-    if _overdue(idle.IDLE_LEASE, settings.IDLE_INTERVAL + _SILENCE):
+    if _overdue(idle.IDLE_LEASE, settings.IDLE_INTERVAL + _SILENCE, clock):
         idle.run_idle(now)
 
 
-def _overdue(lease: str, silence: timedelta) -> bool:
-    last = last_pass_at(lease)
-    return last is None or timezone.now() - last > silence
+def _overdue(lease: str, silence: timedelta, clock: Callable[[], datetime]) -> bool:
+    """Return whether no pass has ended for ``silence``. A future end was written before the clock was set back."""
+    last = last_pass_at(lease)  # before the clock is read: another worker may end a pass meanwhile
+    return last is None or not timedelta(0) <= clock() - last <= silence

@@ -22,19 +22,25 @@ from pydantic import ValidationError
 from backendai.catalog.pulls import pulls_reported
 from backendai.catalog.services import record_images_of
 from backendai.cluster.models import Agent
-from backendai.cluster.services import agent_of_token, agents_of_tokens, hold_back, record_syncs
+from backendai.cluster.services import agent_of_token, agents_of_tokens, hold_back, note_refused, record_syncs
 from backendai.compute.services.commit_reports import commits_reported
 from backendai.compute.services.logs import pack_logs, save_logs
 from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.reports import Verdict, Word, kernels_reported
-from backendai.controller import loops
+from backendai.compute.services.unknown_kernels import note_unknown
+from backendai.controller.node_limits import is_too_much, too_fast
 from backendai.controller.usage import take_usage
 from backendai.core.errors import UserError
-from backendai.wire.messages import FleetAnswer, FleetDown, FleetNode, FleetUp, SyncUp
+from backendai.wire.broker import hint
+from backendai.wire.fleet import FleetAnswer, FleetDown, FleetNode, FleetUp
+from backendai.wire.messages import SyncUp
+from backendai.wire.queues import CONTROL_QUEUE
 
 logger = logging.getLogger(__name__)
 
 _UNKNOWN = FleetAnswer(status=401, code="unknown-node", detail="The node's token is not known here.")
+
+_TOO_FAST = FleetAnswer(status=429, code="too-fast", detail="Too many syncs. Try again in a few seconds.")
 
 
 class _Heard(NamedTuple):
@@ -59,7 +65,8 @@ def fleet(request: HttpRequest) -> HttpResponse:
     try:
         message = FleetUp.model_validate_json(request.body)
     except ValidationError as error:
-        return JsonResponse({"code": "invalid-message", "detail": str(error)[:500]}, status=400)
+        status = 422 if is_too_much(error) else 400
+        return JsonResponse({"code": "invalid-message", "detail": str(error)[:500]}, status=status)
     answer = answer_fleet(message, now=timezone.now())
     return HttpResponse(answer.model_dump_json(), content_type="application/json")
 
@@ -68,8 +75,11 @@ def answer_fleet(message: FleetUp, *, now: datetime) -> FleetDown:
     """Return the answers to many nodes after taking in what they say, in the order in which a node alone would say it:
     logs, reports, sync."""
     agents = agents_of_tokens({node.token for node in message.nodes})
+    fast = too_fast([agents[node.token] for node in message.nodes if node.up and node.token in agents], now)
     known = [
-        _Heard(place, agents[node.token], node) for place, node in enumerate(message.nodes) if node.token in agents
+        _Heard(place, agents[node.token], node)
+        for place, node in enumerate(message.nodes)
+        if node.token in agents and agents[node.token].pk not in fast
     ]
     away = {one.agent.pk for one in known if one.agent.status != Agent.Status.ALIVE}
     applied, refused = _take_words(known, now)
@@ -78,13 +88,19 @@ def answer_fleet(message: FleetUp, *, now: datetime) -> FleetDown:
     refused |= _take_syncs([one for one in known if one.place not in refused], now)
     served = [one for one in known if one.place not in refused]
     answers, untidy = [_UNKNOWN] * len(message.nodes), list[UUID]()
+    for place, node in enumerate(message.nodes):
+        if node.token in agents and agents[node.token].pk in fast:
+            answers[place] = _TOO_FAST
+    note_refused({agents[message.nodes[place].token].pk: detail for place, detail in refused.items()}, now=now)
     for place, detail in refused.items():
         logger.warning("node %s sent what cannot be used: %s", agents[message.nodes[place].token].name, detail)
         answers[place] = FleetAnswer(status=400, code="invalid-message", detail=detail[:500])
     for one, work in zip(served, work_for_each([_asking(one) for one in served]), strict=True):
         verdicts = applied.get(one.place, [])
-        if work.down and work.down.unwanted and one.agent.pk in away:
-            untidy.append(one.agent.pk)
+        if work.down:
+            note_unknown(one.agent, work.down, one.node.up.unknown if one.node.up else (), now=now)
+            if work.down.unwanted and one.agent.pk in away:
+                untidy.append(one.agent.pk)
         answers[one.place] = FleetAnswer(down=work.down, applied=verdicts, start=work.start, stop=work.stop)
     hold_back(untidy)
     return FleetDown(nodes=answers)
@@ -129,7 +145,7 @@ def _take_syncs(some: Sequence[_Heard], now: datetime) -> _Refused:
         news |= {one.agent.pk for one, _ in told if one.place not in refused}
     take_usage([(one.agent, up) for one, up in syncs if one.place not in refused], now)
     for group_id in sorted({one.agent.resource_group_id for one, _ in syncs if one.agent.pk in news}):
-        loops.schedule_group(group_id, now)
+        hint("controller.schedule_group", group_id, queue=CONTROL_QUEUE)
     return refused
 
 
@@ -149,4 +165,5 @@ def _asking(one: _Heard) -> Asking:
     if up is None:
         return Asking(one.agent, known=known)
     want_images = up.images is None and up.images_digest != one.agent.images_digest
-    return Asking(one.agent, up.kernels, want_images, known)
+    kept = frozenset((told.kernel_id, told.generation) for told in up.unknown if told.kept)
+    return Asking(one.agent, up.kernels, kept, want_images, known)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -16,16 +16,16 @@ from django.db import InterfaceError, OperationalError
 
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.bulk import among
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.planning.apply import apply_plan
+from backendai.planning.beyond import waits_beyond
 from backendai.planning.deciding import WrongRules, decide_apart
 from backendai.planning.queue import MOST_PER_PASS
 from backendai.planning.snapshot import read_picture
+from backendai.scheduler.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-_BEYOND = "beyond-this-pass"
 _told: set[str] = set()  # errors that this process has logged whole
 
 
@@ -35,15 +35,10 @@ def schedule(group: ResourceGroup, now: datetime) -> int:
     try:
         picture = read_picture(group, now)
         _note_broken(picture.broken, now)
-        snapshot = picture.snapshot
-        if not snapshot.pending:
-            return 0
-        decision = decide_apart(snapshot)
-        _note_broken([(session.id, fault) for session, fault in decision.faults], now)
-        placed = apply_plan(group, decision.plan, now=now)
-        if len(snapshot.pending) + len(picture.broken) >= MOST_PER_PASS:
-            _note_beyond(group, [session.id for session in snapshot.pending], now)
-        return len(placed)
+        placed = _place(group, picture.snapshot, now) if picture.snapshot.pending else 0
+        if picture.is_partial:
+            note_waits(waits_beyond(group, picture.looked_at, now), now=now)
+        return placed
     except WrongRules as error:
         _note_wrong_rules(group, error, now)
     except (OperationalError, InterfaceError) as error:
@@ -53,6 +48,12 @@ def schedule(group: ResourceGroup, now: datetime) -> int:
     except Exception as error:
         _note_failed_pass(group, error, now)
     return 0
+
+
+def _place(group: ResourceGroup, snapshot: Snapshot, now: datetime) -> int:
+    decision = decide_apart(snapshot)
+    _note_broken([(session.id, fault) for session, fault in decision.faults], now)
+    return len(apply_plan(group, decision.plan, now=now))
 
 
 def _note_broken(broken: Sequence[tuple[UUID, Exception]], now: datetime) -> None:
@@ -84,15 +85,6 @@ def _note_all(group: ResourceGroup, code: str, message: str, data: dict[str, obj
         note_waits([Waiting(pk, code, message, data, skipped=True) for pk in ids], now=now)
     except Exception:  # most likely what made the pass fail: no database
         logger.exception("why the sessions of resource group %s wait could not be written", group.name)
-
-
-def _note_beyond(group: ResourceGroup, looked_at: Collection[UUID], now: datetime) -> None:
-    """Say to sessions that no pass looks at yet that they are not forgotten."""
-    rest = ComputeSession.objects.pending().filter(resource_group=group).exclude(status_reason=_BEYOND)
-    ids = list(rest.exclude(pk__in=among(looked_at)).order_by("pk").values_list("pk", flat=True)[:MOST_PER_PASS])
-    message = f"More than {MOST_PER_PASS:,} sessions wait in this group; a pass looks at the first {MOST_PER_PASS:,}."
-    data = {"looked_at": MOST_PER_PASS, "never": False}
-    note_waits([Waiting(pk, _BEYOND, message, data, skipped=True) for pk in ids], now=now)
 
 
 def _log(error: Exception, what: str) -> str:

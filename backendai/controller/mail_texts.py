@@ -25,6 +25,7 @@ def _subject(notice: SessionNotice) -> str:
         NoticeKind.ENDED: _("%(name)s was ended by the platform"),
         NoticeKind.ENDING: _("%(name)s will end soon"),
         NoticeKind.IDLE: _("%(name)s is idle and will end soon"),
+        NoticeKind.APP_CLOSED: _("%(name)s: public access has ended"),
     }
     return texts[NoticeKind(notice.kind)] % {"name": notice.session.name}
 
@@ -36,6 +37,7 @@ def _text(notice: SessionNotice) -> str:
         NoticeKind.ENDED: _("Your session %(name)s was ended by the platform."),
         NoticeKind.ENDING: _("Your session %(name)s will end soon."),
         NoticeKind.IDLE: _("Your session %(name)s is idle and will end soon."),
+        NoticeKind.APP_CLOSED: _("Public access to an app of your session %(name)s has ended."),
     }
     portal, session = settings.PORTAL_URL.rstrip("/"), notice.session
     why = _("You asked for this mail; choose what you are told at %(address)s")
@@ -53,4 +55,6 @@ def _why(notice: SessionNotice) -> str:
         when = _("At %(when)s UTC.") % {"when": f"{notice.due_at:%Y-%m-%d %H:%M}"} if notice.due_at else ""
         why = in_words(notice.message) or _("It has run for nearly as long as it may.")
         return f"{when} {why}".strip()
+    if notice.kind == NoticeKind.APP_CLOSED:
+        return in_words(notice.message)
     return "" if notice.kind == NoticeKind.STARTED else in_words(notice.session.reason_text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -10,7 +9,6 @@ from functools import wraps
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DataError
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -22,23 +20,30 @@ from pydantic import ValidationError
 from backendai.catalog.pulls import pull_spec, pulls_reported
 from backendai.catalog.services import record_images
 from backendai.cluster.broker_access import give_broker_access
+from backendai.cluster.joining import join_agent
 from backendai.cluster.models import Agent
-from backendai.cluster.services import agent_of_token, hold_back, join_agent, record_sync
+from backendai.cluster.services import agent_of_token, hold_back, note_refused, record_sync
 from backendai.compute.services.commit_reports import commit_spec, commits_reported
+from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.logs import LARGEST, save_log
-from backendai.compute.services.node_view import has_work, registry_access_for, spec_for, work_for
+from backendai.compute.services.node_view import registry_access_for, work_for
 from backendai.compute.services.reports import kernel_reported
-from backendai.controller import loops
+from backendai.compute.services.unknown_kernels import note_unknown
+from backendai.controller.long_polls import look, something_comes
+from backendai.controller.node_limits import is_too_much, too_fast
+from backendai.controller.refused_nodes import refuse
 from backendai.controller.usage import take_usage
 from backendai.core.errors import NotFound, UserError
+from backendai.wire.broker import hint
+from backendai.wire.broker_messages import BrokerUp
 from backendai.wire.commits import CommitReport
-from backendai.wire.messages import BrokerUp, JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
+from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
 from backendai.wire.pulls import PullReport
+from backendai.wire.queues import CONTROL_QUEUE
 from backendai.wire.tickets import public_key_of
 
 logger = logging.getLogger(__name__)
 
-_POLL_SECONDS = 0.5
 View = Callable[..., HttpResponse]
 
 
@@ -50,7 +55,7 @@ def node_view(view: View) -> View:
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         agent = _agent(request)
         if agent is None:
-            return _problem(401, "unknown-node", "The node's token is not known here.")
+            return refuse(request)
         try:
             return view(request, agent, *args, **kwargs)
         except NotFound as error:
@@ -95,10 +100,12 @@ async def sync(request: HttpRequest) -> HttpResponse:
     """Take a node's view of itself, answer with what it should do; with ``wait`` the answer waits for something."""
     if request.method != "POST":
         return HttpResponse(status=405)
-    status, answer, wait, agent_id = await sync_to_async(_sync)(request)
+    status, answer, wait, agent_id = await look(_sync, request)
     idle = isinstance(answer, SyncDown) and not _is_work(answer)
-    if wait and idle and agent_id and await _something_comes(agent_id, wait):
-        status, answer, _, _ = await sync_to_async(_sync)(request)
+    if wait and idle and agent_id and await something_comes(agent_id, wait):
+        status, answer, _, _ = await look(_sync, request)
+    if status == 401:
+        return refuse(request)
     return _answer(answer.model_dump_json() if isinstance(answer, SyncDown) else json.dumps(answer), status=status)
 
 
@@ -174,7 +181,9 @@ def commit_report(request: HttpRequest, agent: Agent, commit_id: UUID) -> HttpRe
 def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, UUID | None]:
     agent = _agent(request)
     if agent is None:
-        return 401, {"code": "unknown-node", "detail": "The node's token is not known here."}, 0.0, None
+        return 401, {}, 0.0, None
+    if wait := too_fast([agent], timezone.now()).get(agent.pk):
+        return 429, {"code": "too-fast", "detail": f"Too many syncs. Try again in {wait:.1f} s."}, 0.0, None
     try:
         message, was_away = SyncUp.model_validate_json(request.body), agent.status != Agent.Status.ALIVE
         news = record_sync(agent, message, now=timezone.now())
@@ -182,28 +191,31 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
             record_images(agent, message.images, message.images_digest)
     except (UserError, ValidationError, DataError) as error:
         logger.warning("node %s sent what cannot be used: %s", agent.name, error)
-        return 400, {"code": "invalid-message", "detail": str(error)[:500]}, 0.0, None
+        note_refused({agent.pk: _in_short(error)}, now=timezone.now())
+        status = 422 if is_too_much(error) else 400
+        return status, {"code": "invalid-message", "detail": str(error)[:500]}, 0.0, None
     want_images = message.images is None and message.images_digest != agent.images_digest
     if news or message.images is not None:
-        loops.schedule_group(agent.resource_group_id, timezone.now())
-    answer = work_for(agent, message.kernels, want_images=want_images)
-    take_usage([(agent, message)], timezone.now())
+        hint("controller.schedule_group", agent.resource_group_id, queue=CONTROL_QUEUE)
+    kept = {(one.kernel_id, one.generation) for one in message.unknown if one.kept}
+    answer, now = work_for(agent, message.kernels, want_images=want_images, kept=kept), timezone.now()
+    note_unknown(agent, answer, message.unknown, now=now)
+    take_usage([(agent, message)], now)
     if was_away and answer.unwanted:
         hold_back([agent.pk])
     return 200, answer, message.wait, agent.pk
 
 
+def _in_short(error: Exception) -> str:
+    """Return the first field that cannot be read, with the cause: the whole of it may be pages long."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"
+    return str(error)
+
+
 def _is_work(answer: SyncDown) -> bool:
     return bool(answer.stop or answer.unwanted or any(not kernel.started for kernel in answer.desired))
-
-
-async def _something_comes(agent_id: UUID, wait: float) -> bool:
-    looks = int(wait / _POLL_SECONDS)
-    for _ in range(looks):
-        await asyncio.sleep(_POLL_SECONDS)
-        if await sync_to_async(has_work)(agent_id):
-            return True
-    return False
 
 
 def _agent(request: HttpRequest) -> Agent | None:

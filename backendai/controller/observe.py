@@ -1,4 +1,4 @@
-"""The pass that counts what sessions hold, for fair shares and for reports, and thins what was measured of them."""
+"""The pass that counts what sessions hold, for fair shares and for reports, and deletes what is kept long enough."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from backendai.cluster.services import release_lease, take_lease
+from backendai.controller.retention import forget
 from backendai.usage.services import observe
 from backendai.usage.thinning import thin
 
@@ -18,14 +19,15 @@ _LEASE = timedelta(seconds=60)
 
 
 def run_observe(now: datetime) -> int:
-    """Count what kernels held since the last time, and thin old samples of their use; returns how many kernels were
-    counted, 0 when it is done elsewhere."""
+    """Count what kernels held since the last time, thin old samples of their use, and delete old logs, history and
+    audit entries; returns how many kernels were counted, 0 when it is done elsewhere."""
     owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
     if not take_lease(OBSERVE_LEASE, owner, now=now, duration=_LEASE):
         return 0
     try:
         counted = observe(now)
         thin(now)
+        forget(now)
         return counted
     finally:
         release_lease(OBSERVE_LEASE, owner, now=timezone.now())

@@ -9,15 +9,18 @@ from datetime import datetime
 from backendai.activity.jobs import forget_jobs, give_up_jobs
 from backendai.catalog.pulls import follow_pulls
 from backendai.catalog.tags import try_old_ones_again
+from backendai.cluster.epochs import advance_epoch
 from backendai.compute.services.commit_reports import mark_unwanted
 from backendai.compute.services.commits import follow_commits
 from backendai.compute.services.draining import end_drained
 from backendai.compute.services.notices import forget_notices, warn_of_ends
 from backendai.compute.services.own_images import remove_left_tags
+from backendai.compute.services.public_apps import close_what_is_over
 from backendai.controller.broker_repair import settle_accounts
 from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
 from backendai.controller.mails import mail_news
+from backendai.controller.other_portals import watch_for_others
 from backendai.controller.overdue_ends import force_ends
 from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
@@ -31,6 +34,8 @@ logger = logging.getLogger(__name__)
 Rule = Callable[[datetime], int]
 
 RULES: tuple[Rule, ...] = (
+    advance_epoch,
+    watch_for_others,
     listen,
     mark_silent_agents,
     end_what_is_lost,
@@ -39,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     warn_of_ends,
     end_runs,
     force_ends,
+    close_what_is_over,
     cancel_in_vain,
     sweep_pending,
     give_up_scheduling,

@@ -41,8 +41,19 @@ class AgentRow(NamedTuple):
     schedulable: bool
     max_kernels: int | None
     low_disk: bool
+    unknown_running: int
+    fault: str
     devices: str
     capacity: str
+
+    @property
+    def obstacle(self) -> str:
+        """Why it can take no session, in one sentence; empty: it can."""
+        if self.fault or not self.unknown_running:
+            return self.fault
+        if self.unknown_running == 1:
+            return "1 unknown kernel runs there. An administrator must adopt or remove it."
+        return f"{self.unknown_running} unknown kernels run there. An administrator must adopt or remove them."
 
     @property
     def fetches(self) -> bool:
@@ -59,9 +70,9 @@ def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
 def images_there(
     agents: Sequence[AgentRow], made_here: Mapping[str, Image], fetched: Collection[Image] = ()
 ) -> Mapping[UUID, frozenset[str]]:
-    """Return which of these, of images that nodes make themselves, each agent has; agents that run no containers need
-    none and have all, but what was made of a session is a container's. Of the ``fetched`` ones everybody has all, but
-    who cannot fetch any more."""
+    """Return which of these, of images that nodes make themselves, each agent has; agents that run no containers have
+    all that name what to run instead, and nothing that was made of a session. Of the ``fetched`` ones everybody has
+    all, but who cannot fetch any more."""
     there: dict[UUID, set[str]] = defaultdict(set)
     if made_here:
         with_engine = [agent.id for agent in agents if agent.backend == _CONTAINERS]
@@ -71,7 +82,8 @@ def images_there(
     if fetched:
         _add_fetched(there, agents, fetched)
     everything = frozenset(made_here) | {image.reference for image in fetched}
-    of_processes = everything - {name for name, image in made_here.items() if image.is_customized}
+    of_containers = {name for name, image in made_here.items() if image.is_customized or not image.process_reference}
+    of_processes = everything - of_containers
     without_engine = {backend: of_processes for backend in WITHOUT_IMAGES}
     return {
         agent.id: frozenset(there[agent.id])
@@ -113,12 +125,13 @@ def read_agents(
             capacity=slots_of(row.capacity),
             occupied=occupied.get(row.id, _NOTHING),
             alive=row.status == Agent.Status.ALIVE,
-            schedulable=row.schedulable,
+            schedulable=row.schedulable and not row.obstacle,
             kernels=kernels.get(row.id, 0),
             max_kernels=group.max_kernels_per_agent if row.max_kernels is None else row.max_kernels,
             devices=_devices(row, taken.get(row.id, {})),
             images=images.get(row.id, frozenset()),
             low_disk=row.low_disk,
+            fault=row.obstacle if row.schedulable else "",
             companions=companions.get(row.id, {}),
         )
         for row in rows
@@ -170,7 +183,8 @@ def _build(image: Image, job: BackgroundJob | None) -> ImageBuild:
         return ImageBuild(None, f"No node has {image.name} yet: bin/build-images makes it there.")
     if job.status == BackgroundJob.Status.DONE:
         return ImageBuild(None, "It is built; the nodes are about to see it.")
-    return ImageBuild(job.progress, job.message, job.status == BackgroundJob.Status.FAILED, job.fix)
+    has_failed = job.status in (BackgroundJob.Status.FAILED, BackgroundJob.Status.CANCELLED)
+    return ImageBuild(job.progress, job.message, has_failed, job.fix)
 
 
 _NOTHING = Slots()

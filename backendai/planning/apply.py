@@ -44,7 +44,7 @@ class _Writer:
         reason = wait.reason
         data = self._data.get(id(reason))
         if data is None:
-            data = self._data[id(reason)] = _data_of(reason)
+            data = self._data[id(reason)] = data_of(reason)
         return Waiting(
             wait.session_id,
             reason.code,
@@ -66,7 +66,8 @@ class _Writer:
         return f'[["sequencing", {_quoted(trail.in_turn)}]{shared}{own}]'
 
 
-def _data_of(reason: Reason) -> dict[str, Any]:
+def data_of(reason: Reason) -> dict[str, Any]:
+    """Return the numbers of the reason as a session keeps them."""
     data: dict[str, Any] = {**reason.details, "never": reason.never}
     if reason.until:
         data["until"] = reason.until.isoformat()

@@ -18,7 +18,7 @@ from backendai.compute.status import TERMINAL, Status
 from backendai.core.slots import Slots
 from backendai.planning.deciding import WrongRules, decide_apart
 from backendai.planning.snapshot import read_snapshot
-from backendai.scheduler.plan import Placement, Reason, Step, Wait
+from backendai.scheduler.plan import Placement, Plan, Reason, Step, Wait
 from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.suggest import Suggestion, suggest
 
@@ -44,6 +44,7 @@ class Ahead:
     name: str
     priority: int
     created_at: datetime
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +110,15 @@ def foresee(
         return _start(snapshot, placements)
     wait = min((each for each in plan.waits if each.session_id in views), key=lambda each: each.position)
     ahead = [each.session_id for each in plan.waits if each.position < wait.position]
-    alone = len(views) == 1  # a change of amounts would change those that start, too
-    elsewhere = [read_snapshot(group, snapshot.now, even_if_idle=True) for group in others()] if alone else []
-    changes = suggest(snapshot, views[wait.session_id], elsewhere, least=least, plan=plan) if alone else []
+    reason, in_front = _seen_by(user, wait)
+    # A change of amounts would change those of several that start, too.
+    changes = _changes(snapshot, views[wait.session_id], plan, least, others) if len(views) == 1 else []
     return Explanation(
         now=snapshot.now,
         group=snapshot.group,
         verdict=Verdict.NEVER if wait.reason.never else Verdict.WAITS,
-        message=f"{wait.reason.message} {wait.reason.aside}".rstrip(),
-        reason=_seen_by(user, wait),
+        message=" ".join(filter(None, (wait.reason.message, in_front, wait.reason.aside))),
+        reason=reason,
         position=wait.position,
         waiting=len(plan.waits),
         ahead=_named(ahead, user),
@@ -126,6 +127,17 @@ def foresee(
         suggestions=tuple(changes),
         started=len(placements),
     )
+
+
+def _changes(
+    snapshot: Snapshot,
+    view: SessionView,
+    plan: Plan,
+    least: Slots,
+    others: Callable[[], Sequence[ResourceGroup]],
+) -> list[Suggestion]:
+    elsewhere = [read_snapshot(group, snapshot.now, even_if_idle=True) for group in others()]
+    return suggest(snapshot, view, elsewhere, least=least, plan=plan)
 
 
 def other_groups(project: Any, group: ResourceGroup) -> list[ResourceGroup]:
@@ -159,16 +171,21 @@ def _start(snapshot: Snapshot, placements: Sequence[Placement]) -> Explanation:
     )
 
 
-def _seen_by(user: User, wait: Wait) -> Reason:
-    """Return the reason; whose session is in the way is that person's affair."""
+def _seen_by(user: User, wait: Wait) -> tuple[Reason, str]:
+    """Return the reason, and a sentence that names the session in front if this person may see that session."""
     details = {**wait.reason.details, **wait.reason.aside_details}
-    blocker = details.get("blocker")
-    if blocker and not ComputeSession.objects.visible_to(user).filter(pk=blocker).exists():
-        del details["blocker"]
-    return replace(wait.reason, details=details, aside_details={})
+    in_front = ""
+    if blocker := details.get("blocker"):
+        seen = ComputeSession.objects.visible_to(user).filter(pk=blocker).values_list("name", "owner__email").first()
+        if seen is None:
+            del details["blocker"]
+        else:
+            name, owner = seen
+            in_front = f"In front: {name} ({owner})."
+    return replace(wait.reason, details=details, aside_details={}), in_front
 
 
 def _named(ahead: Sequence[UUID], user: User) -> tuple[Ahead, ...]:
     visible = ComputeSession.objects.visible_to(user).filter(pk__in=ahead[:_MOST_NAMED])
-    rows = {row[0]: Ahead(*row) for row in visible.values_list("pk", "name", "priority", "created_at")}
+    rows = {row[0]: Ahead(*row) for row in visible.values_list("pk", "name", "priority", "created_at", "owner__email")}
     return tuple(rows[pk] for pk in ahead[:_MOST_NAMED] if pk in rows)

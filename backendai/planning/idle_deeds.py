@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -36,13 +36,15 @@ def act_on_idle(picture: Picture) -> int:
 
 
 def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
-    """Return how an idle session's owner is told before its end, and what is said at the end."""
+    """Return how an idle session's owner is told before its end, and what is said at the end. What is told before names
+    moments, not lengths: it is read later than it is written."""
     rule = finding.rule
     name, limit = rule.name, describe_duration(rule.limit)
     since = describe_duration(now - finding.since) if finding.since else ""
+    moment = f"{finding.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if finding.since else ""
     if rule.kind == LIFETIME:
         return (
-            f"It has run for {since}; idle checker {name} ends sessions after {limit}.",
+            f"Running since {moment}; idle checker {name} ends sessions after {limit}.",
             f"It ran for {since}; idle checker {name} allows {limit}.",
         )
     if rule.kind == UTILIZATION:
@@ -52,7 +54,7 @@ def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
             f"It used {used} on average over {limit}; idle checker {name} asks for {least}.",
         )
     return (
-        f"Nobody has used it for {since}; idle checker {name} ends sessions after {limit} without traffic.",
+        f"Unused since {moment}; idle checker {name} ends sessions after {limit} without use.",
         f"Nobody used it for {since}; idle checker {name} allows {limit} without traffic.",
     )
 

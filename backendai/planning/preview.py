@@ -20,9 +20,12 @@ from backendai.scheduler.plan import Reason
 _IMPOSSIBLE = frozenset({"bigger-than-any-agent", "slot-limit"})
 
 
-def preview(user: User, spec: SessionSpec, *, now: datetime, copies: int = 1) -> Explanation:
+def preview(
+    user: User, spec: SessionSpec, *, now: datetime, copies: int = 1, checked: Checked | None = None
+) -> Explanation:
     """Return what the next pass would do with such a session: start it, where; let it wait, why; or never start it. Of
-    several ``copies``: what it would do with the first that does not start, and how many do.
+    several ``copies``: what it would do with the first that does not start, and how many do. ``checked``: what the
+    launch's own check has returned for the same request, so that it is not made twice.
 
     Nothing is written. Raises the UserError that a launch would raise, but for what no agent could ever hold or no
     policy ever allow: that is an answer. How much may wait at once (a policy's pending limits) is counted at the launch
@@ -30,7 +33,7 @@ def preview(user: User, spec: SessionSpec, *, now: datetime, copies: int = 1) ->
     """
     try:
         owner = owner_named(user, spec.owner)
-        checked = check_spec(owner, spec, actor=user)
+        checked = checked or check_spec(owner, spec, actor=user)
     except UserError as error:
         if error.code not in _IMPOSSIBLE:
             raise

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import QuerySet, TextField
-from django.db.models.functions import Cast
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, TextField, Window
+from django.db.models.functions import Cast, RowNumber
 
 from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
@@ -19,7 +19,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import list_of, listed, raw_time, time_of
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.services.lifetimes import longest_runs
-from backendai.compute.status import TERMINAL, ClusterMode, Result, Status
+from backendai.compute.status import LIVE, TERMINAL, ClusterMode, Result, Status
 from backendai.scheduler.snapshot import Dependency, DependencyState, Holder, ImageBuild, KernelView, SessionView
 
 MOST_PER_PASS = 10_000
@@ -62,14 +62,20 @@ class Newcomer(NamedTuple):
 
 
 class Queue:
-    """The sessions that a pass looks at: the first ``MOST_PER_PASS`` in the group's order, and newcomers."""
+    """The sessions that a pass looks at: ``MOST_PER_PASS`` of the group at most, and newcomers.
 
-    def __init__(self, rows: Sequence[Row], newcomers: Sequence[Newcomer], *, with_ends: bool) -> None:
+    ``is_partial``: more sessions wait in the group.
+    """
+
+    def __init__(
+        self, rows: Sequence[Row], newcomers: Sequence[Newcomer], *, with_ends: bool, is_partial: bool = False
+    ) -> None:
         ids = [row.id for row in rows]
+        self.is_partial = is_partial
         self.rows = [*rows, *(each.row for each in newcomers)]
         self.images = {image.pk: image for image in _IMAGES.rows(list_of({row.image_id for row in self.rows}))}
         self._kernels = _kernels_of(ids)
-        self._dependencies = _dependencies_of(ids)
+        self._dependencies = dependencies_of(ids)
         self._longest: dict[UUID, timedelta | None] = {row.id: row.batch_timeout for row in rows}
         if with_ends:
             self._longest.update(longest_runs(ids))
@@ -148,20 +154,53 @@ class Queue:
         )
 
 
-def read_queue(group: ResourceGroup, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
-    """Return the group's pending sessions, in four to six queries; None, after one, when there are none."""
-    found = _PENDING.rows(group.pk, _ORDERS.get(group.sequence, _USUAL_ORDER), (MOST_PER_PASS,))
+def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
+    """Return the group's pending sessions, in four to six queries; None, after one, when there are none.
+
+    When more than ``MOST_PER_PASS`` wait, one query more takes those that can start at ``now`` in turn of their owners.
+    """
+    order = _ORDERS.get(group.sequence, _USUAL_ORDER)
+    found = _PENDING.rows(group.pk, order, (MOST_PER_PASS + 1,))
+    is_partial = len(found) > MOST_PER_PASS
+    if is_partial:
+        found = list(_columns(_in_turn(group.pk, order, now)).order_by(*order))
     rows = [Row._make(row) for row in found]
-    return Queue(rows, newcomers, with_ends=group.backfill) if rows or newcomers else None
+    if not rows and not newcomers and not is_partial:
+        return None
+    return Queue(rows, newcomers, with_ends=group.backfill, is_partial=is_partial)
+
+
+def due(now: datetime) -> Q:
+    """Return the condition that the start time of a session has come."""
+    return Q(starts_at=None) | Q(starts_at__lte=now)
+
+
+def waits_for_others() -> Exists:
+    """Return the condition that a session depends on one that has not ended."""
+    through = ComputeSession.depends_on.through.objects
+    return Exists(through.filter(from_computesession=OuterRef("pk"), to_computesession__status__in=sorted(LIVE)))
+
+
+def _in_turn(group_id: int, order: Sequence[str], now: datetime) -> QuerySet[Any, Any]:
+    """Return ``MOST_PER_PASS`` sessions that can start: the first of each owner, then the second of each, and so on.
+
+    However many sessions a few owners have, each owner has an equal part, and what one leaves goes to the others.
+    """
+    sessions = ComputeSession.objects.pending().filter(due(now), ~waits_for_others(), resource_group=group_id)
+    turn = Window(RowNumber(), partition_by=F("owner_id"), order_by=list(order))
+    chosen = sessions.alias(turn=turn).order_by("turn", *order).values("pk")[:MOST_PER_PASS]
+    return ComputeSession.objects.filter(pk__in=chosen)
 
 
 def _pending_in(group_id: int, order: Sequence[str], most: tuple[int]) -> QuerySet[Any, Any]:
-    sessions = ComputeSession.objects.pending().filter(resource_group=group_id)
+    return _columns(ComputeSession.objects.pending().filter(resource_group=group_id)).order_by(*order)[: most[0]]
+
+
+def _columns(sessions: QuerySet[Any, Any]) -> QuerySet[Any, Any]:
     expressions = {"created_at": raw_time("created_at")} | {
         name: Cast(name, TextField()) for name in ("avoid_agents", "designated_agents")
     }
-    columns = [expressions.get(name, name) for name in Row._fields]
-    return sessions.order_by(*order).values_list(*columns)[: most[0]]
+    return sessions.values_list(*[expressions.get(name, name) for name in Row._fields])
 
 
 def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[tuple[UUID, str]]]:
@@ -171,7 +210,8 @@ def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[tuple[UUID, str]
     return kernels
 
 
-def _dependencies_of(session_ids: Sequence[UUID]) -> dict[UUID, list[Dependency]]:
+def dependencies_of(session_ids: Sequence[UUID]) -> dict[UUID, list[Dependency]]:
+    """Return what each of the sessions depends on, in one query."""
     found: dict[UUID, list[Dependency]] = defaultdict(list)
     for session_id, pk, name, status, result in _DEPENDENCIES.rows(list_of(session_ids)) if session_ids else ():
         found[session_id].append(Dependency(pk, name, _state(status, result)))

@@ -83,7 +83,13 @@ def _serving(group_ids: Sequence[int]) -> QuerySet[Agent]:
 
 
 def _serves(group_ids: Sequence[int], prefix: str = "") -> dict[str, object]:
-    wanted = {"resource_group__in": group_ids, "status": Agent.Status.ALIVE, "schedulable": True}
+    wanted = {
+        "resource_group__in": group_ids,
+        "status": Agent.Status.ALIVE,
+        "schedulable": True,
+        "fault": "",
+        "unknown_running": 0,
+    }
     return {f"{prefix}{name}": value for name, value in wanted.items()}
 
 

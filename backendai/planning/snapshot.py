@@ -25,10 +25,19 @@ _BLIND_TO_THE_PAST = _BLIND_TO_SHARES | {"drf"}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What was read of a group: the snapshot, and the pending sessions that nothing can be made of, with the error."""
+    """What was read of a group: the snapshot, and the pending sessions that nothing can be made of, with the error.
+
+    ``is_partial``: more sessions wait in the group than one pass looks at.
+    """
 
     snapshot: Snapshot
     broken: tuple[tuple[UUID, Exception], ...] = ()
+    is_partial: bool = False
+
+    @property
+    def looked_at(self) -> list[UUID]:
+        """The pending sessions that were read."""
+        return [*(session.id for session in self.snapshot.pending), *(pk for pk, _ in self.broken)]
 
 
 def read_snapshot(
@@ -47,7 +56,7 @@ def read_picture(
     group: ResourceGroup, now: datetime, *, even_if_idle: bool = False, newcomers: Sequence[Newcomer] = ()
 ) -> Picture:
     """Return the snapshot of ``read_snapshot``, and the sessions that had to be left out."""
-    queue = read_queue(group, newcomers)
+    queue = read_queue(group, now, newcomers)
     rules = rules_of(group)
     if queue is None and not even_if_idle:
         return Picture(Snapshot(now=now, group=group.name, agents=(), pending=(), rules=rules))
@@ -73,7 +82,7 @@ def read_picture(
         running=read_running(group) if rules.backfill else (),
         networks=Networks(*networks_left()) if any(map(needs_network, sessions)) else None,
     )
-    return Picture(snapshot, broken)
+    return Picture(snapshot, broken, is_partial=queue is not None and queue.is_partial)
 
 
 def _capacity(agents: Iterable[AgentView]) -> Slots:

@@ -117,6 +117,15 @@ def fragment_details(agent: str, fragments: list[Fragment]) -> dict[str, object]
     return {"agent": agent, "fragments": rows}
 
 
+def cannot_start(agents: Sequence[Room]) -> Reason:
+    """Return the reason of agents that say themselves that they can start nothing: the first one's words."""
+    first, number = agents[0], len(agents)
+    message = f"Agent {first.name} cannot start sessions: {first.fault}"
+    if number > 1:
+        message = f"{number} agents cannot start sessions, such as {first.name}: {first.fault}"
+    return Reason("agent-fault", message, {"agent": first.name, "faulty": [agent.name for agent in agents]})
+
+
 def _is_designated(agent: Room, request: Request) -> bool:
     return agent.id in request.designated
 
@@ -139,6 +148,8 @@ def _is_schedulable(agent: Room, request: Request) -> bool:
 
 
 def _not_schedulable(agent: Room, request: Request) -> Reason:
+    if agent.fault:
+        return cannot_start([agent])
     message = f"Agent {agent.name} takes no new sessions: an administrator paused it."
     return Reason("no-agent-schedulable", message, {"agent": agent.name})
 

@@ -14,7 +14,7 @@ from backendai.core.slots import decimal_text, slot_in_words
 from backendai.scheduler.demand import architectures_of
 from backendai.scheduler.limits import Amounts, Limits
 from backendai.scheduler.plan import Reason
-from backendai.scheduler.snapshot import AgentView, DependencyState, SessionView, Snapshot
+from backendai.scheduler.snapshot import AgentView, Dependency, DependencyState, SessionView, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +110,20 @@ def _malformed(session: SessionView, asked: Amounts, sight: Sight) -> Reason | N
     return Reason("mixed-architectures", message, {"architectures": architectures}, never=True)
 
 
-def _too_early(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
-    starts_at = session.starts_at
-    if starts_at is None or starts_at <= sight.now:
+def not_due(starts_at: datetime | None, now: datetime) -> Reason | None:
+    """Return why a session with this start time waits, or None when the time has come."""
+    if starts_at is None or starts_at <= now:
         return None
     when = f"{starts_at:%Y-%m-%d %H:%M:%S %Z}".strip()
     details: dict[str, object] = {"starts_at": starts_at.isoformat()}
     return Reason("start-time-not-reached", f"Asked to start at {when}.", details, until=starts_at)
 
 
-def _depends(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
-    if not session.dependencies:
+def unmet(dependencies: Sequence[Dependency]) -> Reason | None:
+    """Return why a session that depends on these waits, or None when all of them ended well."""
+    if not dependencies:
         return None
-    ordered = sorted(session.dependencies, key=lambda each: (each.name, each.id))
+    ordered = sorted(dependencies, key=lambda each: (each.name, each.id))
     failed = [each for each in ordered if each.state is DependencyState.FAILED]
     open_ones = failed or [each for each in ordered if each.state is DependencyState.LIVE]
     if not open_ones:
@@ -137,6 +138,14 @@ def _depends(session: SessionView, asked: Amounts, sight: Sight) -> Reason | Non
         return Reason("dependency-failed", f"{of} did not, and never will: {names}.", details, never=True)
     verb = "has" if len(open_ones) == 1 else "have"
     return Reason("dependency-not-finished", f"{of} {verb} not ended yet: {names}.", details)
+
+
+def _too_early(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    return not_due(session.starts_at, sight.now)
+
+
+def _depends(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
+    return unmet(session.dependencies)
 
 
 def _wrong_type(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
@@ -160,7 +169,7 @@ def _image_not_ready(session: SessionView, asked: Amounts, sight: Sight) -> Reas
     if build.failed:
         parts = [f"{image} could not be built", *[part.strip().rstrip(".") for part in (build.message,) if part]]
         message = f"{': '.join(parts)}. {build.fix}".strip()
-        return Reason("image-build-failed", message, {**details, "fix": build.fix}, never=True)
+        return Reason("image-build-failed", message, {**details, "fix": build.fix})
     percent = None if build.progress is None else int(min(max(build.progress, 0.0), 1.0) * 100)
     done = "progress not known" if percent is None else f"{percent} % done"
     message = f"{image} is being built: {done}{f' ({build.message})' if build.message else ''}."

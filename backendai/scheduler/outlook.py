@@ -11,7 +11,7 @@ from uuid import UUID
 
 from backendai.core.slots import Slots
 from backendai.scheduler.demand import Demand, Request
-from backendai.scheduler.feasible import describe_request, distance, shortage_details, shortages
+from backendai.scheduler.feasible import cannot_start, describe_request, distance, shortage_details, shortages
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.rooms import Room
 from backendai.scheduler.snapshot import NAME, AgentView
@@ -34,6 +34,7 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
             agent.architecture,
             agent.alive,
             agent.schedulable,
+            agent.fault,
             agent.max_kernels,
             agent.capacity,
             _devices_of(agent),
@@ -140,6 +141,8 @@ def _not_enough_alive(demand: Demand, kinds: tuple[Kind, ...], alive: tuple[Kind
 
 
 def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ...]) -> Reason:
+    if faulty := [kind.empty for kind in alive if kind.empty.fault]:
+        return cannot_start(faulty)
     message = (
         f"{_count(schedulable)} of {_count(alive)} agents that answer take new sessions, "
         "too few for this even when empty: an administrator paused the others."

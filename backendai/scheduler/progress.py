@@ -20,7 +20,7 @@ from backendai.scheduler.shortfall import Refusal, passed_steps
 from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.trace import QUEUE_PASSED, at_agents, at_capacity, at_gate
 
-_LACKS_ROOM = frozenset({"insufficient-resources", "too-many-kernels", "fragmented"})
+LACKS_ROOM = frozenset({"insufficient-resources", "too-many-kernels", "fragmented"})
 
 
 class Shape:
@@ -103,7 +103,7 @@ class Progress:
             return shape.no_room
         outcome = place(session, shape.demand, self.rooms)
         if isinstance(outcome, Refusal):
-            shape.lacks_room = outcome.reason.code in _LACKS_ROOM
+            shape.lacks_room = outcome.reason.code in LACKS_ROOM
             outcome = shape.no_room = at_agents(outcome)
         return outcome
 

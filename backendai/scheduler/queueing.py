@@ -111,7 +111,7 @@ class Queue:
             self._reservation = reserve_anywhere(session, shape.demand, rooms, self._snapshot.agents)
         else:
             self._reservation = reserve(start, rooms)
-            message = f"{reason.message} It starts {_when(start.at)} at the latest."
+            message = f"{reason.message} It starts at {_when(start.at)} at the latest."
             details = {**reason.details, "starts_at": start.at.isoformat()}
             reason = replace(reason, message=message, details=details, until=start.at)
         self.place = self._place_beside
@@ -124,14 +124,24 @@ class Queue:
         kernels = len(shape.demand.requests)
         asked = describe_request(shape.demand.requests[0]) if kernels == 1 else _describe_kernels(shape)
         # The name of the first in line is its owner's affair: whoever waits may not see that session.
-        message, aside = "Waits for its turn: the first in line finds no room.", f"That one asks for {asked}."
+        message, aside = self._why_behind(), f"That session asks for {asked}."
         about_the_first: dict[str, object] = {"blocker": str(session.id), "blocker_reason": why.code}
         if self._snapshot.rules.backfill:
-            starts = f" and starts {_when(why.until)} at the latest" if why.until else ""
-            message = "Waits behind the first in line: beside it there is no room."
-            aside = f"That one asks for {asked}{starts}."
+            if why.until:
+                aside = f"That session asks for {asked} and starts at {_when(why.until)} at the latest."
             about_the_first["starts_at"] = why.until.isoformat() if why.until else None
         self._behind = at_queue(Reason("behind-in-queue", message, aside=aside, aside_details=about_the_first))
+
+    def _why_behind(self) -> str:
+        rules = self._snapshot.rules
+        if rules.backfill:
+            return "Queued behind a session that does not fit yet: free resources are reserved for that session."
+        if not self._is_strict:
+            return "Queued behind a session of higher priority that does not fit yet."
+        if rules.retries_to_skip:
+            return "Queued behind a session that does not fit yet."
+        group = self._snapshot.group
+        return f"Queued behind a session that does not fit yet (group {group} runs sessions strictly in order)."
 
 
 def _describe_kernels(shape: Shape) -> str:
@@ -139,4 +149,4 @@ def _describe_kernels(shape: Shape) -> str:
 
 
 def _when(at: datetime) -> str:
-    return f"at {at:%Y-%m-%d %H:%M:%S %Z}".strip()
+    return f"{at:%Y-%m-%d %H:%M:%S %Z}".strip()

@@ -14,6 +14,7 @@ from backendai.scheduler.feasible import (
     KERNELS_FILTER,
     SLOTS_FILTER,
     Filter,
+    cannot_start,
     describe_request,
     first_obstacle,
     fragment_details,
@@ -160,6 +161,8 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
     which = f"designated agents{names}" if designated else left
     if last == "alive":
         return Reason("no-agent-alive", f"None of the {which} answers.")
+    if last == "schedulable" and (faulty := [room for room in designated or rooms.all if room.alive and room.fault]):
+        return cannot_start(faulty)
     if last == "schedulable":
         return Reason("no-agent-schedulable", f"None of the {which} takes new sessions: an administrator paused it.")
     if last == "architecture":

@@ -31,7 +31,8 @@ class AgentView:
     """One agent: what it has, what the ledger says is taken, and whether it may take more.
 
     ``images``: the references it has, of images that it cannot fetch: they can be had nowhere else, or it is short of
-    disk space (``low_disk``). ``companions``: by launch, its kernels here.
+    disk space (``low_disk``). ``fault``: why it takes none (``schedulable``) when no administrator paused it.
+    ``companions``: by launch, its kernels here.
     """
 
     id: UUID
@@ -46,6 +47,7 @@ class AgentView:
     devices: tuple[DeviceView, ...] = ()
     images: frozenset[str] = frozenset()
     low_disk: bool = False
+    fault: str = ""
     companions: Mapping[str, int] = field(default_factory=dict)
 
     @property

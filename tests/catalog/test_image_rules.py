@@ -13,7 +13,7 @@ from backendai.catalog.models import Image, ImageAlias
 from backendai.catalog.services import record_images
 from backendai.compute.services.apps import apps_of
 from backendai.compute.services.create import create_session
-from backendai.compute.services.node_view import spec_for
+from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import Conflict, UserError
 from backendai.wire.messages import ImageSighting

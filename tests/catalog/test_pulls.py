@@ -19,8 +19,8 @@ from backendai.catalog.models import Image, ImagePull, Registry
 from backendai.catalog.pulls import follow_pulls, pulls_of, pulls_reported, start_pull
 from backendai.catalog.registries import write_registry
 from backendai.cluster.agents import revoke_credential
+from backendai.cluster.joining import create_join_token, join_agent
 from backendai.cluster.models import Agent
-from backendai.cluster.services import create_join_token, join_agent
 from backendai.controller.repair import repair
 from backendai.core.errors import Conflict, UserError
 from backendai.wire.messages import JoinUp, SyncDown, SyncUp

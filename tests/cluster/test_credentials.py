@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from backendai.activity.models import AuditEntry
 from backendai.cluster.agents import change_agent, renew_credential, revoke_credential, revoke_join_token
+from backendai.cluster.joining import create_join_token, join_agent
 from backendai.cluster.models import Agent, JoinToken
-from backendai.cluster.services import agent_of_token, create_join_token, join_agent, record_sync
+from backendai.cluster.services import agent_of_token, record_sync
 from backendai.compute.services.retiring import retire_agent
 from backendai.core.errors import NotFound, UserError
 from backendai.wire.messages import JoinUp

@@ -6,10 +6,12 @@ from datetime import timedelta
 
 import pytest
 from django.utils import timezone
+from pydantic import ValidationError
 
 from backendai.activity.models import AuditEntry
+from backendai.cluster.joining import create_join_token, join_agent
 from backendai.cluster.models import Agent, JoinToken
-from backendai.cluster.services import agent_of_token, create_join_token, join_agent
+from backendai.cluster.services import agent_of_token
 from backendai.core.errors import NotFound, UserError
 from backendai.wire.messages import JoinUp
 from tests.factories import make_group
@@ -45,6 +47,61 @@ def test_it_lets_two_nodes_that_race_with_one_token_not_both_in(monkeypatch: pyt
     monkeypatch.setattr("django.db.models.query.QuerySet.first", lambda rows: stale)
     with pytest.raises(NotFound):
         join(token, "n2")
+
+
+def test_a_reusable_token_takes_over_no_agent_of_another_resource_group() -> None:
+    theirs, mine = make_group("theirs"), make_group("mine")
+    agent, own = join(create_join_token(theirs), "gpu-1")
+    with pytest.raises(UserError, match="belongs to another resource group"):
+        join(create_join_token(mine, name_prefix="gpu-1", reusable=True), "gpu-1")
+    assert agent_of_token(own) == agent
+    assert join(create_join_token(theirs, name_prefix="gpu", reusable=True), "gpu-1")[0] == agent
+
+
+def test_an_agent_that_is_heard_is_taken_over_by_its_own_token_only() -> None:
+    group = make_group()
+    token = create_join_token(group, name_prefix="gpu", reusable=True)
+    agent, own = join(token, "gpu-1")
+    Agent.objects.update(last_seen_at=timezone.now() - timedelta(seconds=50))
+    with pytest.raises(UserError, match="heard within the last minute"):
+        join(token, "gpu-1")
+    assert agent_of_token(own) == agent
+    assert join(create_join_token(group, agent=agent), "gpu-1")[0] == agent
+    Agent.objects.update(last_seen_at=timezone.now() - timedelta(seconds=61))
+    assert join(token, "gpu-1")[0] == agent
+
+
+def test_two_machines_that_take_one_new_name_at_once_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = make_group()
+    join(create_join_token(group), "n1")
+    monkeypatch.setattr(Agent.objects, "filter", lambda **_: Agent.objects.none())
+    with pytest.raises(UserError, match="Another machine has just joined"):
+        join(create_join_token(group), "n1")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://x:99999",
+        "http://x:0",
+        "http://[",
+        'http://x"><script>',
+        "http://169.254.169.254:80",
+        "http://[fe80::1]:80",
+        "http://0.0.0.0:1",
+        "http://224.0.0.1",
+        "http://-:1",
+        "http://:80",
+    ],
+)
+def test_an_address_that_no_gateway_has_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError):
+        JoinUp(token="t", name="n", gateway_url=url)
+
+
+@pytest.mark.parametrize("url", ["", "http://gpu_1.lab:8400", "https://10.0.0.5/gateways/1", "http://[2001:db8::1]:80"])
+def test_an_address_that_a_gateway_may_have_is_taken(url: str) -> None:
+    assert JoinUp(token="t", name="n", gateway_url=url).gateway_url == url
 
 
 def test_it_refuses_an_expired_token_and_an_unknown_one() -> None:

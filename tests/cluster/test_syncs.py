@@ -14,8 +14,13 @@ from pydantic import ValidationError
 
 from backendai.cluster.models import Agent
 from backendai.cluster.services import mark_lost, record_sync, record_syncs
+from backendai.cluster.site_models import SlotType
+from backendai.cluster.slot_types import change_slot_type, check_steps
+from backendai.controller.node_limits import is_too_much
 from backendai.core.errors import UserError
-from backendai.wire.messages import Note, SyncUp
+from backendai.core.slots import Slots
+from backendai.wire.messages import KernelReport, Note, SyncUp
+from tests.cast import Cast
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -103,8 +108,77 @@ def test_a_node_cannot_fill_the_database_with_devices() -> None:
         {"devices": {"GPU-0": {"kernels": {str(uuid4()): {} for _ in range(65)}}}},
         {"load": "nan"},
         {"mem_used": -1},
-        {"devices": {"GPU-0": {"secret": "x"}}},
     ):
         with pytest.raises(ValidationError):
             said(live=live)
     assert len(said(live={"devices": {"GPU-0": {"note": "x" * 9999}}}).live.devices["GPU-0"].note) == 500
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"capacity": {f"evil{number}.device": "1" for number in range(33)}},
+        {"capacity": {"x" * 65: "1"}},
+        {"capacity": {"cpu": "1" * 33}},
+        {"notes": [{"code": "n", "message": "m"}] * 65},
+        {"images": [{"reference": "a:1"}] * 5001},
+        {"images": [{"reference": "a:1", "labels": {str(number): "" for number in range(65)}}]},
+        {"images": [{"reference": "a:1", "labels": {"a": "x" * 4097}}]},
+        {"kernels": [{"kernel_id": uuid4(), "generation": 1, "running": True}] * 10_001},
+    ],
+)
+def test_a_node_says_no_more_than_a_message_may_hold(over: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        said(**over)
+    assert is_too_much(refused.value)
+
+
+def test_a_second_machine_with_the_same_credentials_waits_until_the_first_is_silent() -> None:
+    agent, now = make_agent(), timezone.now()
+    agent.boot_id = ""
+    record_sync(agent, said(boot_id="first"), now=now)
+    agent.refresh_from_db()
+    copy = said(boot_id="second")
+    with pytest.raises(UserError, match="Another machine with the credentials"):
+        record_sync(agent, copy, now=now + timedelta(seconds=5))
+    news, refused = record_syncs([(agent, copy)], now=now + timedelta(seconds=5))
+    assert (news, list(refused)) == (set(), [agent.pk])
+    record_sync(agent, said(boot_id="first"), now=now + timedelta(seconds=10))
+    agent.refresh_from_db()
+    record_sync(agent, copy, now=now + timedelta(seconds=26))
+    agent.refresh_from_db()
+    assert agent.boot_id == "second"
+
+
+def test_an_image_has_no_more_bytes_than_images_have() -> None:
+    report = {"kernel_id": uuid4(), "generation": 1, "state": "PULLING", "fetched_bytes": 2**63 - 1}
+    told = KernelReport(**report, image_bytes=2**40)
+    assert (told.fetched_bytes, told.image_bytes) == (None, 2**40)
+
+
+@ways
+def test_slots_that_only_a_node_knows_wait_for_an_administrator(
+    record: Callable[[Agent, SyncUp], bool], cast: Cast
+) -> None:
+    before = set(SlotType.objects.values_list("name", flat=True))
+    agent, other = make_agent("one"), make_agent("two")
+    usual = {"cpu": "4", "mem": "1024", "cuda.device": "1", "cuda.mig-1g.10gb": "2"}
+    record(agent, said(capacity=usual | {"evil.device": "1"}))
+    rows = {row.name: (row.is_enabled, row.offered_by_id) for row in SlotType.objects.filter(name__in=usual)}
+    assert rows == dict.fromkeys(usual, (True, None))
+    evil = SlotType.objects.get(name="evil.device")
+    assert (evil.is_enabled, evil.offered_by) == (False, agent)
+    with pytest.raises(UserError, match="not offered at present"):
+        check_steps(Slots.parse({"evil.device": "1"}))
+    record(other, said(capacity={"evil.device": "1"}))
+    for number in range(5):  # names that change from sync to sync do not pile up
+        agent.refresh_from_db()
+        record(agent, said(capacity={f"evil{number}.device": "1"}))
+    assert set(SlotType.objects.filter(is_enabled=False).values_list("name", flat=True)) == {"evil4.device"}
+    other.refresh_from_db()
+    record(other, said(capacity={"evil.device": "1"}))
+    assert SlotType.objects.get(name="evil.device").offered_by == other
+    change_slot_type(cast.dana, SlotType.objects.get(name="evil.device"), {"is_enabled": True})
+    Agent.objects.all().delete()
+    left = set(SlotType.objects.values_list("name", flat=True)) - before
+    assert left == {"cuda.mig-1g.10gb", "evil.device"}, "what nobody enabled goes with its agent"

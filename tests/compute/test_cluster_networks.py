@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.node_view import Asking, spec_for, work_for_each
+from backendai.compute.services.kernel_specs import spec_for
+from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.spec import SessionSpec
 from backendai.controller.loops import schedule_group
@@ -57,7 +58,7 @@ def test_each_node_is_told_the_others_and_nobody_has_the_address_of_another(
     spread(session, agents)
     specs = []
     for kernel in session.kernels.select_related("agent").order_by("rank"):
-        with django_assert_num_queries(3):
+        with django_assert_num_queries(4):
             specs.append(spec_for(kernel.agent, kernel.pk))
     networks = [spec.network for spec in specs if spec.network]
     assert [network.remotes for network in networks] == [["10.0.0.2"], ["10.0.0.1"]] * 2

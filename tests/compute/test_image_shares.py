@@ -228,9 +228,9 @@ def test_the_launcher_says_whose_it_is_to_others_alone(cast: Cast, image: Image)
         offer = offer_for(person, project=cast.project, group="default")
         return {version.image.pk: version.badges for each in offer.environments for version in each.versions}
 
-    assert badges(cast.alice)[image.pk][:1] == ("Customizedtools",)
+    assert badges(cast.alice)[image.pk][:1] == ("tools (customized)",)
     assert cast.alice.email not in badges(cast.alice)[image.pk]
-    assert badges(cast.bob)[image.pk][:2] == ("Customizedtools", cast.alice.email)
-    assert badges(cast.dana)[image.pk][:2] == ("Customizedtools", cast.alice.email)
+    assert badges(cast.bob)[image.pk][:2] == ("tools (customized)", cast.alice.email)
+    assert badges(cast.dana)[image.pk][:2] == ("tools (customized)", cast.alice.email)
     common = make_running_session(cast.bob).image_id
     assert cast.alice.email not in badges(cast.bob)[common]

@@ -8,7 +8,7 @@ from backendai.accounts.models import ResourcePolicy
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import apps_of
 from backendai.compute.services.create import launch_many
-from backendai.compute.services.node_view import spec_for
+from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import Conflict, UserError
 from tests.cast import Cast

@@ -89,8 +89,8 @@ def test_a_batch_timeout_is_kept_for_batch_sessions_only(cast: Cast) -> None:
 def test_a_batch_timeout_that_is_no_time_is_refused(cast: Cast, timeout: timedelta) -> None:
     error = refusal(cast, session_type="batch", startup_command="true", batch_timeout=timeout)
     assert (error.field, error.code) == ("batch_timeout", "invalid-batch-timeout")
-    assert f" {timeout.total_seconds():.0f} s;" in error.message
-    assert "3650 days" in error.message
+    assert error.message in ("Enter a time longer than 0.", "Enter a time of at most 3650 days.")
+    assert ("3650 days" in error.message) == (timeout > timedelta(0))
 
 
 def test_it_waits_for_own_sessions_named_by_id_or_name_once_each(cast: Cast) -> None:

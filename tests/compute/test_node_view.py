@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from backendai.compute.services.node_view import Asking, spec_for, work_for_each
+from backendai.compute.services.kernel_specs import spec_for
+from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.core.errors import NotFound
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session, place
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize(
-    ("kernels", "queries"), [(1, 2), (2, 3)]
+    ("kernels", "queries"), [(1, 3), (2, 4)]
 )  # what lies in the home, and of a cluster also the names of the others
 def test_a_spec_is_read_at_once_and_is_the_one_that_fleets_get(
     cast: Cast, kernels: int, queries: int, django_assert_num_queries: Any

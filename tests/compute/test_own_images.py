@@ -38,7 +38,8 @@ from backendai.controller.group_pass import schedule
 from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
 from backendai.core.slots import Slots
 from backendai.wire.commits import DEPLOYMENT_LABEL, NAME_LABEL, OWNER_LABEL, CommitReport, CommitSpec, CommitState
-from backendai.wire.messages import FleetAnswer, ImageSighting, SyncDown, SyncUp
+from backendai.wire.fleet import FleetAnswer
+from backendai.wire.messages import ImageSighting, SyncDown, SyncUp
 from tests.cast import Cast
 from tests.catalog.test_pulls import Machine
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, place

@@ -15,26 +15,14 @@ from django.utils import timezone
 
 from backendai.catalog.models import ImageOnAgent
 from backendai.catalog.pulls import start_pull
+from backendai.cluster.joining import create_join_token, join_agent
 from backendai.cluster.models import Agent
-from backendai.cluster.services import create_join_token, join_agent
 from backendai.compute.models import Kernel
+from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.logs import saved_log
-from backendai.compute.services.node_view import spec_for
 from backendai.compute.status import Status
-from backendai.wire.messages import (
-    FLEET_WORDS,
-    FleetAnswer,
-    FleetDown,
-    FleetNode,
-    FleetUp,
-    ImageSighting,
-    JoinUp,
-    KernelLogTail,
-    KernelReport,
-    KernelSighting,
-    KernelState,
-    SyncUp,
-)
+from backendai.wire.fleet import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp, KernelLogTail
+from backendai.wire.messages import ImageSighting, JoinUp, KernelReport, KernelSighting, KernelState, SyncUp
 from backendai.wire.pulls import PullReport, PullState
 from tests.cast import Cast
 from tests.factories import make_group, make_image, make_session, place
@@ -102,7 +90,10 @@ def test_a_node_whose_words_make_no_sense_is_refused_alone(nodes: list[tuple[Age
     good, bad = sync(), sync(capacity={"cpu": "many"})
     answers = call(FleetNode(token=nodes[0][1], up=good), FleetNode(token=nodes[1][1], up=bad))
     assert [answer.status for answer in answers] == [200, 400]
-    assert [Agent.objects.get(pk=agent.pk).status for agent, _ in nodes[:2]] == ["ALIVE", "LOST"]
+    assert [Agent.objects.get(pk=agent.pk).status for agent, _ in nodes[:2]] == [
+        "ALIVE",
+        "DRAINING",
+    ], "it was heard, and takes nothing"
 
 
 def test_a_sync_says_what_the_node_has_and_hears_what_it_should_have(
@@ -116,7 +107,7 @@ def test_a_sync_says_what_the_node_has_and_hears_what_it_should_have(
     (answer,) = call(FleetNode(token=token, up=up))
     assert answer.down is not None
     assert [(one.kernel_id, one.started) for one in answer.down.desired] == [(kernel.pk, False)]
-    assert answer.down.unwanted == [stranger]
+    assert (answer.down.unwanted, answer.down.unknown) == ([], [stranger])
     assert list(ImageOnAgent.objects.values_list("agent", "reference")) == [(agent.pk, "simulated/python")]
     (answer,) = call(FleetNode(token=token, up=sync(images_digest="d2")))
     assert answer.down is not None
@@ -179,7 +170,7 @@ def test_a_call_holds_each_node_once_and_so_many_words_of_it(cast: Cast, nodes: 
     too_much = {**said, "reports": [*said["reports"], said["reports"][0]]}
     known = {"Authorization": f"Node {token}"}
     answers = [post(json.dumps({"nodes": told}), known).status_code for told in ([said], [said, said], [too_much])]
-    assert answers == [200, 400, 400]
+    assert answers == [200, 400, 422]
 
 
 def test_the_number_of_statements_does_not_grow_with_the_nodes(cast: Cast) -> None:

@@ -67,7 +67,8 @@ def test_it_warns_the_owner_and_ends_at_the_deadline_with_the_numbers(session: C
     assert notices(session) == [] and session.status == Status.RUNNING
     version = session.version
     look(session, 50)
-    text = "Nobody has used it for 50 min; idle checker quiet ends sessions after 1 h without traffic."
+    since = f"{session.started_at:%Y-%m-%d %H:%M:%S} UTC"
+    text = f"Unused since {since}; idle checker quiet ends sessions after 1 h without use."
     assert notices(session) == [text]
     assert SessionNotice.objects.get(kind=NoticeKind.IDLE).due_at == session.started_at + 60 * MINUTE
     assert session.version > version
@@ -222,7 +223,8 @@ def test_the_longest_run_is_warned_of_and_batch_sessions_are_left_alone(cast: Ca
     batch = make_running_session(cast.alice, session_type="batch", startup_command="sleep 9")
     note_traffic({interactive.pk: interactive.started_at + 59 * MINUTE})
     look(interactive, 51)
-    assert notices(interactive) == ["It has run for 51 min; idle checker longest ends sessions after 1 h."]
+    since = f"{interactive.started_at:%Y-%m-%d %H:%M:%S} UTC"
+    assert notices(interactive) == [f"Running since {since}; idle checker longest ends sessions after 1 h."]
     look(interactive, 61)
     look(batch, 999)
     assert (interactive.status_reason, batch.status) == ("idle-session-lifetime", Status.RUNNING)

@@ -11,8 +11,9 @@ from django.urls import resolve
 from django.utils import timezone
 from pytest_django.live_server_helper import LiveServer
 
+from backendai.cluster.joining import create_join_token, join_agent
 from backendai.cluster.models import Agent
-from backendai.cluster.services import create_join_token, join_agent, record_sync
+from backendai.cluster.services import record_sync
 from backendai.compute.models import ComputeSession
 from backendai.controller import hearing
 from backendai.controller.hearing import door_answers
@@ -56,7 +57,8 @@ def test_an_agent_that_joins_again_and_dies_before_its_first_sync_is_given_up(ca
     running, starting = make_running_session(cast.alice, agent), make_session(cast.alice)
     place(starting, agent)
     passes(0, 60)
-    agent, _ = join_agent(message)
+    own = create_join_token(agent.resource_group, agent=agent)
+    agent, _ = join_agent(JoinUp(token=own, name="n-1", gateway_url=""))
     assert agent.lost_at is not None
     passes(60, 600)
     assert statuses() == ({"LOST"}, {"TERMINATING"})

@@ -17,16 +17,19 @@ from django.utils import timezone
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.services import record_sync
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.services.door import Door
 from backendai.compute.status import Status
 from backendai.controller import group_pass, loops
 from backendai.controller.collector import collector_at_rest
 from backendai.ops.auditing import World, run_checks
 from backendai.planning import deciding, queue
 from backendai.planning.apply import apply_plan
+from backendai.planning.room import room_in
 from backendai.planning.snapshot import read_snapshot
 from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Plan
 from backendai.scheduler.snapshot import Snapshot
+from backendai.web.advice import wait_of
 from backendai.wire.messages import Note
 from tests.cast import Cast, make_cast
 from tests.controller.clocks import sync_of
@@ -120,6 +123,35 @@ def test_while_the_engine_of_its_only_node_does_not_answer_a_session_waits_and_m
     agent.refresh_from_db()
     record_sync(agent, sync_of(), now=timezone.now())
     assert loops.run_pass(timezone.now()) == 2
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_agent_that_can_start_nothing_gets_no_session_and_the_wait_names_its_fault(cast: Cast, others: int) -> None:
+    agent, session = make_agent("broken"), make_session(cast.alice)
+    for number in range(others):
+        make_agent(f"small-{number}", cpu="0.1")
+    fault = "The users of kernels cannot reach /srv/data/kernels (Permission denied)."
+    record_sync(agent, sync_of(fault=fault), now=timezone.now())
+    loops.run_pass(timezone.now())
+    assert status_of(session) == (Status.PENDING, "agent-fault")
+    session.refresh_from_db()
+    assert f"Agent broken cannot start sessions: {fault}" in session.status_message
+    assert not session.status_data["never"]
+    advice = wait_of(session)
+    assert advice is not None and advice.title == "Waiting for an administrator"
+    assert room_in([agent.resource_group])[0].capacity["cpu"] == others * 100
+    agent.refresh_from_db()
+    assert record_sync(agent, sync_of(), now=timezone.now()), "the scheduler is woken"
+    assert loops.run_pass(timezone.now()) == 1
+
+
+@pytest.mark.django_db
+def test_the_last_look_turns_away_a_placement_on_an_agent_with_a_fault(cast: Cast) -> None:
+    agent = make_agent()
+    assert Door(agent.resource_group_id, [agent.pk], with_devices=False).names
+    record_sync(agent, sync_of(fault="It is broken."), now=timezone.now())
+    assert not Door(agent.resource_group_id, [agent.pk], with_devices=False).names
 
 
 @pytest.mark.django_db

@@ -11,12 +11,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from backendai.cluster.joining import create_join_token, join_agent
 from backendai.cluster.models import Agent
-from backendai.cluster.services import create_join_token, join_agent
 from backendai.compute.models import Kernel
 from backendai.controller import usage as door
 from backendai.usage.models import UsageSample
-from backendai.wire.messages import FleetNode, FleetUp, JoinUp, SyncUp
+from backendai.wire.fleet import FleetNode, FleetUp
+from backendai.wire.messages import JoinUp, SyncUp
 from backendai.wire.usage import KernelUsage, UsageReport
 from tests.cast import Cast
 from tests.factories import make_group, make_running_session

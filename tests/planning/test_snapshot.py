@@ -82,13 +82,16 @@ def test_a_device_is_free_again_when_its_kernel_has_ended(cast: Cast) -> None:
 def test_an_image_that_no_registry_has_ties_a_session_to_the_nodes_that_have_it(cast: Cast) -> None:
     having, _ = make_agent("having"), make_agent("without")
     native = make_agent("native", backend="process")
-    make_image("python", is_built_here=True)
+    make_image("python", is_built_here=True, process_reference="process/python")
+    make_image("for-containers", is_built_here=True)
     make_image("from-registry", reference="registry.example/tool:1")
     make_session(cast.alice)
     make_session(cast.alice, image="from-registry")
+    make_session(cast.alice, image="for-containers")
     ImageOnAgent.objects.create(agent=having, reference="local/python:latest")
     snapshot = look()
-    assert [session.node_image for session in snapshot.pending] == ["local/python:latest", ""]
+    tied_to = [session.node_image for session in snapshot.pending]
+    assert tied_to == ["local/python:latest", "", "local/for-containers:latest"]
     images = {agent.name: agent.images for agent in snapshot.agents}
     assert images == {"having": {"local/python:latest"}, "without": frozenset(), native.name: {"local/python:latest"}}
 

@@ -69,8 +69,9 @@ def test_it_holds_everybody_back_behind_a_session_that_lacks_resources_under_fif
     assert [wait.position for wait in plan.waits] == [1, 2]
     behind = wait_of(plan, small).reason
     assert behind.code == "behind-in-queue"
-    assert behind.message == "Waits for its turn: the first in line finds no room."
-    assert behind.aside == "That one asks for 4 GPUs."
+    strictly = "(group default runs sessions strictly in order)."
+    assert behind.message == f"Queued behind a session that does not fit yet {strictly}"
+    assert behind.aside == "That session asks for 4 GPUs."
     assert behind.aside_details == {"blocker": str(big.id), "blocker_reason": "insufficient-resources"}
 
 
@@ -81,6 +82,15 @@ def test_what_is_kept_of_a_wait_stays_the_same_when_another_one_is_the_first_in_
     before, after = (wait_of(plan_of([agent], these), small).reason for these in ([big, other, small], [other, small]))
     assert (before.message, before.details) == (after.message, after.details)
     assert before.aside != after.aside
+
+
+def test_it_says_that_the_order_is_strict_only_where_nobody_ever_passes():
+    big, small = a_session("big", {"cuda.device": 4}, age=2), a_session("small", age=1, priority=5)
+    full = an_agent(used={"cuda.device": 2})
+    said = wait_of(plan_of([full], [big, small], retries_to_skip=3), small).reason.message
+    assert said == "Queued behind a session that does not fit yet."
+    said = wait_of(plan_of([full], [big, small], sequence="lifo"), small).reason.message
+    assert said == "Queued behind a session of higher priority that does not fit yet."
 
 
 def test_it_lets_others_pass_a_session_that_was_tried_often_enough():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from backendai.core.slots import Slots
-from backendai.scheduler.feasible import why_not
+from backendai.scheduler.feasible import cannot_start, why_not
+from backendai.scheduler.rooms import Room
 from tests.scheduler.worlds import an_agent
 
 ONE_CORE = Slots.parse({"cpu": 1})
@@ -27,6 +28,11 @@ def test_it_takes_any_agent_when_no_architecture_is_asked():
             an_agent(schedulable=False),
             "no-agent-schedulable",
             "Agent gpu-01 takes no new sessions: an administrator paused it.",
+        ),
+        (
+            an_agent(schedulable=False, fault="Kernels cannot reach /srv/data."),
+            "agent-fault",
+            "Agent gpu-01 cannot start sessions: Kernels cannot reach /srv/data.",
         ),
         (
             an_agent(architecture="aarch64"),
@@ -59,3 +65,9 @@ def test_it_counts_the_kernels_that_come_and_not_only_those_that_run():
 def test_it_gives_shortages_as_exact_decimal_strings():
     reason = why_not(an_agent(used={"cpu": "7.5"}), ONE_CORE, 1, "x86_64")
     assert reason.details == {"agent": "gpu-01", "shortages": [{"slot": "cpu", "wanted": "1", "free": "0.5"}]}
+
+
+def test_several_agents_that_cannot_start_sessions_are_counted_and_one_is_named():
+    rooms = [Room(an_agent(f"gpu-0{number}", fault=f"Disk {number} is full."), 0) for number in (1, 2)]
+    reason = cannot_start(rooms)
+    assert reason.message == "2 agents cannot start sessions, such as gpu-01: Disk 1 is full."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from backendai.accounts.models import User
 from backendai.accounts.standing import Standing
 from backendai.cluster.app_domains import app_domain_of
 from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, NotFound
 from backendai.core.service_ports import ServicePort, preopen_service, service_ports_of
@@ -30,6 +32,7 @@ from backendai.wire.tickets import sign_ticket
 
 CODE_SECONDS = 30
 ENTER_PATH = "/.backendai/enter"
+_LABEL_DIGITS = re.compile(r"[0-9a-f]{12}")
 _SHOWN = frozenset({"http", "preopen", "tcp", "vnc", "rdp"})
 _IN_BROWSERS = frozenset({"http", "preopen"})
 _TITLES = {
@@ -42,6 +45,11 @@ _TITLES = {
     "rstudio": "RStudio",
     "ttyd": "Terminal (ttyd)",
 }
+# The name of a service is all that the portal knows of it, so a name with one of these words counts as a shell.
+_SHELL_WORDS = (
+    "jupyter", "notebook", "vscode", "code-server", "theia", "rstudio", "ttyd", "term", "shell", "ssh", "desktop",
+    "vnc",
+)  # fmt: skip
 _NOT_RUNNING = ("session-not-running", "Apps open while the session runs.")
 _NO_BROWSER = ("not-for-browsers", "This service does not speak HTTP, so a browser cannot open it.")
 _BY_BACKEND = {
@@ -65,6 +73,11 @@ class App:
     code: str = ""
     reason: str = ""
 
+    @property
+    def gives_shell(self) -> bool:
+        """Whether its users can run commands, as far as its name says."""
+        return any(word in self.name for word in _SHELL_WORDS)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -78,7 +91,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a code says. ``entry_id`` is its own name, by which it is known when it comes a second time."""
+    """What a code says. ``entry_id`` is its own name, by which it is known when it comes a second time; ``portal`` the
+    host (with port) of the portal whose pages may hand it over."""
 
     entry_id: UUID
     user_id: UUID
@@ -88,6 +102,7 @@ class Claims:
     port: int
     host: str
     standing: Standing
+    portal: str = ""
 
 
 class CodeRefused(Exception):
@@ -109,9 +124,21 @@ def has_apps(session: ComputeSession) -> bool:
     )
 
 
-def make_entry(user: User, session: ComputeSession, name: str, standing: Standing, now: datetime) -> Entry:
-    """Return the way into an app for a person who may see the session. Raises NotFound (no such app), Conflict (it
-    cannot be opened now)."""
+def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[str, str]]:
+    """Return name and title of the apps whose output can be read, given the main kernel (with its agent): those that
+    the image starts in a container."""
+    agent = kernel.agent if kernel else None
+    if not session.is_running or agent is None or agent.backend in _BY_BACKEND:
+        return []
+    found = service_ports_of(session.image.effective_labels)
+    return [(one.name, _TITLES.get(one.name, one.name)) for one in found if one.protocol in _SHOWN]
+
+
+def make_entry(
+    user: User, session: ComputeSession, name: str, standing: Standing, now: datetime, *, portal: str = ""
+) -> Entry:
+    """Return the way into an app for a person who may see the session. ``portal`` is the host by which the person
+    reaches the portal. Raises NotFound (no such app), Conflict (it cannot be opened now)."""
     kernel = main_kernel(session)
     app = next((one for one in apps_of(session, kernel) if one.name == name), None)
     if app is None or kernel is None:
@@ -119,7 +146,15 @@ def make_entry(user: User, session: ComputeSession, name: str, standing: Standin
     if app.code:
         raise Conflict(app.reason, code=app.code)
     claims = Claims(
-        uuid.uuid4(), user.pk, kernel.pk, kernel.generation, app.name, app.port, host_of(session, app.name), standing
+        uuid.uuid4(),
+        user.pk,
+        kernel.pk,
+        kernel.generation,
+        app.name,
+        app.port,
+        host_of(session, app.name),
+        standing,
+        portal.lower(),
     )
     return Entry(app, f"{app.url}{ENTER_PATH}", _seal(claims, now))
 
@@ -139,6 +174,7 @@ def read_code(code: str, now: datetime) -> Claims:
         port=said["port"],
         host=said["host"],
         standing=Standing(login=said["login"], token=said["token"], key_pair=said.get("key_pair", "")),
+        portal=said.get("portal", ""),
     )
 
 
@@ -156,6 +192,20 @@ def host_of(session: ComputeSession, service: str) -> str:
 def app_domain(session: ComputeSession) -> str:
     """Return the domain under which the apps of this session live: its group's own, else the site's."""
     return app_domain_of(session.resource_group.app_domain)
+
+
+def label_of(session: ComputeSession, service: str) -> str:
+    """Return the first part of an app's host name."""
+    return host_of(session, service).partition(".")[0]
+
+
+def behind_label(label: str) -> tuple[SessionQuerySet, str] | None:
+    """Return the sessions (one at most) and the service that the first part of a host name stands for, or None."""
+    service, _, digits = label.rpartition("-")
+    if not service or not _LABEL_DIGITS.fullmatch(digits):
+        return None
+    least, most = UUID(hex=digits.ljust(32, "0")), UUID(hex=digits.ljust(32, "f"))
+    return ComputeSession.objects.filter(pk__range=(least, most)), service
 
 
 def origin_of(host: str) -> str:
@@ -185,11 +235,15 @@ def _obstacle(session: ComputeSession, kernel: Kernel | None) -> tuple[str, str]
     return _BY_BACKEND.get(kernel.agent.backend, ("", ""))
 
 
+def title_of(service: str) -> str:
+    """Return what people call a service of this name."""
+    return _TITLES.get(service, service)
+
+
 def _app(session: ComputeSession, service: ServicePort, obstacle: tuple[str, str]) -> App:
     code, reason = _NO_BROWSER if service.protocol not in _IN_BROWSERS else obstacle
     url = origin_of(host_of(session, service.name))
-    title = _TITLES.get(service.name, service.name)
-    return App(service.name, title, service.protocol, service.port, url, code, reason)
+    return App(service.name, title_of(service.name), service.protocol, service.port, url, code, reason)
 
 
 def _seal(claims: Claims, now: datetime) -> str:
@@ -204,6 +258,7 @@ def _seal(claims: Claims, now: datetime) -> str:
         "login": claims.standing.login,
         "token": claims.standing.token,
         "key_pair": claims.standing.key_pair,
+        "portal": claims.portal,
     }
     return _sealer().encrypt_at_time(json.dumps(said).encode(), current_time=int(now.timestamp())).decode()
 

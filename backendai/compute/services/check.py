@@ -27,6 +27,7 @@ from backendai.compute.services.check_wishes import (
 )
 from backendai.compute.services.limits import beyond_limits
 from backendai.compute.services.openings import key_pair_of, limits_on, projects_open
+from backendai.compute.services.session_files import check_files
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode, SessionType
 from backendai.core.errors import UserError
@@ -67,16 +68,10 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     _check_type(spec)
     check_batch_timeout(spec)
     _check_environ(spec)
-    if not 1 <= spec.cluster_size <= LARGEST_CLUSTER:
-        raise UserError(f"Choose 1 to {LARGEST_CLUSTER} kernels.", field="cluster_size", code="invalid-cluster-size")
-    if spec.cluster_mode not in ClusterMode.values:
-        raise UserError(
-            f"{spec.cluster_mode!r} is not a cluster mode: use {' or '.join(ClusterMode.values)}.",
-            field="cluster_mode",
-            code="invalid-cluster-mode",
-        )
+    _check_cluster(spec)
     check_placement(spec)
     check_agent_loss(spec)
+    check_files(spec.files)
     actor = actor or user
     project = _project(user, spec, actor)
     key_pair = _key_pair(user, spec)
@@ -137,6 +132,17 @@ def _check_type(spec: SessionSpec) -> None:
         raise UserError("The start time is in the past.", field="starts_at", code="invalid-date")
     if len(spec.startup_command) > 2**16:
         raise UserError("The command is longer than 64 KiB.", field="startup_command", code="too-long")
+
+
+def _check_cluster(spec: SessionSpec) -> None:
+    if not 1 <= spec.cluster_size <= LARGEST_CLUSTER:
+        raise UserError(f"Choose 1 to {LARGEST_CLUSTER} kernels.", field="cluster_size", code="invalid-cluster-size")
+    if spec.cluster_mode not in ClusterMode.values:
+        raise UserError(
+            f"{spec.cluster_mode!r} is not a cluster mode: use {' or '.join(ClusterMode.values)}.",
+            field="cluster_mode",
+            code="invalid-cluster-mode",
+        )
 
 
 def _check_environ(spec: SessionSpec) -> None:

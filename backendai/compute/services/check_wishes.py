@@ -31,17 +31,13 @@ def check_batch_timeout(spec: SessionSpec) -> None:
 
 
 def check_length(timeout: timedelta) -> timedelta:
-    """Return how long a batch session may take when that is a time at all; else a UserError with the number and the
-    limit."""
-    if not timedelta(0) < timeout <= LONGEST_RUN:
-        raise UserError(
-            f"The batch timeout is {timeout.total_seconds():.12g} s; it must be longer than 0 and at most "
-            f"{LONGEST_RUN.days} days.",
-            field="batch_timeout",
-            code="invalid-batch-timeout",
-            limit=LONGEST_RUN.total_seconds(),
-        )
-    return timeout
+    """Return how long a batch session may take when that is a time at all; else a UserError with the limit."""
+    if timedelta(0) < timeout <= LONGEST_RUN:
+        return timeout
+    text = (
+        f"Enter a time of at most {LONGEST_RUN.days} days." if timeout > LONGEST_RUN else "Enter a time longer than 0."
+    )
+    raise UserError(text, field="batch_timeout", code="invalid-batch-timeout", limit=LONGEST_RUN.total_seconds())
 
 
 def check_agent_loss(spec: SessionSpec) -> None:

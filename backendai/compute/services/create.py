@@ -20,6 +20,7 @@ from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, h
 from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.services.limits import check_pending
 from backendai.compute.services.notices import note_launch
+from backendai.compute.services.session_files import write_files
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import LIVE, ClusterMode, Outcome, Phase, Status
 from backendai.core.errors import Conflict, UserError
@@ -73,13 +74,20 @@ def check_launch(user: User, spec: SessionSpec, count: int = 1) -> Checked:
     _check_count(count)
     owner = owner_named(user, spec.owner)
     checked = check_spec(owner, spec, actor=user)
-    names = [name for name in _names(spec.name, count) if name]
-    for name in names[-1:]:  # the longest
-        check_session_name(name)
+    check_names(owner, user, spec.name, count)
+    return checked
+
+
+def check_names(owner: User, actor: User, name: str, count: int = 1) -> None:
+    """Refuse a name that breaks the rule with the number behind it, and one that a live session of the owner has."""
+    names = [each for each in _names(name, count) if each]
+    for each in names[-1:]:  # the longest
+        check_session_name(each)
+    if not names:
+        return
     other = ComputeSession.objects.filter(owner=owner, name__in=names, status__in=LIVE).order_by("created_at").first()
     if other is not None:
-        raise _taken(owner, user, other.name)
-    return checked
+        raise _taken(owner, actor, other.name)
 
 
 def launch_many(user: User, spec: SessionSpec, count: int, *, idempotency_key: str | None = None) -> list[Launched]:
@@ -141,6 +149,7 @@ _LATER = frozenset(
         "preopen_ports",
         "retry_on_agent_loss",
         "access_key",
+        "files",
     }
 )
 _UNUSED: tuple[Any, ...] = (None, "", (), [], ClusterMode.SINGLE_NODE)
@@ -175,6 +184,7 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
         cluster_mode=spec.cluster_mode,
         environ=dict(spec.environ),
         startup_command=spec.startup_command,
+        file_bytes=sum(file.size + len(file.path.encode()) for file in spec.files),
         preopen_ports=list(spec.preopen_ports),
         starts_at=spec.starts_at,
         batch_timeout=spec.batch_timeout,
@@ -187,6 +197,7 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
     )
     kernels = Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
     _write_dependencies(session.pk, checked.depends_on)
+    write_files(session.pk, spec.files)
     _tell(session, actor, names)
     return Launched(session, kernels)
 

@@ -34,7 +34,7 @@ class Door:
 
     def __init__(self, group_id: int, agent_ids: Collection[UUID], *, with_devices: bool) -> None:
         rows = Agent.objects.filter(
-            pk__in=among(agent_ids), resource_group=group_id, status=Agent.Status.ALIVE, schedulable=True
+            pk__in=among(agent_ids), resource_group=group_id, status=Agent.Status.ALIVE, schedulable=True, fault=""
         ).values_list(
             "pk",
             "name",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from math import ceil
 
+from backendai.cluster.site import SiteSettings
 from backendai.compute.models import Kernel
+from backendai.compute.services.outside_environ import outside_environ
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI
 
@@ -13,7 +15,7 @@ _CORE_COUNTS = "ai.backend.envs.corecount"
 THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-def environ_of(kernel: Kernel, hostnames: list[str]) -> dict[str, str]:
+def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict[str, str]:
     """Return the variables of one kernel; what the user set wins, except for the platform's own names."""
     session, owner, image = kernel.session, kernel.session.owner, kernel.session.image
     cores = str(max(1, ceil(kernel.amounts["cpu"] / MILLI)))
@@ -42,7 +44,7 @@ def environ_of(kernel: Kernel, hostnames: list[str]) -> dict[str, str]:
     if session.startup_command:
         platform["_BACKEND_BATCH_MODE"] = "1"
     chosen: dict[str, str] = session.environ
-    return counts | chosen | platform
+    return counts | outside_environ(site, hostnames, chosen) | chosen | platform
 
 
 def _replicas(cluster_size: int) -> str:

@@ -61,7 +61,7 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
     if not some:
         return 0
     with transaction.atomic():
-        held = _hold([one.session_id for one in some])
+        held = hold_running([one.session_id for one in some])
         some = [one for one in some if one.session_id in held]
         rows = [
             IdleWarning(
@@ -75,8 +75,8 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
         IdleWarning.objects.bulk_create(
             rows, update_conflicts=True, unique_fields=["session", "checker"], update_fields=written
         )
-        _note({one.session_id: one.message for one in some}, WARNED, Outcome.STALE, now)
-        _tell_owners(held, now)
+        note_idle({one.session_id: one.message for one in some}, WARNED, Outcome.STALE, now)
+        tell_owners(held, now)
     return len(some)
 
 
@@ -92,14 +92,14 @@ def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
         return 0
     with transaction.atomic():
         rows = IdleWarning.objects.filter(pk__in=among(ids), collected_at=None)
-        held = _hold(list(rows.values_list("session_id", flat=True)))
+        held = hold_running(list(rows.values_list("session_id", flat=True)))
         rows = rows.filter(session__in=among(list(held)))
         stood = dict(rows.filter(warned_at__isnull=False).values_list("session_id", "checker_name"))
         rows.filter(Q(extensions=0) | Q(checker=None)).delete()
         rows.update(warned_at=None, due_at=None, message="", measured={})
-        _note({pk: f"The warning by idle checker {name} is taken back." for pk, name in stood.items()},
+        note_idle({pk: f"The warning by idle checker {name} is taken back." for pk, name in stood.items()},
               TAKEN_BACK, Outcome.SKIPPED, now)  # fmt: skip
-        _tell_owners(list(stood), now)
+        tell_owners(list(stood), now)
     return len(stood)
 
 
@@ -112,7 +112,7 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
     if not first:
         return set()
     with transaction.atomic():
-        held = _hold(list(first))
+        held = hold_running(list(first))
         held -= being_saved(held)  # it may end when its image is made
         standing = _standing({pk: one for pk, one in first.items() if pk in held}, now)
         groups: dict[str, dict[UUID, Why]] = defaultdict(dict)
@@ -140,7 +140,7 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
     Raises NotFound when no warning by the checker stands, and Conflict when it cannot be put off any more.
     """
     with transaction.atomic():
-        if not _hold([session.pk]):
+        if not hold_running([session.pk]):
             raise Conflict("The session does not run any more.", code="not-running")
         rows = IdleWarning.objects.select_related("checker").select_for_update(of=("self",))
         warning = rows.filter(session=session, checker=checker_id, collected_at=None).first()
@@ -157,16 +157,16 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
         IdleWarning.objects.filter(pk=warning.pk).update(
             extended_until=until, extensions=number, warned_at=None, due_at=None, message="", measured={}
         )
-        message = f"{user.email} lets it run until {until:%Y-%m-%d %H:%M} UTC at least (idle checker {checker.name})."
-        _note({session.pk: message}, EXTENDED, Outcome.SUCCESS, now)
+        message = kept_message(user, until, checker.name)
+        note_idle({session.pk: message}, EXTENDED, Outcome.SUCCESS, now)
         names = {} if session.owner_id == user.pk else both_names(user, session.owner)
         told = {"name": session.name, "checker": checker.name, "until": until.isoformat(), "number": number}
         audit(user.pk, "session.extend-idle", "session", [session.pk], **told, **names)
-        _tell_owners([session.pk], now)
+        tell_owners([session.pk], now)
     return until
 
 
-def _hold(session_ids: Collection[UUID]) -> set[UUID]:
+def hold_running(session_ids: Collection[UUID]) -> set[UUID]:
     """Let nobody else change those of these sessions that run until the transaction ends, and return them: a row of
     the history that says RUNNING never comes after their end."""
     rows = ComputeSession.objects.running().filter(pk__in=among(session_ids))
@@ -192,12 +192,18 @@ def _why(one: IdleCase, warned_at: datetime) -> Why:
     return Why(Phase.RUN, CODES[one.kind], one.last_words, numbers | dict(one.numbers), outcome=Outcome.EXPIRED)
 
 
-def _note(messages: Mapping[UUID, str], code: str, outcome: Outcome, now: datetime) -> None:
+def kept_message(user: User, until: datetime, checker: str) -> str:
+    """Return what the history says of an end that somebody has put off."""
+    return f"{user.email} lets it run until {until:%Y-%m-%d %H:%M} UTC at least (idle checker {checker})."
+
+
+def note_idle(messages: Mapping[UUID, str], code: str, outcome: Outcome, now: datetime) -> None:
+    """Write this into the histories of sessions that run."""
     entries = [Entry(pk, Status.RUNNING, outcome, code, message) for pk, message in messages.items()]
     write_history(entries, Phase.RUN, Status.RUNNING, now=now)
 
 
-def _tell_owners(session_ids: Collection[UUID], now: datetime) -> None:
+def tell_owners(session_ids: Collection[UUID], now: datetime) -> None:
     """Bring what owners are told up to the first of the warnings that stand."""
     rows = IdleWarning.objects.filter(session__in=among(list(session_ids)), warned_at__isnull=False, collected_at=None)
     first: dict[UUID, IdleNotice] = {}

@@ -14,7 +14,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel, KernelLog
 from backendai.compute.services.bulk import among
 from backendai.core.errors import NotFound, UserError
-from backendai.wire.messages import KernelLogTail
+from backendai.wire.fleet import KernelLogTail
 
 LARGEST = 4 * 2**20
 

@@ -17,7 +17,14 @@ logger = logging.getLogger(__name__)
 
 TRIED_FOR = timedelta(hours=1)  # older news is under the bell
 _MOST_AT_ONCE = 50
-_TOLD = (NoticeKind.STARTED, NoticeKind.FAILED, NoticeKind.ENDED, NoticeKind.ENDING, NoticeKind.IDLE)
+_TOLD = (
+    NoticeKind.STARTED,
+    NoticeKind.FAILED,
+    NoticeKind.ENDED,
+    NoticeKind.ENDING,
+    NoticeKind.IDLE,
+    NoticeKind.APP_CLOSED,
+)
 Writer = Callable[[SessionNotice], tuple[str, str]]  # the subject and the text of a mail
 
 

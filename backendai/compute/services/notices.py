@@ -29,7 +29,7 @@ _MOST_AT_ONCE = 500
 # Ends that the owner asked for, or that are the good end of the work: no news.
 _EXPECTED = frozenset({"user-requested", "self-terminated", "task-finished"})
 # Not the platform's fault, but the work has failed.
-_FAILURES = FAULTS | {"task-failed", "out-of-memory", "scratch-full"}
+_FAILURES = FAULTS | {"task-failed", "out-of-memory", "scratch-full", "layer-full"}
 
 
 class Moved(NamedTuple):
@@ -91,6 +91,12 @@ def tell_of_idleness(session_ids: Collection[UUID], first: Mapping[UUID, IdleNot
     _warn([(pk, one.owner_id, one.message, one.due_at) for pk, one in news], now, NoticeKind.IDLE)
 
 
+def tell_of_closed_apps(closed: Mapping[UUID, tuple[UUID, str, datetime]], *, now: datetime) -> None:
+    """Tell the owners of these sessions which apps are private again, in the caller's transaction. Each session comes
+    with its owner, the sentence and the moment."""
+    _warn([(pk, owner, message, at) for pk, (owner, message, at) in closed.items()], now, NoticeKind.APP_CLOSED)
+
+
 def warn_of_ends(now: datetime) -> int:
     """Tell the owners of running sessions whose time is up within the hour, or within the half of it if they may run
     for less than two; each once. Returns how many."""
@@ -118,11 +124,17 @@ def clear_notices(user: Any, *, now: datetime) -> int:
     return SessionNotice.objects.in_bell_of(user).update(cleared_at=now, seen_at=now)
 
 
-def close_card(user: Any, session_id: UUID, *, now: datetime) -> int:
-    """Note that the user has closed the card of a session: it comes again only with further news. Returns how many
+def close_card(user: Any, *session_ids: UUID, now: datetime) -> int:
+    """Note that the user has closed the cards of sessions: they come again only with further news. Returns how many
     notices that were."""
-    open_ones = SessionNotice.objects.filter(owner=user, session=session_id, closed_at=None)
+    open_ones = SessionNotice.objects.filter(owner=user, session__in=session_ids, closed_at=None)
     return open_ones.update(closed_at=now)
+
+
+def close_cards(user: Any, until: int, *, now: datetime) -> int:
+    """Close all of the user's cards up to the notice ``until``, the newest that the user has seen; returns how many
+    notices that were."""
+    return SessionNotice.objects.filter(owner=user, pk__lte=until, closed_at=None).update(closed_at=now)
 
 
 def forget_notices(now: datetime) -> int:

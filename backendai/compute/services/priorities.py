@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Max
 
 from backendai.accounts.acting import both_names
 from backendai.accounts.models import KeyPair, User
@@ -45,6 +47,16 @@ def set_priority(session: ComputeSession, user: User, priority: int, *, now: dat
         audit(user.pk, "session.set-priority", "session", [session.pk], name=session.name, changes=changes, **names)
         tell([session.pk])
         hint_on_commit("controller.schedule_group", session.resource_group_id, queue=CONTROL_QUEUE)
+
+
+def front_priorities(sessions: Sequence[ComputeSession]) -> dict[UUID, int]:
+    """Return by session the priority that puts it before all others that wait in its group: one more than the highest
+    of them, and never less than it has. One query. It may be more than there is; ``set_priority`` refuses that."""
+    groups = {session.resource_group_id for session in sessions}
+    others = ComputeSession.objects.pending().filter(resource_group__in=groups)
+    others = others.exclude(pk__in=[session.pk for session in sessions]).order_by()
+    highest = dict(others.values_list("resource_group").annotate(Max("priority")))
+    return {session.pk: max(session.priority, highest.get(session.resource_group_id, -1) + 1) for session in sessions}
 
 
 def _most_for_owner(session: ComputeSession, user: User, priority: int, before: int, most: int | None) -> int | None:

@@ -1,79 +1,141 @@
-"""Apps that are open to everybody who reaches their address: opened and closed by whoever may see the session."""
+"""Public apps: anyone who has the address may use them, without an account and for a limited time."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models.functions import Now
 
 from backendai.accounts.acting import both_names
 from backendai.accounts.models import User
-from backendai.activity.services import audit
+from backendai.activity.services import audit, audit_each
 from backendai.cluster.site import site_settings
+from backendai.cluster.site_models import SiteSetting
+from backendai.compute.app_models import PublicFor
 from backendai.compute.models import ComputeSession, Kernel, PublicApp
-from backendai.compute.services.apps import App, apps_of, host_of, main_kernel
+from backendai.compute.querysets import SessionQuerySet
+from backendai.compute.services.apps import App, apps_of, host_of, label_of, main_kernel
+from backendai.compute.services.notices import tell_of_closed_apps
 from backendai.core.errors import Conflict, NotFound
+from backendai.wire.browser import SessionEvent, publish_on_commit
 
 OPENED, CLOSED = "app.open-to-everybody", "app.close-to-others"
+_LENGTHS = {PublicFor.HOUR: timedelta(hours=1), PublicFor.DAY: timedelta(days=1)}
+_MOST_AT_ONCE = 500
 
 
-def open_to_everybody(user: User, session: ComputeSession, name: str, *, now: datetime) -> App:
-    """Let everybody use an app of a session that the user may see, until it is closed or the session ends; returns it.
+class PublicTarget(NamedTuple):
+    """A public app, its kernel (with the agent), and when it closes by itself (None: with the session)."""
 
-    Raises NotFound (no such app) and Conflict (the site does not have it, or the app cannot be opened now).
+    kernel: Kernel
+    app: App
+    closes_at: datetime | None
+
+
+def open_to_everybody(
+    user: User, session: ComputeSession, name: str, *, now: datetime, public_for: PublicFor = PublicFor.DAY
+) -> App:
+    """Make an app of a session that the user may see public, and return it. Doing it again changes the end.
+
+    Raises NotFound (no such app) and Conflict (the site does not allow it, or the app cannot be opened now).
     """
     if not site_settings().public_apps:
-        raise Conflict("Here no app is opened to everybody: an administrator has to allow it.", code="no-public-apps")
-    app = _app(session, name, main_kernel(session))
+        text = "Apps cannot be made public on this site. Ask an administrator to allow it."
+        raise Conflict(text, code="no-public-apps")
+    app = find_app(session, name)
     if app.code:
         raise Conflict(app.reason, code=app.code)
-    values = {"label": _label(session, name), "opened_by": user, "opened_at": now}
+    closes_at = now + _LENGTHS[public_for] if public_for in _LENGTHS else None
+    values = {"label": label_of(session, name), "opened_by": user, "opened_at": now, "closes_at": closes_at}
     with transaction.atomic():
-        _, is_new = PublicApp.objects.get_or_create(session=session, service=name, defaults=values)
-        if is_new:
-            _audit(user, OPENED, session, name)
+        PublicApp.objects.update_or_create(session=session, service=name, defaults=values)
+        until = closes_at.isoformat() if closes_at else "end of session"
+        audit(user.pk, OPENED, "session", [session.pk], service=name, until=until, **both_names(user, session.owner))
+        _show_again(ComputeSession.objects.filter(pk=session.pk))
     return app
 
 
 def close_to_others(user: User, session: ComputeSession, name: str) -> None:
-    """Take it back; who uses it now is cut off within seconds. What was not open stays so."""
+    """Make an app private again: open connections of others are cut within seconds. A private app stays private."""
     with transaction.atomic():
         gone, _ = PublicApp.objects.filter(session=session, service=name).delete()
         if gone:
-            _audit(user, CLOSED, session, name)
+            audit(user.pk, CLOSED, "session", [session.pk], service=name, **both_names(user, session.owner))
+            _show_again(ComputeSession.objects.filter(pk=session.pk))
 
 
-def public_services(session: ComputeSession) -> frozenset[str]:
-    """Return the names of the session's apps that are open to everybody now; none where the site does not allow it."""
+def close_what_is_over(now: datetime) -> int:
+    """Remove public apps whose time is up and tell the sessions' owners; returns how many. The app proxy does not wait
+    for this: it compares the time at each request."""
+    over = PublicApp.objects.filter(closes_at__lte=now)
+    if not over.exists():
+        return 0
+    with transaction.atomic():
+        rows = over.select_for_update(of=("self",)).select_related("session").order_by("closes_at", "pk")
+        due = list(rows[:_MOST_AT_ONCE])
+        PublicApp.objects.filter(pk__in=[row.pk for row in due]).delete()
+        services: defaultdict[ComputeSession, list[str]] = defaultdict(list)
+        for row in due:
+            services[row.session].append(row.service)
+        about = {one.pk: {"services": sorted(names), "reason": "time is up"} for one, names in services.items()}
+        audit_each(None, CLOSED, "session", about)
+        live = {one: sorted(names) for one, names in services.items() if not one.is_terminal}
+        ends = {row.session_id: row.closes_at or now for row in due}
+        sentences = {
+            one.pk: (one.owner_id, f"Public access to {', '.join(names)} has ended: its time is up.", ends[one.pk])
+            for one, names in live.items()
+        }
+        tell_of_closed_apps(sentences, now=now)
+        _show_again(ComputeSession.objects.filter(pk__in=[one.pk for one in live]))
+    return len(due)
+
+
+def public_services(session: ComputeSession, now: datetime) -> dict[str, datetime | None]:
+    """Return the public apps of the session by name, each with its end (None: with the session); empty where the site
+    does not allow public apps."""
     if not site_settings().public_apps:
-        return frozenset()
-    return frozenset(session.public_apps.values_list("service", flat=True))
+        return {}
+    return dict(_open_at(now).filter(session=session).values_list("service", "closes_at"))
 
 
-def public_app_at(host: str) -> tuple[Kernel, App] | None:
-    """Return the app that everybody may use at this host name, with its kernel (and agent), or None. It is open as long
-    as whoever opened it may see the session."""
-    rows = PublicApp.objects.select_related("session__image", "session__resource_group", "opened_by")
-    found = rows.filter(label=host.partition(".")[0], opened_by__is_active=True).first()
+def is_public() -> Exists:
+    """Return, for a query of sessions, whether an app of the session is public now."""
+    allowed = Exists(SiteSetting.objects.filter(name="public_apps", value=True))
+    return Exists(_open_at(Now()).filter(allowed, session=OuterRef("pk")))
+
+
+def public_app_at(host: str, now: datetime) -> PublicTarget | None:
+    """Return the public app at this host name, or None. It is public as long as the person who opened it may see the
+    session."""
+    rows = _open_at(now).select_related("session__image", "session__resource_group", "opened_by")
+    found = rows.filter(label=host.partition(".")[0]).first()
     if found is None or not site_settings().public_apps or host_of(found.session, found.service) != host:
         return None
     if not ComputeSession.objects.visible_to(found.opened_by).filter(pk=found.session_id).exists():
         return None
     kernel = main_kernel(found.session)
     app = next((one for one in apps_of(found.session, kernel) if one.name == found.service), None)
-    return (kernel, app) if kernel is not None and app is not None else None
+    return PublicTarget(kernel, app, found.closes_at) if kernel is not None and app is not None else None
 
 
-def _app(session: ComputeSession, name: str, kernel: Kernel | None) -> App:
-    for app in apps_of(session, kernel):
+def find_app(session: ComputeSession, name: str) -> App:
+    """Return an app of a session by its name. Raises NotFound."""
+    for app in apps_of(session, main_kernel(session)):
         if app.name == name:
             return app
     raise NotFound(f"This session has no app named {name[:32]}.", code="no-such-app")
 
 
-def _label(session: ComputeSession, name: str) -> str:
-    return host_of(session, name).partition(".")[0]
+def _open_at(now: datetime | Now) -> QuerySet[PublicApp]:
+    return PublicApp.objects.filter(Q(closes_at=None) | Q(closes_at__gt=now), opened_by__is_active=True)
 
 
-def _audit(user: User, deed: str, session: ComputeSession, name: str) -> None:
-    audit(user.pk, deed, "session", [session.pk], service=name, **both_names(user, session.owner))
+def _show_again(sessions: SessionQuerySet) -> None:
+    """Let browsers draw these sessions again, in the caller's transaction."""
+    sessions.update(version=F("version") + 1)
+    told = list(sessions.values_list("pk", "owner_id", "status", "version"))
+    publish_on_commit(SessionEvent(str(pk), str(owner), status, version) for pk, owner, status, version in told)

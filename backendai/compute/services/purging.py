@@ -12,6 +12,7 @@ from backendai.accounts.services import check_purge, purge
 from backendai.activity.models import NoticeChoice
 from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.compute.services.own_images import forget_images_of
+from backendai.compute.services.session_files import forget_files_of
 from backendai.core.errors import Conflict
 
 
@@ -30,6 +31,7 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
                 sessions=live,
             )
         forget_images_of(user, now=now)
+        forget_files_of(user)
         SessionNotice.objects.filter(owner=user).delete()
         NoticeChoice.objects.filter(user=user).delete()
         purge(actor, user, typed=typed, now=now)

@@ -27,7 +27,7 @@ from backendai.core.secret_names import looks_secret
 KEPT = 5
 MOST_PINNED = 20
 _USUAL = {field.name: field.default for field in fields(SessionSpec)}
-_NOT_KEPT = {"owner", "launch_id"}
+_NOT_KEPT = {"owner", "launch_id", "files"}
 
 
 def launch_and_remember(
@@ -41,6 +41,8 @@ def launch_and_remember(
             session = launched[0].session
             for_other = {} if session.owner_id == user.pk else {"owner": str(session.owner_id)}
             parameters = kept_parameters(spec) | for_other | ({"count": count} if count > 1 else {})
+            if spec.files:  # by name: their texts are kept with the session alone
+                parameters |= {"files": [file.path for file in spec.files], "files_of": str(session.pk)}
             if spec.preset:
                 parameters["resources"] = session.slots  # for the day on which the preset is gone
             LaunchRecord.objects.create(

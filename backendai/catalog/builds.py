@@ -1,0 +1,138 @@
+"""Builds of the platform's own images: who asks for one, when the next try is due, and what the newest try said.
+
+The work is done where the container engine is, by ``ops.image_watch``; here are the rows that it reads and writes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils.dateparse import parse_datetime
+
+from backendai.accounts.models import User
+from backendai.activity.jobs import finish_job, refuse_second, start_job
+from backendai.activity.models import BackgroundJob
+from backendai.activity.services import audit
+from backendai.catalog.models import Image
+from backendai.catalog.services import BUILD_JOB
+from backendai.cluster.models import PassLease
+from backendai.core.errors import Conflict, UserError
+
+WATCH_LEASE = "image-builds"
+ASKED = "Waits for the builder."
+STOPPED = "stopped"
+_LONGEST_STEP = timedelta(hours=1)  # that says nothing: a big layer over a slow line
+# A cause outside of the image may be gone at any moment, and a look costs seconds. A step of the image itself that
+# failed will mostly fail again, at the cost of a whole build.
+_OUTSIDE = frozenset({
+    "no-network", "disk-full", "docker-missing", "docker-unreachable", "buildkit-missing", "debootstrap-missing",
+    "keyring-missing", "root-needed", "no-answer", STOPPED,
+})  # fmt: skip
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(minutes=1), timedelta(minutes=15)
+_FIRST_LONG_PAUSE, _LONGEST_LONG_PAUSE = timedelta(minutes=15), timedelta(hours=6)
+
+
+def pause_after(code: str, tries: int) -> timedelta:
+    """Return how long to wait after so many failed tries in a row, the newest with this code."""
+    first, most = (_FIRST_PAUSE, _LONGEST_PAUSE) if code in _OUTSIDE else (_FIRST_LONG_PAUSE, _LONGEST_LONG_PAUSE)
+    return min(most, first * 2 ** min(tries - 1, 10))
+
+
+def request_build(user: User, image: Image, *, now: datetime) -> BackgroundJob:
+    """Return the job of a build that begins within seconds. Raises UserError for an image that is not built here, and
+    Conflict while a build goes on or no builder runs."""
+    if not image.is_built_here:
+        raise UserError(f"{image.name} comes from a registry and is not built here.", code="not-built-here")
+    with transaction.atomic():
+        refuse_second(BUILD_JOB, image.reference)
+        if not _has_builder(now):
+            text = "No builder runs. Start bin/up on a machine with Docker, or run bin/build-images there."
+            raise Conflict(text, code="no-builder")
+        audit(user.pk, "image.build", "image", [image.pk], reference=image.reference)
+        return start_job(BUILD_JOB, image.reference, ASKED, now=now, owner_id=user.pk, silence_limit=_LONGEST_STEP)
+
+
+def retry_build(user: User, job: BackgroundJob, *, now: datetime) -> BackgroundJob:
+    """Return the job of another try. Raises Conflict when this one is not the newest, or did not fail."""
+    image = Image.objects.kept().filter(reference=job.subject, is_built_here=True).first()
+    if image is None or not failed_builds().filter(pk=job.pk).exists():
+        raise Conflict(
+            "Only the newest build of an image, when it failed, can be retried.", code="nothing-to-try-again"
+        )
+    return request_build(user, image, now=now)
+
+
+def failed_builds() -> QuerySet[BackgroundJob]:
+    """Return the newest job of each image, where it failed or was cancelled."""
+    newer = BackgroundJob.objects.filter(
+        kind=BUILD_JOB, subject=OuterRef("subject"), created_at__gt=OuterRef("created_at")
+    )
+    over = (BackgroundJob.Status.FAILED, BackgroundJob.Status.CANCELLED)
+    rows: QuerySet[BackgroundJob] = BackgroundJob.objects.filter(~Exists(newer), kind=BUILD_JOB, status__in=over)
+    return rows
+
+
+def asked_builds() -> list[BackgroundJob]:
+    """Return the builds that somebody asked for and no builder has begun, the oldest first."""
+    return list(BackgroundJob.objects.running().filter(kind=BUILD_JOB, message=ASKED).order_by("created_at"))
+
+
+def begin_build(image: Image, asked: BackgroundJob | None, *, now: datetime) -> BackgroundJob:
+    """Return the job of a try that begins now; of earlier tries that nobody asked for, the rows are deleted.
+
+    Raises Conflict when the one that was asked for has ended meanwhile, or another builder took it.
+    """
+    message = f"Building image {image.name}."
+    earlier = BackgroundJob.objects.filter(kind=BUILD_JOB, subject=image.reference).order_by("-created_at")
+    if asked is not None:
+        mine = BackgroundJob.objects.running().filter(pk=asked.pk, message=ASKED)
+        if not mine.update(message=message, updated_at=now):
+            raise Conflict("The build was taken by another builder, or is over.", code="job-over")
+        asked.refresh_from_db()
+        return asked
+    with transaction.atomic():
+        last = earlier.first()
+        has_failed = last is not None and last.status == BackgroundJob.Status.FAILED
+        tries = 1 + int(last.result.get("tries", 1)) if last is not None and has_failed else 1
+        earlier.filter(owner=None).exclude(status=BackgroundJob.Status.RUNNING).delete()
+        job = start_job(BUILD_JOB, image.reference, message, now=now, silence_limit=_LONGEST_STEP)
+        BackgroundJob.objects.filter(pk=job.pk).update(result={"tries": tries})
+        job.result = {"tries": tries}
+    return job
+
+
+def build_failed(
+    job: BackgroundJob, code: str, sentence: str, fix: str, *, may_run_natively: bool, now: datetime
+) -> None:
+    """Close the job of a try that failed, with the moment of the next one."""
+    tries = int(job.result.get("tries", 1))
+    due = now + pause_after(code, tries)
+    result = {"code": code, "tries": tries, "next_at": due.isoformat(), "may_run_natively": may_run_natively}
+    finish_job(job.pk, message=sentence, now=now, failed=True, fix=fix, result=result)
+
+
+def next_try_of(job: BackgroundJob) -> datetime | None:
+    """Return when a failed build is tried again by itself; None when it is not."""
+    said = job.result.get("next_at")
+    return parse_datetime(said) if job.status == BackgroundJob.Status.FAILED and isinstance(said, str) else None
+
+
+def is_due(job: BackgroundJob | None, *, now: datetime, is_first_look: bool) -> bool:
+    """Return whether a missing image, whose newest build is ``job``, is to be built now. A builder that has just been
+    started tries everything at once: what it needs may be there."""
+    if job is None or is_first_look:
+        return True
+    if job.status == BackgroundJob.Status.DONE:  # missing all the same: removed, or the catalogue names another
+        return job.finished_at is None or job.finished_at <= now - _LONGEST_PAUSE
+    if job.status == BackgroundJob.Status.FAILED:
+        due: Any = next_try_of(job)
+        return due is None or due <= now
+    return False  # it goes on elsewhere, or was cancelled: then somebody asks for the next one
+
+
+def _has_builder(now: datetime) -> bool:
+    lease = PassLease.objects.filter(pk=WATCH_LEASE, until__gt=now).exclude(owner="").exists()
+    return lease or BackgroundJob.objects.running().filter(kind=BUILD_JOB).exclude(message=ASKED).exists()

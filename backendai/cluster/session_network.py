@@ -1,0 +1,150 @@
+"""How sessions reach the outside: certificate authorities, package indexes and proxies, as administrators type them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from backendai.core.errors import UserError
+
+LARGEST_BUNDLE = 128 * 2**10
+_LONGEST_URL, _MOST_LINES = 500, 20
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", re.DOTALL)
+_HOST = re.compile(
+    r"(\*?\.)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(:\d{1,5})?|\[?[0-9a-fA-F:]+\]?(/\d+)?|[0-9.]+/\d+"
+)
+_CODE = "invalid-setting"
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate of the bundle: whose it is, and until when it is valid."""
+
+    subject: str
+    ends_at: datetime
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether programs refuse it already."""
+        return self.ends_at <= datetime.now(UTC)
+
+
+def clean_authorities(name: str, value: Any) -> str:
+    """Return the certificates in PEM, without what stands around them. Raises a UserError that names the wrong one."""
+    text = _text(name, value)
+    if len(text) > LARGEST_BUNDLE:
+        raise _wrong(name, f"The bundle has {len(text)} characters; at most {LARGEST_BUNDLE} are allowed.")
+    if "PRIVATE KEY" in text:
+        raise _wrong(name, "The bundle contains a private key, which every user could read: paste certificates only.")
+    found = _certificates(name, text)
+    if text.strip() and not found:
+        raise _wrong(name, "There is no certificate in this text: paste PEM blocks (-----BEGIN CERTIFICATE-----).")
+    return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
+
+
+def authorities_of(bundle: str) -> list[Authority]:
+    """Return what a stored bundle consists of."""
+    return [Authority(_subject(each), each.not_valid_after_utc) for each in _certificates("", bundle)]
+
+
+def clean_url(name: str, value: Any) -> str:
+    """Return the http or https address, or an empty text. Raises a UserError."""
+    text = _text(name, value).strip()
+    if text:
+        _check_url(name, text)
+    return text
+
+
+def clean_urls(name: str, value: Any) -> list[str]:
+    """Return the addresses. Raises a UserError."""
+    lines = _lines(name, value)
+    for line in lines:
+        _check_url(name, line)
+    return lines
+
+
+def clean_hosts(name: str, value: Any) -> list[str]:
+    """Return the host names. Raises a UserError that quotes the wrong one."""
+    hosts = _lines(name, value)
+    for host in hosts:
+        if host != "*" and not _HOST.fullmatch(host):
+            raise _wrong(name, f"{host!r} is no host: write names such as pypi.lab.example, one per line.")
+    return hosts
+
+
+def for_the_log(name: str, value: Any) -> Any:
+    """Return what the audit log keeps of a setting: no passwords, and of certificates whose they are."""
+    if name == "session_authorities":
+        return [f"{each.subject}, until {each.ends_at:%Y-%m-%d}" for each in authorities_of(value)]
+    if isinstance(value, list):
+        return [for_the_log(name, each) for each in value]
+    return without_password(value) if isinstance(value, str) else value
+
+
+def without_password(url: str) -> str:
+    """Return the address with stars in place of its user and password."""
+    scheme, sign, rest = url.partition("://")
+    account, at, host = rest.rpartition("@")
+    return f"{scheme}{sign}***@{host}" if at and account else url
+
+
+def _certificates(name: str, text: str) -> list[x509.Certificate]:
+    certificates = []
+    for number, block in enumerate(_BLOCK.finditer(text), 1):
+        if block[1] not in ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"):
+            raise _wrong(name, f"Block {number} is a {block[1]}; only CERTIFICATE is allowed.")
+        try:
+            certificates.append(x509.load_pem_x509_certificate(block[0].encode()))
+        except ValueError as error:
+            raise _wrong(name, f"Certificate {number} cannot be read: {error}.") from None
+    if text.count("-----BEGIN ") != len(certificates):
+        raise _wrong(name, f"Certificate {len(certificates) + 1} is not whole: its END line is missing or differs.")
+    return certificates
+
+
+def _subject(certificate: x509.Certificate) -> str:
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else certificate.subject.rfc4514_string() or "no name"
+
+
+def _check_url(name: str, text: str) -> None:
+    try:
+        parts = urlsplit(text)
+        is_right = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_right = False
+    if not is_right or len(text) > _LONGEST_URL or not text.isprintable() or " " in text:
+        told = without_password(text)[:80]
+        raise _wrong(
+            name,
+            f"{told!r} is no address: write http:// or https:// and a host, in at most {_LONGEST_URL} characters.",
+        )
+
+
+def _lines(name: str, value: Any) -> list[str]:
+    if isinstance(value, str):
+        value = value.replace(",", "\n").splitlines()
+    if not isinstance(value, Sequence) or not all(isinstance(each, str) for each in value):
+        raise _wrong(name, f"{name}: write a list of texts.")
+    lines = [each.strip() for each in value if each.strip()]
+    if len(lines) > _MOST_LINES:
+        raise _wrong(name, f"{len(lines)} lines; at most {_MOST_LINES} are allowed.")
+    return lines
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _wrong(name, f"{name}: write a text.")
+    return value
+
+
+def _wrong(name: str, message: str) -> UserError:
+    return UserError(message, field=name, code=_CODE)

@@ -1,0 +1,131 @@
+"""Taking a session back into a database that has forgotten it: its kernels run on, from where they are."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.accounts.models import Project, User
+from backendai.activity.services import audit
+from backendai.catalog.models import Image
+from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, UnknownKernel, history_entry
+from backendai.compute.services.manifests import row_of
+from backendai.compute.services.place import Assignment, place_sessions
+from backendai.compute.status import LIVE, Outcome, Phase, Status
+from backendai.core.errors import Conflict, NotAllowed, NotFound
+from backendai.core.slots import parse_amount
+
+
+def adopt_session(actor: User, session_id: UUID, *, now: datetime) -> ComputeSession:
+    """Return the session of unknown kernels, SCHEDULED on the agents where they run, which then take them up.
+
+    It has its owner, project and name again; its variables are lost. Raises a Conflict when a kernel of it is missing
+    or does not run, when its owner, project or image is gone, when the database has it in another state, or when the
+    ledger has no room for it on those agents.
+    """
+    if not actor.is_superadmin:
+        raise NotAllowed("Only a superadmin decides about unknown kernels.")
+    with transaction.atomic():
+        rows = list(UnknownKernel.objects.select_related("agent").filter(session_id=session_id, removal_at=None))
+        if not rows:
+            raise NotFound("No agent has an unknown kernel of this session.")
+        _check_whole(rows)
+        session = _session_of(rows[0].manifest, rows, now)
+        _check_placed(session, rows, now)
+        UnknownKernel.objects.filter(pk__in=[row.pk for row in rows]).delete()
+        audit(actor.pk, "session.adopt", "session", [session.pk], name=session.name, owner=session.owner.email)
+    session.refresh_from_db()
+    return session
+
+
+def _check_whole(rows: Sequence[UnknownKernel]) -> None:
+    size = int(rows[0].manifest["cluster_size"])
+    if {row.manifest["rank"] for row in rows} != set(range(size)) or len(rows) != size:
+        text = f"{len(rows)} of {size} kernels of this session are here: wait for the other agents, or remove these."
+        raise Conflict(text, code="kernels-missing")
+    if stopped := [row.manifest["hostname"] for row in rows if not row.is_running]:
+        raise Conflict(f"Kernel {stopped[0]} of this session does not run: remove it.", code="kernel-stopped")
+    if len({row.agent.resource_group_id for row in rows}) > 1:
+        raise Conflict("Its agents are in several resource groups: move them into one.", code="several-groups")
+
+
+def _session_of(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetime) -> ComputeSession:
+    """Return the PENDING session whose kernels are one generation behind those on the agents."""
+    session = ComputeSession.objects.select_for_update().filter(pk=manifest["session"]).first()
+    if session is None:
+        session = _write(manifest, rows, now)
+    elif session.status != Status.PENDING or session.resource_group_id != rows[0].agent.resource_group_id:
+        raise Conflict(
+            f"Session {session.name} is {session.get_status_display()} in this database: its kernel here can only be "
+            "removed.",
+            code="session-known",
+        )
+    for row in rows:
+        Kernel.objects.filter(pk=row.kernel_id, session=session).update(generation=row.generation - 1)
+    return session
+
+
+def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetime) -> ComputeSession:
+    session = row_of(manifest)
+    session.owner = _found(User.objects.filter(email=manifest["owner"], is_active=True), "user", manifest["owner"])
+    projects = Project.objects.filter(name=manifest["project"], domain__name=manifest["domain"])
+    session.project = _found(projects, "project", manifest["project"])
+    images = Image.objects.filter(reference=manifest["image"], architecture=manifest["architecture"])
+    session.image = _found(images, "image", manifest["image"])
+    session.resource_group = rows[0].agent.resource_group
+    session.name = _free_name(session.owner, session.name)
+    session.created_at = session.changed_at = now
+    session.save(force_insert=True)
+    Kernel.objects.bulk_create(
+        Kernel(
+            pk=row.kernel_id,
+            session=session,
+            generation=row.generation - 1,
+            slots=row.manifest["kernel_slots"],
+            **{name: row.manifest[name] for name in ("rank", "role", "index", "hostname")},
+        )
+        for row in rows
+    )
+    said = {"message": "Adopted: it ran on when the database was restored."}
+    first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING} | said
+    SchedulingRecord.objects.bulk_create([history_entry(session=session, **first)])
+    return session
+
+
+def _found(rows: Any, kind: str, name: str) -> Any:
+    found = rows.first()
+    if found is None:
+        raise Conflict(f"The session needs {kind} {name}, which is not here: create the {kind} first.", code="missing")
+    return found
+
+
+def _free_name(owner: User, name: str) -> str:
+    taken = ComputeSession.objects.filter(owner=owner, name=name, status__in=LIVE).exists()
+    return f"{name[:50]}-adopted-{secrets.token_hex(2)}" if taken else name
+
+
+def _check_placed(session: ComputeSession, rows: Sequence[UnknownKernel], now: datetime) -> None:
+    assignment = Assignment(
+        session.pk,
+        {row.kernel_id: row.agent_id for row in rows},
+        devices={row.kernel_id: _shares(row.manifest["devices"]) for row in rows if row.manifest["devices"]},
+    )
+    if not place_sessions(session.resource_group_id, [assignment], now=now):
+        names = ", ".join(sorted({row.agent.name for row in rows}))
+        raise Conflict(
+            f"The ledger has no room for session {session.name} on {names}, or a limit of its owner is reached: end "
+            "another session there first, and see that the agent is alive and takes sessions.",
+            code="no-room",
+        )
+
+
+def _shares(devices: dict[str, dict[str, str]]) -> dict[str, dict[str, int]]:
+    return {
+        slot: {device: parse_amount(slot, amount, field="devices") for device, amount in of_slot.items()}
+        for slot, of_slot in devices.items()
+    }

@@ -1,0 +1,94 @@
+"""Putting the ends of many idle sessions off by one click."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.accounts.acting import both_names
+from backendai.accounts.models import User
+from backendai.activity.services import audit_each
+from backendai.compute.models import ComputeSession, IdleWarning
+from backendai.compute.services.bulk import among
+from backendai.compute.services.idle import EXTENDED, hold_running, kept_message, note_idle, tell_owners
+from backendai.compute.status import Outcome
+from backendai.core.errors import UserError
+
+MOST_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which sessions were kept running, until when, and the names of those whose end cannot be put off any more."""
+
+    until: Mapping[UUID, datetime]
+    refused: Sequence[str]
+
+
+def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) -> Kept:
+    """Put the end of each of these off by each warning that stands, in a fixed number of statements. Sessions that the
+    user may not see or that nobody warned of are passed over. Raises UserError for more than ``MOST_KEPT``."""
+    if len(session_ids) > MOST_KEPT:
+        text = f"{len(session_ids)} sessions named, but at most {MOST_KEPT} are kept running at once."
+        raise UserError(text, field="sessions", code="too-many-sessions", limit=MOST_KEPT)
+    until: dict[UUID, datetime] = {}
+    refused: list[str] = []
+    with transaction.atomic():
+        kept: list[IdleWarning] = []
+        for pk, warnings in _standing(user, session_ids).items():
+            ends = [_put_off(one, now) for one in warnings]
+            if None in ends:
+                refused.append(warnings[0].session.name)
+                continue
+            until[pk] = max(end for end in ends if end)
+            kept += warnings
+        written = ["extended_until", "extensions", "warned_at", "due_at", "message", "measured"]
+        if kept:
+            IdleWarning.objects.bulk_update(kept, written)
+            _tell(user, kept, until, now)
+    return Kept(until, refused)
+
+
+def _standing(user: User, session_ids: Collection[UUID]) -> dict[UUID, list[IdleWarning]]:
+    """Return the warnings that stand by session; both are held until the transaction ends."""
+    visible = ComputeSession.objects.visible_to(user).filter(pk__in=among(list(session_ids)))
+    held = hold_running(list(visible.values_list("pk", flat=True)))
+    rows = IdleWarning.objects.select_related("checker", "session__owner").select_for_update(of=("self",))
+    rows = rows.filter(session__in=among(list(held)), collected_at=None, warned_at__isnull=False, due_at__isnull=False)
+    found: dict[UUID, list[IdleWarning]] = defaultdict(list)
+    for warning in rows.filter(checker__isnull=False).order_by("session__name", "pk"):
+        found[warning.session_id].append(warning)
+    return found
+
+
+def _put_off(warning: IdleWarning, now: datetime) -> datetime | None:
+    """Return until when the checker spares the session from now on, and change the row, unwritten; None when its end
+    cannot be put off any more."""
+    checker = warning.checker
+    if checker is None or warning.extensions >= checker.max_extensions:
+        return None
+    until: datetime = max(warning.due_at or now, now) + checker.extension
+    warning.extended_until, warning.extensions = until, warning.extensions + 1
+    warning.warned_at, warning.due_at, warning.message, warning.measured = None, None, "", {}
+    return until
+
+
+def _tell(user: User, kept: Sequence[IdleWarning], until: Mapping[UUID, datetime], now: datetime) -> None:
+    names: dict[UUID, list[str]] = defaultdict(list)
+    for one in kept:
+        names[one.session_id].append(one.checker_name)
+    messages = {pk: kept_message(user, until[pk], ", ".join(of)) for pk, of in names.items()}
+    details: dict[UUID, dict[str, object]] = {}
+    for one in kept:
+        session, pk = one.session, one.session_id
+        both = {} if session.owner_id == user.pk else both_names(user, session.owner)
+        told = {"checker": ", ".join(names[pk]), "until": until[pk].isoformat(), "number": one.extensions}
+        details[pk] = {"name": session.name, **told, **both}
+    note_idle(messages, EXTENDED, Outcome.SUCCESS, now)
+    audit_each(user.pk, "session.extend-idle", "session", details)
+    tell_owners(list(messages), now)

@@ -1,0 +1,174 @@
+"""The specs of kernels: everything that an agent needs to start one; for one kernel, and for many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import QuerySet
+
+from backendai.accounts.homes import Home, Residents, homes_of
+from backendai.accounts.models import Project, User
+from backendai.accounts.prepared import Prepared
+from backendai.catalog.models import Image
+from backendai.cluster.models import Agent, ResourceGroup
+from backendai.cluster.site import SiteSettings, site_settings
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.bulk import among
+from backendai.compute.services.cluster_networks import PROCESS, Sibling, network_for, peers_of, siblings_of
+from backendai.compute.services.environ import environ_of
+from backendai.compute.services.manifests import manifest_of
+from backendai.compute.services.session_files import files_of_sessions, over
+from backendai.compute.status import STARTING, SessionType, Status
+from backendai.core.errors import NotFound
+from backendai.wire.messages import HomeFile, KernelSpec
+
+# Of a row for one kernel the many columns take longest; all that a spec is made of is here.
+_SPEC_COLUMNS = (
+    "generation",
+    "role",
+    "index",
+    "rank",
+    "hostname",
+    "slots",
+    "devices",
+    "session__name",
+    "session__session_type",
+    "session__access_key",
+    "session__slots",
+    "session__shm_bytes",
+    "session__priority",
+    "session__batch_timeout",
+    "session__retry_on_agent_loss",
+    "session__cluster_size",
+    "session__cluster_mode",
+    "session__cluster_network",
+    "session__environ",
+    "session__startup_command",
+    "session__file_bytes",
+    "session__preopen_ports",
+    "session__image__reference",
+    "session__image__process_reference",
+    "session__image__architecture",
+    "session__image__labels",
+    "session__image__services",
+    "session__image__is_built_here",
+    "session__image_digest",
+    "session__owner__email",
+    "session__project__name",
+    "session__project__domain__name",
+    "session__owner__full_name",
+    "session__resource_group__pull_timeout",
+    "session__resource_group__create_timeout",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What a spec holds besides the rows of its kernel and session."""
+
+    siblings: Sequence[Sibling]
+    home: Home
+    files: Sequence[HomeFile]
+    site: SiteSettings
+
+
+def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
+    """Return the spec of one kernel that this node should run; NotFound when it should not (any more)."""
+    kernel = _WANTED.first(agent, kernel_id)
+    if kernel is None:
+        raise NotFound("This kernel is not wanted on this agent.")
+    siblings = siblings_of([kernel.session_id] if kernel.session.cluster_size > 1 else [])
+    residents = _residents(kernel.session, kernel.session.project.domain_id)
+    own = files_of_sessions([kernel.session_id] if kernel.session.file_bytes else [])
+    home, files = homes_of([residents])[residents], own.get(kernel.session_id, ())
+    return _spec(agent, kernel, _Around(siblings.get(kernel.session_id, ()), home, files, site_settings()))
+
+
+def specs_for(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
+    """Return the specs of these kernels on these agents. What thousands of them share is read once."""
+    if not agents:
+        return {}
+    rows = Kernel.objects.filter(pk__in=among(list(agents)), status__in=STARTING).select_related("session")
+    kernels = [kernel for kernel in rows.order_by() if kernel.agent_id == agents[kernel.pk].pk]
+    sessions = [kernel.session for kernel in kernels]
+    images = Image.objects.in_bulk({session.image_id for session in sessions})
+    owners = User.objects.in_bulk({session.owner_id for session in sessions})
+    groups = ResourceGroup.objects.in_bulk({session.resource_group_id for session in sessions})
+    projects = Project.objects.select_related("domain").in_bulk({session.project_id for session in sessions})
+    files = files_of_sessions({session.pk for session in sessions if session.file_bytes})
+    for session in sessions:
+        session.project = projects[session.project_id]
+        session.image, session.owner = images[session.image_id], owners[session.owner_id]
+        session.resource_group = groups[session.resource_group_id]
+    residents = {session.pk: _residents(session, session.project.domain_id) for session in sessions}
+    homes = homes_of(set(residents.values()))
+    siblings = siblings_of({session.pk for session in sessions if session.cluster_size > 1})
+    site = site_settings()
+    return {
+        kernel.pk: _spec(
+            agents[kernel.pk],
+            kernel,
+            _Around(
+                siblings.get(kernel.session_id, ()),
+                homes[residents[kernel.session_id]],
+                files.get(kernel.session_id, ()),
+                site,
+            ),
+        )
+        for kernel in kernels
+    }
+
+
+def _residents(session: ComputeSession, domain_id: int) -> Residents:
+    return Residents(session.owner_id, session.project_id, domain_id)
+
+
+def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
+    session, group = kernel.session, kernel.session.resource_group
+    network = network_for(agent, kernel, around.siblings)
+    peers = peers_of(agent, kernel, around.siblings, network)
+    native = agent.backend == PROCESS and session.image.process_reference
+    return KernelSpec(
+        deployment=settings.DEPLOYMENT,
+        kernel_id=kernel.pk,
+        session_id=session.pk,
+        generation=kernel.generation,
+        agent=agent.name,
+        session_name=session.name,
+        session_type="batch" if session.session_type == SessionType.BATCH else "interactive",
+        image=session.image.process_reference if native else session.image.reference,
+        digest="" if native or session.image.is_built_here else session.image_digest,
+        architecture=session.image.architecture,
+        role=kernel.role,
+        index=kernel.index,
+        hostname=kernel.hostname,
+        slots=kernel.slots,
+        devices=kernel.devices,
+        shm_bytes=session.shm_bytes,
+        scratch_bytes=settings.SCRATCH_BYTES,
+        environ=environ_of(kernel, [peer.hostname for peer in peers], around.site),
+        authorities=around.site.session_authorities,
+        command=session.startup_command,
+        files=over(around.files, around.home.files),
+        bootstrap=around.home.bootstrap,
+        peers=peers,
+        cluster_size=session.cluster_size,
+        network=network,
+        pull_timeout=group.pull_timeout.total_seconds(),
+        create_timeout=group.create_timeout.total_seconds(),
+        manifest=manifest_of(kernel, agent),
+    )
+
+
+def _wanted(agent: Agent, kernel_id: UUID) -> QuerySet[Kernel]:
+    rows = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING | {Status.RUNNING})
+    related = rows.select_related(
+        "session__image", "session__owner", "session__resource_group", "session__project__domain"
+    )
+    return related.only(*_SPEC_COLUMNS).order_by()[:1]
+
+
+_WANTED = Prepared(_wanted)

@@ -1,0 +1,79 @@
+"""The manifest of a kernel: what the portal signs at its start, and a later database needs to adopt its session."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+from uuid import UUID
+
+from django.core import signing
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession, Kernel
+
+_SIGNER = signing.Signer(salt="kernel-manifest")
+
+
+def manifest_of(kernel: Kernel, agent: Agent) -> str:
+    """Return the signed manifest of a kernel on its agent. It holds no variables: they may be secret."""
+    session = kernel.session
+    content = {
+        "agent": agent.name,
+        "kernel": str(kernel.pk),
+        "generation": kernel.generation,
+        "rank": kernel.rank,
+        "role": kernel.role,
+        "index": kernel.index,
+        "hostname": kernel.hostname,
+        "kernel_slots": kernel.slots,
+        "devices": kernel.devices,
+        "session": str(session.pk),
+        "name": session.name,
+        "owner": session.owner.email,
+        "project": session.project.name,
+        "domain": session.project.domain.name,
+        "image": session.image.reference,
+        "architecture": session.image.architecture,
+        **{name: getattr(session, name) for name in COPIED},
+        "batch_timeout": _seconds(session.batch_timeout),
+    }
+    return _SIGNER.sign_object(content, compress=True)
+
+
+# What is the same in the row that an adoption writes.
+COPIED = (
+    "access_key",
+    "session_type",
+    "slots",
+    "shm_bytes",
+    "cluster_size",
+    "cluster_mode",
+    "startup_command",
+    "preopen_ports",
+    "retry_on_agent_loss",
+    "image_digest",
+    "priority",
+)
+
+
+def read_manifest(text: str) -> dict[str, Any]:
+    """Return what this portal signed; empty when it did not sign the text."""
+    try:
+        return cast(dict[str, Any], _SIGNER.unsign_object(text)) if text else {}
+    except (signing.BadSignature, ValueError):
+        return {}
+
+
+def row_of(manifest: dict[str, Any]) -> ComputeSession:
+    """Return an unsaved session with what the manifest tells of it, without owner, project, group and image."""
+    seconds = manifest["batch_timeout"]
+    return ComputeSession(
+        pk=UUID(manifest["session"]),
+        name=manifest["name"],
+        batch_timeout=None if seconds is None else timedelta(seconds=seconds),
+        **{name: manifest[name] for name in COPIED},
+    )
+
+
+def _seconds(value: timedelta | None) -> float | None:
+    return None if value is None else value.total_seconds()

@@ -1,0 +1,71 @@
+"""Logs and history of sessions that ended long ago are deleted, and the oldest logs of an owner with too many bytes.
+
+Each function deletes a bounded number of rows, in a bounded number of statements, each a transaction of its own; the
+next call goes on. Sessions, their owners, times and amounts stay; nothing of a live session is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Exists, F, OuterRef, Sum, Window
+
+from backendai.compute.models import ComputeSession, KernelLog, SchedulingRecord
+from backendai.compute.status import TERMINAL
+
+_OWNER = "kernel__session__owner"
+_MOST_LOGS, _LOGS_AT_ONCE = 4_000, 500  # a log has up to 4 MiB
+_MOST_OWNERS = 50
+_MOST_SESSIONS, _MOST_RECORDS, _RECORDS_AT_ONCE = 1_000, 20_000, 5_000
+
+
+def forget_logs(now: datetime) -> int:
+    """Delete logs that were saved more than ``KEEP_LOGS`` ago; returns how many. 0: keep all."""
+    if not settings.KEEP_LOGS:
+        return 0
+    old = _logs_of_ended().filter(saved_at__lt=now - settings.KEEP_LOGS).order_by("saved_at")
+    return _delete(KernelLog, list(old.values_list("pk", flat=True)[:_MOST_LOGS]), _LOGS_AT_ONCE)
+
+
+def forget_logs_beyond_share(now: datetime) -> int:
+    """Delete the oldest logs of owners with more bytes than ``LOG_BYTES_PER_OWNER``; returns how many. 0: no limit.
+
+    Two queries find them: the sum of each owner, then the running sums, newest log first, of the owners beyond it.
+    """
+    most = settings.LOG_BYTES_PER_OWNER
+    if not most:
+        return 0
+    sums = _logs_of_ended().order_by().values(_OWNER).annotate(total=Sum("size"))
+    owners = list(sums.filter(total__gt=most).order_by("-total").values_list(_OWNER, flat=True)[:_MOST_OWNERS])
+    if not owners:
+        return 0
+    newest_first = [F("saved_at").desc(), F("kernel_id").desc()]
+    newer = Window(Sum("size"), partition_by=[F(_OWNER)], order_by=newest_first)
+    beyond = _logs_of_ended().filter(**{f"{_OWNER}__in": owners}).annotate(newer=newer).filter(newer__gt=most)
+    keys = list(beyond.order_by("saved_at").values_list("pk", flat=True)[:_MOST_LOGS])
+    return _delete(KernelLog, keys, _LOGS_AT_ONCE)
+
+
+def forget_history(now: datetime) -> int:
+    """Delete the history of sessions that ended more than ``KEEP_HISTORY`` ago; returns how many rows. 0: keep all."""
+    if not settings.KEEP_HISTORY:
+        return 0
+    ended = ComputeSession.objects.finished().filter(ended_at__lt=now - settings.KEEP_HISTORY)
+    with_rows = ended.filter(Exists(SchedulingRecord.objects.filter(session=OuterRef("pk"))))
+    sessions = list(with_rows.order_by("-ended_at", "-pk").values_list("pk", flat=True)[:_MOST_SESSIONS])
+    if not sessions:
+        return 0
+    rows = SchedulingRecord.objects.filter(session__in=sessions).order_by("pk")
+    return _delete(SchedulingRecord, list(rows.values_list("pk", flat=True)[:_MOST_RECORDS]), _RECORDS_AT_ONCE)
+
+
+def _logs_of_ended() -> Any:
+    return KernelLog.objects.filter(kernel__session__status__in=sorted(TERMINAL))
+
+
+def _delete(model: Any, keys: Sequence[Any], at_once: int) -> int:
+    parts = [keys[start : start + at_once] for start in range(0, len(keys), at_once)]
+    return sum(model.objects.filter(pk__in=part).delete()[0] for part in parts)

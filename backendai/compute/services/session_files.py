@@ -1,0 +1,81 @@
+"""Files of a launch: the rules for them, where they are kept, and what they become in a home folder."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from backendai.accounts.models import User
+from backendai.compute.launch_records import SessionFile
+from backendai.compute.services.bulk import among
+from backendai.compute.spec import BroughtFile
+from backendai.core.errors import UserError
+from backendai.core.home_paths import clash, is_reserved, path_problem
+from backendai.core.slots import format_size
+from backendai.wire.messages import HomeFile
+
+MOST_FILES = 10
+MOST_FILE_BYTES = 256 * 2**10
+_FIELD = "files"
+_PROGRAM = "#!"
+
+
+def check_files(files: Sequence[BroughtFile]) -> None:
+    """Refuse too many or too large files, paths that cannot be, and what is not text; the error names the file."""
+    if len(files) > MOST_FILES:
+        text = f"{len(files)} files given; a session takes at most {MOST_FILES}."
+        raise UserError(text, field=_FIELD, code="too-many-files", limit=MOST_FILES)
+    for number, file in enumerate(files):
+        if problem := path_problem(file.path):
+            raise UserError(f"{file.path[:64]!r}: {problem}", field=_FIELD, code="invalid-path")
+        if is_reserved(file.path):
+            text = f"{file.path} is written by the platform: choose another name."
+            raise UserError(text, field=_FIELD, code="reserved-path")
+        if any(clash(file.path, other.path) for other in files[:number]):
+            raise UserError(f"{file.path} is there twice.", field=_FIELD, code="path-taken")
+        if "\0" in file.content:
+            raise UserError(f"{file.path} is not a text file.", field=_FIELD, code="not-text")
+    check_total(sum(file.size for file in files))
+
+
+def check_total(size: int) -> None:
+    """Refuse more bytes than all files of a session may have together."""
+    if size > MOST_FILE_BYTES:
+        text = f"The files have {format_size(size)}; a session takes at most {format_size(MOST_FILE_BYTES)}."
+        raise UserError(text, field=_FIELD, code="files-too-large", limit=MOST_FILE_BYTES)
+
+
+def write_files(session_id: UUID, files: Iterable[BroughtFile]) -> None:
+    """Keep the files of a new session."""
+    SessionFile.objects.bulk_create(
+        SessionFile(session_id=session_id, path=file.path, content=file.content) for file in files
+    )
+
+
+def brought_by(session_id: UUID | str, person: User) -> list[BroughtFile]:
+    """Return the files of a session that belongs to this person, or that this person launched; else none."""
+    rows = SessionFile.objects.filter(session=UUID(str(session_id)))
+    own = rows.filter(session__owner=person) | rows.filter(session__launched_by=person)
+    return [BroughtFile(path, content) for path, content in own.order_by("path").values_list("path", "content")]
+
+
+def files_of_sessions(session_ids: Collection[UUID]) -> Mapping[UUID, list[HomeFile]]:
+    """Return what sessions find in their homes of their own files, in one query; none for no sessions."""
+    found: dict[UUID, list[HomeFile]] = defaultdict(list)
+    if session_ids:
+        rows = SessionFile.objects.filter(session__in=among(list(session_ids))).order_by("path")
+        for session_id, path, content in rows.values_list("session_id", "path", "content"):
+            mode = 0o755 if content.startswith(_PROGRAM) else 0o644
+            found[session_id].append(HomeFile(path=path, mode=mode, content=content))
+    return found
+
+
+def forget_files_of(owner: User) -> None:
+    """Delete the files of all sessions of this person."""
+    SessionFile.objects.filter(session__owner=owner).delete()
+
+
+def over(own: Sequence[HomeFile], usual: Iterable[HomeFile]) -> list[HomeFile]:
+    """Return a session's own files with the usual ones of its home, but for those that are in the way."""
+    return [*(file for file in usual if not any(clash(file.path, one.path) for one in own)), *own]

@@ -1,0 +1,126 @@
+"""Kernels that agents have and this database does not know: they go on until an administrator decides.
+
+After a restore the database has forgotten what began since the backup. What it does not know it must not end: a kernel
+is over only if its row says so, in the same or a later generation.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.cluster.models import Agent
+from backendai.compute.models import Kernel, UnknownKernel
+from backendai.compute.services.bulk import among
+from backendai.compute.services.manifests import read_manifest
+from backendai.core.errors import Conflict, NotAllowed
+from backendai.wire.messages import KernelSighting, SyncDown
+from backendai.wire.messages import UnknownKernel as Told
+
+Key = tuple[UUID, int]
+
+
+@dataclass(slots=True)
+class Strangers:
+    """What a node has that is not live there: kernels that are ``over``, those that the database does not know, and
+    those whose removal an administrator decided."""
+
+    over: list[KernelSighting] = field(default_factory=list)
+    unknown: list[KernelSighting] = field(default_factory=list)
+    removals: list[KernelSighting] = field(default_factory=list)
+
+
+class Syncing(NamedTuple):
+    """An agent with the kernels that it has, those that it keeps against the portal's word, and those live there."""
+
+    agent_id: UUID
+    seen: Sequence[KernelSighting]
+    kept: Collection[Key]
+    live: Set[Key]
+
+
+def sort_out(agents: Iterable[Syncing]) -> dict[UUID, Strangers]:
+    """Return by agent what becomes of kernels that are not live there; two queries, none when there are none."""
+    seen = {
+        one.agent_id: (strange, one.kept)
+        for one in agents
+        if (strange := [seen for seen in one.seen if (seen.kernel_id, seen.generation) not in one.live])
+    }
+    if not seen:
+        return {}
+    ids = {one.kernel_id for strange, _ in seen.values() for one in strange}
+    newest = dict(Kernel.objects.filter(pk__in=among(list(ids))).order_by().values_list("pk", "generation"))
+    rows = UnknownKernel.objects.filter(agent__in=among(list(seen)), removal_at__isnull=False).order_by()
+    decided = set(rows.values_list("agent_id", "kernel_id", "generation"))
+    found: dict[UUID, Strangers] = defaultdict(Strangers)
+    for agent_id, (strange, kept) in seen.items():
+        for one in strange:
+            key = (one.kernel_id, one.generation)
+            if (agent_id, *key) in decided:
+                found[agent_id].removals.append(one)
+            elif key in kept or one.generation > newest.get(one.kernel_id, -1):
+                found[agent_id].unknown.append(one)
+            else:
+                found[agent_id].over.append(one)
+    return found
+
+
+def note_unknown(agent: Agent, answer: SyncDown, told: Sequence[Told], *, now: datetime) -> None:
+    """Write which kernels of an agent the database does not know, with what it tells of them, and forget the others.
+    No query when there are none and were none."""
+    unknown = [*answer.unknown, *answer.removals]
+    if not unknown and not agent.unknown_kernels:
+        return
+    details = {(one.kernel_id, one.generation): one for one in told}
+    with transaction.atomic():
+        rows = {(row.kernel_id, row.generation): row for row in UnknownKernel.objects.filter(agent=agent)}
+        seen = {(one.kernel_id, one.generation): one for one in unknown}
+        new = [_row(agent, one, details.get(key), now) for key, one in seen.items() if key not in rows]
+        changed = [row for key, row in rows.items() if key in seen and _takes(row, seen[key], details.get(key))]
+        gone = [row.pk for key, row in rows.items() if key not in seen]
+        UnknownKernel.objects.bulk_create(new, ignore_conflicts=True)
+        UnknownKernel.objects.bulk_update(changed, ["is_running", "is_kept", "manifest", "session_id"])
+        UnknownKernel.objects.filter(pk__in=gone).delete()
+        running = sum(one.running for one in unknown)
+        Agent.objects.filter(pk=agent.pk).update(unknown_kernels=len(unknown), unknown_running=running)
+
+
+def remove_unknown(actor: User, row: UnknownKernel, *, now: datetime) -> None:
+    """Decide that an agent stops and deletes this kernel, with its home folder. Raises a Conflict when that is decided
+    already."""
+    if not actor.is_superadmin:
+        raise NotAllowed("Only a superadmin decides about unknown kernels.")
+    with transaction.atomic():
+        if not UnknownKernel.objects.filter(pk=row.pk, removal_at=None).update(removal_at=now):
+            raise Conflict("This kernel is being removed already.", code="removal-decided")
+        details = {"agent": row.agent.name, "session": row.manifest.get("name", "")}
+        audit(actor.pk, "unknown-kernel.remove", "kernel", [row.kernel_id], **details)
+
+
+def _row(agent: Agent, one: KernelSighting, told: Told | None, now: datetime) -> UnknownKernel:
+    row = UnknownKernel(
+        agent=agent, kernel_id=one.kernel_id, generation=one.generation, is_running=one.running, found_at=now
+    )
+    _takes(row, one, told)
+    return row
+
+
+def _takes(row: UnknownKernel, one: KernelSighting, told: Told | None) -> bool:
+    """Let the row say what is told; returns whether that changed it."""
+    before = (row.is_running, row.is_kept, row.manifest, row.session_id)
+    row.is_running = one.running
+    if told is not None:
+        manifest = read_manifest(told.manifest)
+        if (manifest.get("kernel"), manifest.get("generation")) != (str(row.kernel_id), row.generation):
+            manifest = {}  # of another kernel: whatever it says is not about this one
+        row.is_kept, row.manifest = told.kept, manifest
+        row.session_id = UUID(manifest["session"]) if manifest else None
+    return before != (row.is_running, row.is_kept, row.manifest, row.session_id)

@@ -1,0 +1,50 @@
+"""Answers that wait until something is wanted of a node. They hold no database connection while they wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connection
+
+from backendai.compute.services.node_view import has_work
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.5
+_newest: dict[UUID, object] = {}  # the waiting poll of each agent in this process
+
+
+async def look(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what ``read`` returns and give its database connection back at once: requests that wait would soon hold
+    the whole pool, which has ten connections, and every page of the process would fail."""
+    return await sync_to_async(_look)(read, *args, **kwargs)
+
+
+async def something_comes(agent_id: UUID, seconds: float) -> bool:
+    """Wait until something is wanted of the agent and return True; False after these seconds, or as soon as the agent
+    waits with another poll."""
+    mine = _newest[agent_id] = object()
+    try:
+        for _ in range(int(seconds / _POLL_SECONDS)):
+            await asyncio.sleep(_POLL_SECONDS)
+            if _newest.get(agent_id) is not mine:
+                return False
+            if await look(has_work, agent_id):
+                return True
+        return False
+    finally:
+        if _newest.get(agent_id) is mine:
+            del _newest[agent_id]
+
+
+def _look(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    try:
+        return read(*args, **kwargs)
+    finally:
+        if not connection.in_atomic_block:  # a caller's own transaction goes on
+            close_old_connections()

@@ -1,0 +1,29 @@
+"""How often and how much one node may say: a node that was taken over shall not wear out the portal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from backendai.cluster.models import Agent
+from backendai.wire.rates import Rate, take_each
+
+# A sync comes every 5 s, or every half second at most while nodes without a broker have work.
+SYNCS, MINUTE, SYNCS_AT_ONCE = 240, 60.0, 60
+_TOO_MUCH = frozenset({"too_long", "string_too_long"})
+
+
+def too_fast(agents: Sequence[Agent], now: datetime) -> dict[UUID, float]:
+    """Count one sync for each of these agents; return those that have said too much, with the seconds to wait. One
+    round trip; nobody is held up while Redis is away."""
+    rates = [Rate(f"node:{agent.pk}", SYNCS, MINUTE, SYNCS_AT_ONCE) for agent in agents]
+    waits = take_each(rates, now=now.timestamp())
+    return {agent.pk: wait for agent, wait in zip(agents, waits, strict=True) if wait > 0}
+
+
+def is_too_much(error: Exception) -> bool:
+    """Return whether a message was refused because it holds more than one may."""
+    return isinstance(error, ValidationError) and any(one["type"] in _TOO_MUCH for one in error.errors())

@@ -1,0 +1,39 @@
+"""Nodes whose credential the portal does not know: answered each time, logged once in an hour."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+
+from django.http import HttpRequest, JsonResponse
+
+logger = logging.getLogger(__name__)
+
+SENTENCE = "This agent's credential is revoked or unknown: an administrator must renew it on the agent's page."
+CODE = "unknown-node"
+_AGAIN_SECONDS, _MOST = 3600.0, 1000
+_NAME = re.compile(r"[a-z0-9-]{1,63}")
+_told: dict[tuple[str, str], float] = {}
+
+
+def refuse(request: HttpRequest) -> JsonResponse:
+    """Return the answer. Django itself logs nothing of it: a node that is turned away goes on asking."""
+    _say_once(request)
+    answer = JsonResponse({"code": CODE, "detail": SENTENCE}, status=401)
+    answer._has_been_logged = True  # type: ignore[attr-defined]
+    return answer
+
+
+def _say_once(request: HttpRequest) -> None:
+    # The name is what the node itself says: good for a line in the log, and for nothing else.
+    said = request.headers.get("Node-Name", "")
+    name = said if _NAME.fullmatch(said) else "(no name)"
+    address = str(request.META.get("REMOTE_ADDR", ""))[:64]
+    now = time.monotonic()
+    if now - _told.get((name, address), -_AGAIN_SECONDS) < _AGAIN_SECONDS:
+        return
+    if len(_told) >= _MOST:
+        _told.clear()
+    _told[name, address] = now
+    logger.warning("agent %s at %s is refused: its credential is revoked or unknown", name, address)

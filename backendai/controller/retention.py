@@ -1,0 +1,27 @@
+"""What is deleted after its time: logs, history and audit entries. A rule that fails does not stop the others."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from backendai.activity.retention import forget_audit
+from backendai.compute.services.retention import forget_history, forget_logs, forget_logs_beyond_share
+
+logger = logging.getLogger(__name__)
+
+RULES: tuple[Callable[[datetime], int], ...] = (forget_logs, forget_logs_beyond_share, forget_history, forget_audit)
+
+
+def forget(now: datetime) -> int:
+    """Delete a bounded part of what is too old or too much; returns how many rows."""
+    return sum(_apply(rule, now) for rule in RULES)
+
+
+def _apply(rule: Callable[[datetime], int], now: datetime) -> int:
+    try:
+        return rule(now)
+    except Exception:
+        logger.exception("the retention rule %s failed", rule.__name__)
+        return 0

@@ -1,0 +1,51 @@
+"""Why those sessions wait that a pass does not look at, because more wait in the group than one pass takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Case, CharField, F, Q, Value, When
+
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.bulk import among
+from backendai.compute.services.waits import Waiting
+from backendai.planning import queue
+from backendai.planning.apply import data_of
+from backendai.scheduler.gates import not_due, unmet
+from backendai.scheduler.plan import Reason
+
+BEYOND = "beyond-this-pass"
+_NOT_DUE, _DEPENDS = "start-time-not-reached", "dependency-not-finished"
+
+
+def waits_beyond(group: ResourceGroup, looked_at: Collection[UUID], now: datetime) -> list[Waiting]:
+    """Return the waits of sessions outside ``looked_at`` that show another reason or still have a position.
+
+    Two queries; ``MOST_PER_PASS`` sessions at most, the next call goes on. A session that shows its reason already is
+    not read again, so that a long queue costs nothing while nothing changes.
+    """
+    code = Case(
+        When(~queue.due(now), then=Value(_NOT_DUE)),
+        When(queue.waits_for_others(), then=Value(_DEPENDS)),
+        default=Value(BEYOND),
+        output_field=CharField(),
+    )
+    rest = ComputeSession.objects.pending().filter(resource_group=group).exclude(pk__in=among(looked_at))
+    wrong = rest.annotate(code=code).filter(~Q(status_reason=F("code")) | Q(queue_position__isnull=False))
+    rows = list(wrong.order_by("pk").values_list("pk", "starts_at", "code")[: queue.MOST_PER_PASS])
+    dependencies = queue.dependencies_of([pk for pk, _, name in rows if name == _DEPENDS])
+    beyond = _beyond()
+    waits = []
+    for pk, starts_at, _ in rows:
+        reason = not_due(starts_at, now) or unmet(dependencies.get(pk, ())) or beyond
+        waits.append(Waiting(pk, reason.code, reason.message, data_of(reason), skipped=True))
+    return waits
+
+
+def _beyond() -> Reason:
+    most = queue.MOST_PER_PASS
+    message = f"More than {most:,} sessions wait in this group; a pass looks at {most:,}, the next of each owner first."
+    return Reason(BEYOND, message, {"looked_at": most})

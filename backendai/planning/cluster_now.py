@@ -1,0 +1,72 @@
+"""What a superadmin looks for first: who uses most, who waits longest, what lies idle, which agents need help."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Case, Q, Sum, When
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import Allocation, ComputeSession
+from backendai.compute.status import Status
+from backendai.core.slots import Slots
+from backendai.usage.samples import latest
+
+_MOST, _MOST_LOOKED_AT = 5, 200
+_COMMON = ("cpu", "mem")
+_IDLE_BELOW = 0.05  # of what a kernel was given
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNow:
+    """``users``: addresses with what they hold; ``waiting`` and ``idle``: sessions, of the latter those that hold
+    accelerators; ``troubled``: agents that are lost, refused, short of disk, or have unknown kernels or notes. A few of
+    each."""
+
+    users: list[tuple[str, Slots]]
+    waiting: list[ComputeSession]
+    idle: list[ComputeSession]
+    troubled: list[Agent]
+
+
+def cluster_now() -> ClusterNow:
+    """Return how the cluster is now, in five or six queries."""
+    sessions: Any = ComputeSession.objects.select_related("owner", "resource_group")
+    waiting = sessions.filter(status=Status.PENDING).order_by("created_at", "pk")
+    urgent = Q(status=Agent.Status.LOST) | Q(revoked_at__isnull=False) | Q(low_disk=True) | Q(unknown_kernels__gt=0)
+    agents = Agent.objects.registered().filter(urgent | ~Q(notes=[]))
+    # Notes stay for as long as the machine is as it is: they must not push out what somebody has to decide now.
+    troubled = agents.order_by(Case(When(urgent, then=0), default=1), "status", "name")
+    return ClusterNow(_users(), list(waiting[:_MOST]), _idle(sessions), list(troubled[:_MOST]))
+
+
+def _users() -> list[tuple[str, Slots]]:
+    """Return who holds most: accelerators count first, then cores, then memory."""
+    held: dict[str, dict[str, int]] = defaultdict(dict)
+    rows = Allocation.objects.order_by().values_list("kernel__session__owner__email", "slot")
+    for email, slot, total in rows.annotate(Sum("amount")):
+        held[email][slot] = total
+
+    def weight(item: tuple[str, dict[str, int]]) -> tuple[int, int, int, str]:
+        email, amounts = item
+        accelerators = sum(amount for slot, amount in amounts.items() if slot not in _COMMON)
+        return -accelerators, -amounts.get("cpu", 0), -amounts.get("mem", 0), email
+
+    return [(email, Slots(amounts)) for email, amounts in sorted(held.items(), key=weight)[:_MOST]]
+
+
+def _idle(sessions: Any) -> list[ComputeSession]:
+    holding = Allocation.objects.exclude(slot__in=_COMMON).filter(amount__gte=1).values("kernel__session")
+    running = sessions.filter(pk__in=holding, status=Status.RUNNING).order_by("started_at", "pk")
+    found = {session.pk: session for session in running[:_MOST_LOOKED_AT]}
+    samples = latest(list(found)) if found else {}
+    idle = [found[pk] for pk in found if pk in samples and _all_idle([each.devices for each in samples[pk].values()])]
+    return idle[:_MOST]
+
+
+def _all_idle(measured: list[dict[str, Any]]) -> bool:
+    """Return whether every accelerator that was measured does next to nothing; where none was, nobody knows."""
+    used = [told["util"] for devices in measured for told in devices.values() if told.get("util") is not None]
+    return bool(used) and max(used) < _IDLE_BELOW

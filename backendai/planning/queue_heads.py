@@ -1,0 +1,81 @@
+"""Who is first in line in a resource group and finds no room, and who holds what there meanwhile."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, F, Window
+from django.db.models.functions import RowNumber
+
+from backendai.accounts.models import User
+from backendai.cluster.models import ResourceGroup
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.status import PLACED
+from backendai.scheduler.progress import LACKS_ROOM
+
+MOST_GROUPS, MOST_HOLDERS = 5, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A session that holds slots in the group, and the agents on which."""
+
+    session: ComputeSession
+    agents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A group in which a session waits for room: the ``first`` in line, those that hold slots for longest, and how many
+    ``others`` hold some."""
+
+    group: ResourceGroup
+    first: ComputeSession
+    holders: tuple[Holding, ...]
+    others: int
+
+
+def heads_of(user: User, groups: Sequence[ResourceGroup]) -> list[Head]:
+    """Return the heads of these groups, the first few, as far as this person sees the sessions; three queries."""
+    shown = {group.pk: group for group in groups[:MOST_GROUPS]}
+    visible: Any = ComputeSession.objects.visible_to(user).filter(resource_group__in=shown).select_related("owner")
+    waiting = visible.pending().filter(status_reason__in=LACKS_ROOM, queue_position__isnull=False)
+    first = {session.resource_group_id: session for session in _ranked(waiting, F("queue_position").asc(), 1)}
+    if not first:
+        return []
+    placed = visible.filter(resource_group__in=first, status__in=PLACED)
+    holders = list(_ranked(placed, F("started_at").asc(nulls_last=True), MOST_HOLDERS))
+    agents = _agents_of([session.pk for session in holders])
+    held: dict[int, list[Any]] = defaultdict(list)
+    for session in holders:
+        held[session.resource_group_id].append(session)
+    return [
+        Head(
+            group,
+            first[pk],
+            tuple(Holding(session, agents[session.pk]) for session in held[pk]),
+            held[pk][0].number - len(held[pk]) if held[pk] else 0,
+        )
+        for pk, group in shown.items()
+        if pk in first
+    ]
+
+
+def _ranked(rows: Any, order: Any, most: int) -> Any:
+    """Return so many rows of each group, in this order, each with the ``number`` of all."""
+    group = F("resource_group")
+    rank = Window(RowNumber(), partition_by=group, order_by=[order, "pk"])
+    number = Window(Count("pk"), partition_by=group)
+    return rows.annotate(rank=rank, number=number).filter(rank__lte=most).order_by("resource_group", "rank")
+
+
+def _agents_of(session_ids: Sequence[UUID]) -> dict[UUID, tuple[str, ...]]:
+    names: dict[UUID, set[str]] = defaultdict(set)
+    kernels = Kernel.objects.filter(session__in=session_ids, agent__isnull=False).order_by()
+    for session_id, name in kernels.values_list("session_id", "agent__name"):
+        names[session_id].add(name)
+    return {session_id: tuple(sorted(names[session_id])) for session_id in session_ids}
