@@ -17,6 +17,7 @@ from django.shortcuts import resolve_url
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from backendai.accounts.known_browsers import remember_browser
 from backendai.accounts.models import User
 from backendai.accounts.second_factors import is_required_of, seal, unseal
 from backendai.accounts.sign_ins import note_login
@@ -29,9 +30,7 @@ class PortalAdapter(DefaultAccountAdapter):
     """Signing in and proving again who one is."""
 
     error_messages = DefaultAccountAdapter.error_messages | {
-        "email_password_mismatch": (
-            "This e-mail address and password do not belong together. Both are checked exactly."
-        ),
+        "email_password_mismatch": "Wrong e-mail address or password.",
         "incorrect_password": "This is not your password.",
     }
 
@@ -47,6 +46,12 @@ class PortalAdapter(DefaultAccountAdapter):
         super().login(request, user)
         request.session.set_expiry(None)  # what it may have been before was for strangers
         note_login(request, user, methods_of(request, user), now=timezone.now())
+
+    def post_login(self, request: HttpRequest, user: Any, **how: Any) -> HttpResponse:
+        """Send the person on, and let the browser be known as one of theirs."""
+        response: HttpResponse = super().post_login(request, user, **how)
+        remember_browser(request, response, user.email)
+        return response
 
     def reauthenticate(self, user: Any, password: str) -> bool:
         """Return whether this is the password of the one who is signed in."""
@@ -99,6 +104,11 @@ class PortalFactors(DefaultMFAAdapter):
         """Return the name that the form for a passkey proposes."""
         number = Authenticator.objects.filter(user_id=user.pk, type=type).count() + 1
         return "Passkey" if number == 1 else f"Passkey {number}"
+
+
+def has_proved_lately() -> bool:
+    """Return whether the person of this request has proved who they are within the last five minutes."""
+    return not PortalAdapter().is_reauthentication_required(app="account")
 
 
 def methods_of(request: HttpRequest, user: Any) -> list[str]:

@@ -31,19 +31,21 @@ class AmountsField(forms.CharField):
     def to_python(self, value: Any) -> dict[str, str]:  # type: ignore[override]
         """Return the amounts; raises a ValidationError that quotes the part that is wrong."""
         amounts: dict[str, str] = {}
+        wrong: list[str] = []
         for part in str(value or "").replace("\n", ",").split(","):
             name, sign, amount = (piece.strip() for piece in part.partition("="))
             if not name and not amount:
                 continue
             if not sign:
-                raise ValidationError(f"{part.strip()!r}: write a slot and its amount, such as cpu=8.")
-            if name in amounts:
-                raise ValidationError(f"{name} stands there twice.")
-            amounts[name] = amount
-        try:
-            return clean_amounts(amounts, field="amounts")
-        except UserError as error:
-            raise ValidationError(error.message) from error
+                wrong.append(f"{part.strip()!r}: write a slot and its amount, such as cpu=8.")
+            elif name in amounts:
+                wrong.append(f"{name} stands there twice.")
+            else:
+                amounts[name] = amount
+        wrong += filter(None, (_flaw(name, amount) for name, amount in amounts.items()))
+        if wrong:
+            raise ValidationError(wrong)
+        return clean_amounts(amounts, field="amounts")
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         """Return whether the typed amounts differ from those that were there, however they are written."""
@@ -51,6 +53,15 @@ class AmountsField(forms.CharField):
             return self.to_python(data) != (initial or {})
         except ValidationError:
             return True
+
+
+def _flaw(name: str, amount: str) -> str:
+    """Return what is wrong with one amount, empty when nothing is: a person mends all at once."""
+    try:
+        clean_amounts({name: amount}, field="amounts")
+    except UserError as error:
+        return error.message
+    return ""
 
 
 class SizeField(forms.CharField):

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils import timezone
 
+from backendai.accounts.known_browsers import is_known
 from backendai.accounts.logins import begin_login, end_login
 from backendai.accounts.models import User
 from backendai.accounts.prepared import Prepared
@@ -32,7 +33,8 @@ class PatientBackend(ModelBackend):
         if request is None:  # no form: a command or a test
             return self._checked(request, email, password)
         address = request.META.get("REMOTE_ADDR", "")
-        if wait := begin_login(email, address, now=timezone.now()):
+        everywhere = not is_known(request, email)
+        if wait := begin_login(email, address, now=timezone.now(), everywhere=everywhere):
             logger.warning("sign-in of %r from %s has to wait", masked(email), address)
             seconds = math.ceil(wait.total_seconds())
             raise ValidationError(f"Too many attempts. Try again in {seconds} seconds.", code="too-many-attempts")
@@ -41,7 +43,7 @@ class PatientBackend(ModelBackend):
             note_failure(request, email)
             logger.info("sign-in of %r from %s failed", masked(email), address)
         else:
-            end_login(email, address)
+            end_login(email, address, everywhere=everywhere)
         return user
 
     def get_user(self, user_id: Any) -> User | None:

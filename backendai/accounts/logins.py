@@ -12,31 +12,40 @@ from django.db.models import F
 from backendai.accounts.models import LoginCount
 
 FREE_TRIES, FREE_TRIES_OF_ADDRESS = 5, 50
+FREE_TRIES_EVERYWHERE = 30  # for one account, from all addresses together
 _FIRST_WAIT, _LONGEST_WAIT = timedelta(seconds=30), timedelta(minutes=15)
 _FORGOTTEN_AFTER = timedelta(hours=1)
 _MOST_DOUBLINGS = 10
 _IPV6_SITE = 64  # whoever has one address of such a network has them all
 
 
-def begin_login(email: str, address: str, *, now: datetime) -> timedelta | None:
+def begin_login(email: str, address: str, *, now: datetime, everywhere: bool = True) -> timedelta | None:
     """Count an attempt before its password is checked, so that many at once do not slip through; return how long to
-    wait when there were too many, else None. Accounts that do not exist are counted in the same way."""
+    wait when there were too many, else None. Accounts that do not exist are counted in the same way.
+
+    ``everywhere`` False leaves out the counter over all addresses: for browsers in which the account has signed in
+    before, which must not wait because strangers guess elsewhere.
+    """
     LoginCount.objects.filter(last_at__lt=now - _FORGOTTEN_AFTER).delete()
+    limits = {_account_key(email, address): FREE_TRIES, _address_key(address): FREE_TRIES_OF_ADDRESS}
+    if everywhere:
+        limits[_everywhere_key(email)] = FREE_TRIES_EVERYWHERE
     with transaction.atomic():
-        own = _row(_account_key(email, address), now)
-        whole = _row(_address_key(address), now)
-        until = max((row.blocked_until for row in (own, whole) if row.blocked_until), default=now)
+        rows = {key: _row(key, now) for key in limits}
+        until = max((row.blocked_until for row in rows.values() if row.blocked_until), default=now)
         if until > now:
             return until - now
-        _count(own, FREE_TRIES, now)
-        _count(whole, FREE_TRIES_OF_ADDRESS, now)
+        for key, row in rows.items():
+            _count(row, limits[key], now)
     return None
 
 
-def end_login(email: str, address: str) -> None:
-    """Forget the attempts of somebody who has signed in; those of others from the same address stay."""
+def end_login(email: str, address: str, *, everywhere: bool = True) -> None:
+    """Forget the attempts of somebody who has signed in; those of others from the same address, or for the same account
+    from other addresses, stay."""
     LoginCount.objects.filter(pk=_account_key(email, address)).delete()
-    LoginCount.objects.filter(pk=_address_key(address), attempts__gt=0).update(attempts=F("attempts") - 1)
+    shared = [_address_key(address), *([_everywhere_key(email)] if everywhere else [])]
+    LoginCount.objects.filter(pk__in=shared, attempts__gt=0).update(attempts=F("attempts") - 1)
 
 
 def _row(key: str, now: datetime) -> LoginCount:
@@ -53,14 +62,19 @@ def _count(row: LoginCount, free: int, now: datetime) -> None:
 
 
 def _account_key(email: str, address: str) -> str:
-    return _digest("account", email.strip().lower(), _network(address))
+    return _digest("account", email.strip().lower(), network_of(address))
+
+
+def _everywhere_key(email: str) -> str:
+    return _digest("everywhere", email.strip().lower())
 
 
 def _address_key(address: str) -> str:
-    return _digest("address", _network(address))
+    return _digest("address", network_of(address))
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
+    """Return by what the holder of an address is known: for IPv6 its network of 64 bits."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django.conf import settings
 
+from backendai.accounts.logins import network_of
 from backendai.accounts.models import KeyPair, User
 from backendai.core.errors import UserError
 from backendai.wire.rates import Rate, take
@@ -34,13 +35,27 @@ def check_rates(user: User, *, now: datetime, key_pair: KeyPair | None = None, l
     _take(rates, now)
 
 
-def check_launch_rate(user: User, *, now: datetime) -> None:
-    """Count one launch from a page. Raises TooFast."""
-    _take([] if user.is_superadmin else [_launches(user)], now)
+def check_launch_rate(user: User, sessions: int, *, now: datetime) -> None:
+    """Count the sessions of one launch from a page. Raises TooFast, and counts nothing."""
+    _take([] if user.is_superadmin else [_launches(user, sessions)], now)
 
 
-def _launches(user: User) -> Rate:
-    return Rate(f"launch:{user.pk}", settings.RATE_LAUNCH, _MINUTE, settings.RATE_LAUNCH_BURST)
+def check_page_rate(user: User, *, now: datetime) -> None:
+    """Count one page for this account. Raises TooFast."""
+    _take([] if user.is_superadmin else [_pages(str(user.pk))], now)
+
+
+def check_stranger_rate(address: str, *, now: datetime) -> None:
+    """Count one page for an address without a login. Raises TooFast."""
+    _take([_pages(network_of(address))], now)
+
+
+def _pages(name: str) -> Rate:
+    return Rate(f"pages:{name}", settings.RATE_PAGES, _MINUTE, settings.RATE_PAGES)
+
+
+def _launches(user: User, sessions: int = 1) -> Rate:
+    return Rate(f"launch:{user.pk}", settings.RATE_LAUNCH, _MINUTE, settings.RATE_LAUNCH_BURST, sessions)
 
 
 def _take(rates: list[Rate], now: datetime) -> None:

@@ -14,15 +14,28 @@ def uses_of(row: Model, *, leaving_out: Collection[type[Model]] = ()) -> dict[st
     """Return how many rows of which kind name this one, by words for people; one query for each kind of row. What is
     only allowed to use it (many to many) does not count."""
     uses: dict[str, int] = {}
+    for model, number in counted_uses(row, leaving_out=leaving_out).items():
+        words = words_for(model, number)
+        uses[words] = uses.get(words, 0) + number
+    return uses
+
+
+def counted_uses(row: Model, *, leaving_out: Collection[type[Model]] = ()) -> dict[type[Model], int]:
+    """Return the same by model."""
+    uses: dict[type[Model], int] = {}
     for relation in row._meta.related_objects:
         model: Any = relation.related_model
         if not isinstance(relation.field, ForeignKey) or model in leaving_out or model._meta.auto_created:
             continue
         number = model._base_manager.filter(**{relation.field.name: row}).count()
         if number:
-            words = model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural
-            uses[str(words)] = uses.get(str(words), 0) + number
+            uses[model] = uses.get(model, 0) + number
     return uses
+
+
+def words_for(model: type[Model], number: int) -> str:
+    """Return what so many rows are called."""
+    return str(model._meta.verbose_name if number == 1 else model._meta.verbose_name_plural)
 
 
 def refuse_while_used(row: Model, kind: str, *, leaving_out: Collection[type[Model]] = ()) -> None:

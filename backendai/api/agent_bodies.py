@@ -35,7 +35,8 @@ class JoinTokenRequest(StrictSerializer):
     """A new join token."""
 
     resource_group = serializers.CharField(max_length=63)
-    name_prefix = serializers.CharField(max_length=63, default="", allow_blank=True)
+    # Blanks are no prefix: taken for an empty one, the token would be good for every name.
+    name_prefix = serializers.CharField(max_length=63, default="", allow_blank=True, trim_whitespace=False)
     reusable = serializers.BooleanField(default=False)
     expires_at = serializers.DateTimeField(default=None, allow_null=True)
 

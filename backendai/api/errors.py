@@ -17,6 +17,7 @@ from django.http import Http404, JsonResponse
 from rest_framework.exceptions import APIException, ValidationError
 
 from backendai.accounts.rates import TooFast
+from backendai.core.database_faults import is_away
 from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, UserError
 from backendai.planning.turns import Busy
 from backendai.texts.sentences import in_words
@@ -35,8 +36,10 @@ class BodyTooLarge(APIException):
     default_code = "body-too-large"
 
 
-def handle_exception(error: Exception, context: dict[str, Any]) -> JsonResponse:
-    """Return the problem document for whatever a view raised."""
+def handle_exception(error: Exception, context: dict[str, Any]) -> JsonResponse | None:
+    """Return the problem document for whatever a view raised; None for what a middleware answers."""
+    if is_away(error):
+        return None
     if isinstance(error, UserError):
         return _user_problem(error)
     if isinstance(error, PlatformError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 import urllib3
 
 from backendai.compute.models import Kernel
@@ -20,13 +22,14 @@ class NodeUnreachable(PlatformError):
     code = "node-unreachable"
 
 
-def read_log(kernel: Kernel, *, tail: int | None) -> tuple[bytes, bool] | None:
-    """Return what the kernel has written so far and whether it was cut at ``LARGEST_LOG`` bytes; None when its node
-    does not have the kernel. Raises NodeUnreachable."""
+def read_log(kernel: Kernel, *, tail: int | None, app: str = "") -> tuple[bytes, bool] | None:
+    """Return what the kernel, or this app in it, has written so far and whether it was cut at ``LARGEST_LOG`` bytes;
+    None when its node does not have it. Raises NodeUnreachable."""
     if kernel.agent is None:
         return None
     address = address_of(kernel, "log")
-    url = address.url + (f"?tail={tail}" if tail else "")
+    query = urlencode(({"tail": tail} if tail else {}) | ({"app": app} if app else {}))
+    url = f"{address.url}?{query}" if query else address.url
     try:
         with _pool.request("GET", url, headers=address.headers, preload_content=False) as answer:
             content = answer.read(LARGEST_LOG + 1)

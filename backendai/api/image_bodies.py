@@ -90,7 +90,11 @@ class ImageChange(StrictSerializer):
         help_text="Names of the domains that alone may use it; none: all may.",
     )
     digest = serializers.CharField(
-        max_length=128, required=False, allow_blank=True, help_text="New sessions start exactly this; empty: any."
+        max_length=128,
+        required=False,
+        allow_blank=True,
+        trim_whitespace=False,
+        help_text="New sessions start exactly this; empty: any.",
     )
 
 

@@ -56,7 +56,7 @@ class AgentBody(Answer[Agent]):
         fields = [
             "id", "name", "resource_group", "status", "schedulable", "backend", "architecture", "version", "engine",
             "os_kernel", "capacity", "occupied", "reserved", "max_kernels", "disk_free", "disk_total", "low_disk",
-            "notes", "gateway_url", "drain_started_at", "drain_ends_at", "drain_kernels", "revoked_at",
+            "fault", "notes", "gateway_url", "drain_started_at", "drain_ends_at", "drain_kernels", "revoked_at",
             "last_seen_at", "lost_at", "created_at",
         ]  # fmt: skip
         read_only_fields = fields

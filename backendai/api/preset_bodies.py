@@ -45,7 +45,7 @@ class PresetChange(StrictSerializer):
     )
     resources = AmountsField(required=False)
     shm_bytes = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=2**62)
-    rank = serializers.IntegerField(required=False, min_value=-(2**31), max_value=2**31 - 1)
+    rank = serializers.IntegerField(required=False, min_value=0, max_value=2**31 - 1)
 
 
 class PresetRequest(PresetChange):

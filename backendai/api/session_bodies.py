@@ -11,12 +11,19 @@ from backendai.api.answers import Answer
 from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.ending_many import EndedMany, Refusal
-from backendai.compute.spec import SessionSpec
+from backendai.compute.spec import BroughtFile, SessionSpec
 from backendai.compute.status import SessionType
 from backendai.planning.steps import shown_steps
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
 _Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
+
+
+class BroughtFileBody(StrictSerializer):
+    """A text file for the home folder of the session."""
+
+    path = serializers.CharField(max_length=255, trim_whitespace=False, help_text="Relative to the home folder.")
+    content = serializers.CharField(max_length=2**18, allow_blank=True, trim_whitespace=False)
 
 
 class LaunchRequest(StrictSerializer):
@@ -73,11 +80,17 @@ class LaunchRequest(StrictSerializer):
         allow_blank=True,
         help_text="Administrators: the e-mail address of whom it is launched for. Left out: oneself.",
     )
+    files = BroughtFileBody(
+        many=True,
+        default=list,
+        help_text="In the home folder before anything runs: 10 text files of 256 KiB together at most.",
+    )
 
     def spec(self) -> SessionSpec:
         """Return the validated request as the services take it."""
         values = dict(self.validated_data)
-        return SessionSpec(session_type=values.pop("type"), **values)
+        files = [BroughtFile(**each) for each in values.pop("files")]
+        return SessionSpec(session_type=values.pop("type"), files=files, **values)
 
 
 class RenameRequest(StrictSerializer):

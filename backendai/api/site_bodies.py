@@ -7,6 +7,7 @@ from rest_framework import serializers
 from backendai.api.answers import Answer
 from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.cluster.models import Announcement, SlotType
+from backendai.cluster.session_network import LARGEST_BUNDLE
 
 
 class SlotTypeBody(Answer[SlotType]):
@@ -44,6 +45,22 @@ class SettingsBody(StrictSerializer):
     group_resources_visible = serializers.BooleanField(required=False)
     public_apps = serializers.BooleanField(required=False, help_text="Owners may open an app to everybody.")
     container_caps = AmountsField(required=False, help_text="The most of each slot that one kernel may have.")
+    session_authorities = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=LARGEST_BUNDLE,
+        help_text="Certificates in PEM that programs in sessions trust besides the public ones.",
+    )
+    package_index = serializers.CharField(
+        required=False, allow_blank=True, help_text="For pip and uv in sessions; every user can read the address there."
+    )
+    package_extra_indexes = serializers.ListField(child=serializers.CharField(), required=False)
+    package_trusted_hosts = serializers.ListField(
+        child=serializers.CharField(), required=False, help_text="Their certificates are not checked."
+    )
+    session_http_proxy = serializers.CharField(required=False, allow_blank=True)
+    session_https_proxy = serializers.CharField(required=False, allow_blank=True)
+    session_no_proxy = serializers.ListField(child=serializers.CharField(), required=False)
 
 
 class AnnouncementBody(Answer[Announcement]):

@@ -28,6 +28,7 @@ from backendai.api.views import (
     sessions,
     site,
     statistics,
+    unknown_kernels,
     usage,
 )
 
@@ -64,6 +65,15 @@ urlpatterns = [
     path("v1/registries/", registries.RegistryList.as_view(), name="registries"),
     path("v1/registries/<int:pk>/", registries.RegistryDetail.as_view(), name="registry"),
     path("v1/registries/<int:pk>/scan/", registries.RegistryScan.as_view(), name="registry-scan"),
+    path("v1/unknown-kernels/", unknown_kernels.UnknownKernelList.as_view(), name="unknown-kernels"),
+    path(
+        "v1/unknown-kernels/<int:pk>/adopt/", unknown_kernels.UnknownKernelAdopt.as_view(), name="unknown-kernel-adopt"
+    ),
+    path(
+        "v1/unknown-kernels/<int:pk>/remove/",
+        unknown_kernels.UnknownKernelRemove.as_view(),
+        name="unknown-kernel-remove",
+    ),
     path("v1/presets/", presets.PresetList.as_view(), name="presets"),
     path("v1/presets/<int:preset_id>/", presets.PresetDetail.as_view(), name="preset"),
     path("v1/check-presets/", presets.CheckPresets.as_view(), name="check-presets"),

@@ -16,6 +16,7 @@ from backendai.accounts.models import User
 from backendai.realtime.audiences import Listener, Missed, audiences
 from backendai.realtime.credentials import user_of
 from backendai.realtime.guarded import GuardedConsumer
+from backendai.realtime.places import MOST_EVENTS
 from backendai.realtime.targets import signed_in
 from backendai.wire.browser import EVERYTHING, group_of
 
@@ -49,6 +50,7 @@ class EventsConsumer(GuardedConsumer):
     async def open(self) -> None:
         """Join the audience of the user's events."""
         group, user_id = await database_sync_to_async(self._find_group)()
+        self.places.take(("events", user_id), MOST_EVENTS, "pages")
         self._listener = Listener(group, user_id)
         await audiences().join(self._listener)
         await self.accept()

@@ -9,12 +9,14 @@ from collections.abc import Hashable
 from typing import Any
 
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.db import DatabaseError
+from django.db import DatabaseError, OperationalError
 
 from backendai.accounts.scopes import Scope
+from backendai.core.database_faults import is_away
 from backendai.realtime.credentials import credentials_of, standing_of
+from backendai.realtime.places import Places
 from backendai.realtime.rounds import rounds
-from backendai.realtime.targets import REFUSED, Refusal
+from backendai.realtime.targets import REFUSED, NotLetIn, Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -46,9 +48,11 @@ class GuardedConsumer(AsyncWebsocketConsumer):
         """Serve one socket from its handshake to its end."""
         self.credentials = credentials_of(scope, self.token_scope)
         self._watcher: asyncio.Task[None] | None = None
+        self.places = Places()
         try:
             await self.serve(scope, receive, send)
         finally:
+            self.places.leave()
             if self._watcher:
                 self._watcher.cancel()
             await self.hang_up()
@@ -58,12 +62,21 @@ class GuardedConsumer(AsyncWebsocketConsumer):
         await super().__call__(scope, receive, send)
 
     async def connect(self) -> None:
-        """Open the socket. A refusal accepts it first: closed before that, the browser would not see the code."""
+        """Open the socket. Strangers are refused at the handshake: the server would read and inflate what they send
+        after it. Any other refusal accepts first, because a browser sees no code of a refused handshake."""
         try:
             await self.open()
+        except NotLetIn as refusal:
+            await self.close(refusal.code, refusal.reason)
         except Refusal as refusal:
             await self.accept()
             await self.close(refusal.code, refusal.reason)
+        except OperationalError as error:
+            if not is_away(error):
+                raise
+            # A refused handshake: nobody is known yet, and the page asks by HTTP whether to try again.
+            logger.warning("no websocket for a browser: the database does not answer")
+            await self.close()
         else:
             self._watcher = asyncio.create_task(self._watch())
 

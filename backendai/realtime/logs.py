@@ -11,12 +11,13 @@ import aiohttp
 from channels.db import database_sync_to_async
 
 from backendai.compute.models import Kernel
+from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.gateway import Address, address_of
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import TERMINAL, Status
 from backendai.realtime.credentials import Credentials
 from backendai.realtime.relay import DIAL_SECONDS, ENDED, LOST, RelayConsumer
-from backendai.realtime.targets import NOT_RUNNING, Refusal, find_kernel, number_in
+from backendai.realtime.targets import NOT_RUNNING, Refusal, find_kernel, find_running_kernel, number_in
 
 _MOST_LINES = 1_000_000
 _PIECE = 64 * 1024
@@ -40,7 +41,11 @@ class LogConsumer(RelayConsumer):
     async def open(self) -> None:
         """Find the output, at the node or kept here, and start to send it."""
         wanted = self.credentials, self.session_id, self.query.get("kernel")
+        if app := self.query.get("app"):
+            await self._open_app(app)
+            return
         found = await database_sync_to_async(_address_or_log)(*wanted)
+        await self.take_places()
         response = await self._dial(found) if isinstance(found, Address) else None
         if isinstance(found, Address) and response is None:
             found = await database_sync_to_async(_kept)(*wanted)
@@ -50,9 +55,18 @@ class LogConsumer(RelayConsumer):
         elif response is not None:
             self.start_pump(self._follow(response))
 
-    async def _dial(self, address: Address) -> aiohttp.ClientResponse | None:
+    async def _open_app(self, app: str) -> None:
+        """Send what an app has written so far; it is read once, and not followed."""
+        wanted = self.credentials, self.session_id, self.query.get("kernel")
+        response = await self._dial(await database_sync_to_async(_address_for)(*wanted, app), app=app)
+        if response is None:
+            raise Refusal(NOT_RUNNING, "There is no output of this app.")
+        await self.accept()
+        self.start_pump(self._follow(response))
+
+    async def _dial(self, address: Address, *, app: str = "") -> aiohttp.ClientResponse | None:
         """Return the gateway's answer, or None when the node does not have the kernel any more."""
-        query = {"follow": "1"}
+        query = {"app": app} if app else {"follow": "1"}
         if tail := number_in(self.query, "tail", most=_MOST_LINES):
             query["tail"] = str(tail)
         client = await self.dial()
@@ -89,6 +103,13 @@ def _address_or_log(credentials: Credentials, session_id: UUID, kernel_id: str |
     if kernel.status in _ON_NODE and kernel.agent is not None:
         return address_of(kernel, "log")
     return _kept_log(kernel)
+
+
+def _address_for(credentials: Credentials, session_id: UUID, kernel_id: str | None, app: str) -> Address:
+    kernel = find_running_kernel(credentials, session_id, kernel_id)
+    if kernel.rank != 0 or app not in dict(app_logs_of(kernel.session, kernel)):
+        raise Refusal(NOT_RUNNING, "There is no output of this app.")
+    return address_of(kernel, "log")
 
 
 def _kept(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> KeptLog:

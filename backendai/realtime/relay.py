@@ -12,10 +12,12 @@ from uuid import UUID
 
 import aiohttp
 from channels.consumer import get_handler_name
+from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 
 from backendai.realtime.guarded import GuardedConsumer
-from backendai.realtime.targets import may_see, query_of
+from backendai.realtime.places import MOST_OF_KERNEL, MOST_STREAMS
+from backendai.realtime.targets import holder_of, may_see, query_of
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +50,12 @@ class RelayConsumer(GuardedConsumer):
     def query(self) -> dict[str, str]:
         """The query parameters of the handshake."""
         return query_of(self.scope)
+
+    async def take_places(self) -> None:
+        """Count this terminal or log for its person and its session. Raises a Refusal when there are too many."""
+        holder = await database_sync_to_async(holder_of)(self.credentials)
+        self.places.take(("stream", holder), MOST_STREAMS, "terminals and logs of yours")
+        self.places.take(("session", self.session_id), MOST_OF_KERNEL, "terminals and logs of this session")
 
     async def dial(self) -> aiohttp.ClientSession:
         """Return a client for the gateway. Not shared: each socket holds one connection for all its life, so there is

@@ -25,22 +25,31 @@ class Refusal(Exception):
         self.code, self.reason = code, reason
 
 
+class NotLetIn(Refusal):
+    """Nobody is signed in, or the session is not visible: the handshake itself is refused, with HTTP 403."""
+
+
 def signed_in(credentials: Credentials) -> User:
-    """Return the user; a Refusal when nobody is signed in."""
+    """Return the user; NotLetIn when nobody is signed in."""
     user = user_of(credentials)
     if user is None and credentials.bearer is not None and credentials.needed != Scope.READ:
-        raise Refusal(REFUSED, f"The token is not valid, or lacks the scope {credentials.needed}.")
+        raise NotLetIn(REFUSED, f"The token is not valid, or lacks the scope {credentials.needed}.")
     if user is None:
-        raise Refusal(REFUSED, "Sign in again.")
+        raise NotLetIn(REFUSED, "Sign in again.")
     return user
+
+
+def holder_of(credentials: Credentials) -> str:
+    """Return whose websockets are counted together; NotLetIn when nobody is signed in."""
+    return str(signed_in(credentials).pk)
 
 
 def find_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> Kernel:
     """Return the named kernel (the main one when None) with its agent and session; a Refusal when the one who asks
-    may not see it. What is not there and what is not theirs look the same."""
+    may not see it (NotLetIn: not the session either). A missing and a foreign one look the same."""
     session = ComputeSession.objects.visible_to(signed_in(credentials)).filter(pk=session_id).first()
     if session is None:
-        raise Refusal(REFUSED, "There is no such session.")
+        raise NotLetIn(REFUSED, "There is no such session.")
     kernels = session.kernels.select_related("agent")
     wanted = kernels.filter(pk=_uuid(kernel_id)) if kernel_id else kernels.filter(rank=0)
     kernel: Kernel | None = wanted.first()

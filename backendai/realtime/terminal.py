@@ -17,6 +17,7 @@ KERNEL_GONE = 4001
 RESTARTING = 1012
 _PASSED_ON = frozenset({ENDED, KERNEL_GONE, REFUSED, RESTARTING})
 _LARGEST_SIDE = 1000
+_LARGEST_FRAME = 2**20  # an agent sends 64 KiB at once
 _HEARTBEAT_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 
@@ -35,6 +36,7 @@ class TerminalConsumer(RelayConsumer):
         """Dial the gateway, and accept once it has answered."""
         kernel_id = self.query.get("kernel")
         kernel = await database_sync_to_async(find_running_kernel)(self.credentials, self.session_id, kernel_id)
+        await self.take_places()
         self._gateway = await self._dial(address_of(kernel, "terminal"))
         await self.accept()
         meter.touch(self.session_id)
@@ -68,7 +70,7 @@ class TerminalConsumer(RelayConsumer):
             heartbeat=_HEARTBEAT_SECONDS,
             timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS),
             compress=0,
-            max_msg_size=0,
+            max_msg_size=_LARGEST_FRAME,
         )
         try:
             async with asyncio.timeout(DIAL_SECONDS):

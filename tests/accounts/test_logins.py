@@ -5,11 +5,18 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
+from django.core import signing
 from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.logins import FREE_TRIES, FREE_TRIES_OF_ADDRESS, begin_login, end_login
+from backendai.accounts.logins import (
+    FREE_TRIES,
+    FREE_TRIES_EVERYWHERE,
+    FREE_TRIES_OF_ADDRESS,
+    begin_login,
+    end_login,
+)
 from backendai.accounts.models import LoginCount
 from tests.cast import PASSWORD, Cast
 
@@ -63,7 +70,7 @@ def test_it_waits_longer_each_time_and_forgets_after_an_hour_of_quiet(now: datet
     assert waits == [30, 60, 120, 240, 480, 900]
     now += timedelta(hours=1, seconds=1)
     assert [begin_login("a@example.com", HERE, now=now) for _ in range(FREE_TRIES)] == [None] * FREE_TRIES
-    assert LoginCount.objects.count() == 2
+    assert LoginCount.objects.count() == 3
 
 
 def test_it_stops_one_address_that_tries_many_accounts(now: datetime) -> None:
@@ -77,6 +84,38 @@ def test_it_does_not_hold_successes_against_an_address(now: datetime) -> None:
     for number in range(FREE_TRIES_OF_ADDRESS * 2):
         assert begin_login(f"{number}@example.com", HERE, now=now) is None
         end_login(f"{number}@example.com", HERE)
+
+
+def test_it_stops_guesses_at_one_account_from_many_addresses_but_not_in_known_browsers(cast: Cast) -> None:
+    hers, guest = Client(REMOTE_ADDR=HERE), Client(REMOTE_ADDR=THERE)
+    for client, email in ((hers, "dana@example.com"), (guest, "alice@example.com")):
+        client.post("/login/", {"username": email, "password": PASSWORD})
+        assert "_auth_user_id" in client.session
+        client.post("/logout/")
+    for number in range(FREE_TRIES_EVERYWHERE):
+        assert not sign_in("/login/", "dana@example.com", "wrong", f"198.51.100.{number}")
+    assert not sign_in("/login/", "dana@example.com", PASSWORD, "198.51.100.250")
+    guest.post("/login/", {"username": "dana@example.com", "password": PASSWORD})
+    assert "_auth_user_id" not in guest.session, "the browser of another account is not a known one"
+    hers.post("/login/", {"username": "Dana@example.com", "password": PASSWORD})
+    assert "_auth_user_id" in hers.session
+    assert sign_in("/login/", "alice@example.com", PASSWORD, "198.51.100.250")
+
+
+def test_a_forged_mark_makes_no_browser_known(cast: Cast) -> None:
+    for number in range(FREE_TRIES_EVERYWHERE):
+        sign_in("/login/", "dana@example.com", "wrong", f"198.51.100.{number}")
+    client = Client(REMOTE_ADDR=HERE)
+    client.cookies["known"] = signing.dumps(["dana@example.com"], salt="known browser", key="another key")
+    client.post("/login/", {"username": "dana@example.com", "password": PASSWORD})
+    assert "_auth_user_id" not in client.session
+
+
+def test_wrong_codes_of_one_account_are_counted_over_all_addresses(cast: Cast, now: datetime) -> None:
+    for number in range(FREE_TRIES_EVERYWHERE):
+        assert begin_login("second factor of x", f"198.51.100.{number}", now=now) is None
+    assert begin_login("second factor of x", HERE, now=now) == timedelta(seconds=30)
+    assert begin_login("second factor of x", HERE, now=now, everywhere=False) is None
 
 
 def test_it_counts_a_whole_ipv6_network_as_one_address(now: datetime) -> None:

@@ -37,8 +37,8 @@ class Caller:
         content = json.dumps({} if body is None else body)
         return self._client.patch(path, content, content_type="application/json", headers=headers)
 
-    def put(self, path: str) -> Any:
-        return self._client.put(path, content_type="application/json")
+    def put(self, path: str, body: Any = None) -> Any:
+        return self._client.put(path, "" if body is None else json.dumps(body), content_type="application/json")
 
     def delete(self, path: str) -> Any:
         return self._client.delete(path)

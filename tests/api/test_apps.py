@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from backendai.accounts.models import AccessToken
 from backendai.accounts.standing import Standing, user_by
@@ -42,6 +45,7 @@ def test_it_gives_a_code_that_ends_with_the_token(cast: Cast, session: ComputeSe
     assert answer.json()["url"].endswith("/.backendai/enter")
     assert answer["Cache-Control"] == "no-store"
     claims = read_code(answer.json()["code"], timezone.now())
+    assert claims.portal == "testserver"
     assert user_by(claims.standing, timezone.now()) == cast.alice
     AccessToken.objects.all().delete()
     assert user_by(claims.standing, timezone.now()) is None
@@ -87,4 +91,31 @@ def test_its_owner_opens_an_app_to_everybody_where_the_site_allows_it(cast: Cast
         assert alice.delete(address).status_code == 204
     assert [one["is_public"] for one in alice.get(f"{SESSIONS}{session.pk}/apps/").json()["results"]] == [False, False]
     deeds = AuditEntry.objects.filter(action__startswith="app.").order_by("pk").values_list("action", flat=True)
-    assert list(deeds) == ["app.open-to-everybody", "app.close-to-others"]
+    assert list(deeds) == ["app.open-to-everybody", "app.open-to-everybody", "app.close-to-others"]
+
+
+@pytest.mark.parametrize(
+    ("body", "hours"),
+    [({}, 24), ({"public_for": "1h"}, 1), ({"public_for": "1d"}, 24), ({"public_for": "session"}, None)],
+)
+def test_a_public_app_has_an_end(cast: Cast, session: ComputeSession, body: dict[str, str], hours: int | None) -> None:
+    change_site(cast.dana, {"public_apps": True}, now=timezone.now())
+    alice, address = Caller(cast.alice), f"{SESSIONS}{session.pk}/apps/jupyterlab/public/"
+    alice.put(address, {"public_for": "session"})
+    before = timezone.now()
+    answer = alice.put(address, body).json()
+    listed = alice.get(f"{SESSIONS}{session.pk}/apps/").json()["results"][0]
+    assert answer["public_until"] == listed["public_until"] and answer["gives_shell"]
+    told = AuditEntry.objects.filter(action="app.open-to-everybody").order_by("-pk")[0].details["until"]
+    if hours is None:
+        assert answer["public_until"] is None and told == "end of session"
+    else:
+        end = parse_datetime(answer["public_until"])
+        assert end is not None and timedelta(0) <= end - before - timedelta(hours=hours) < timedelta(minutes=1)
+        assert parse_datetime(told) == end
+
+
+def test_a_length_that_there_is_not_is_refused(cast: Cast, session: ComputeSession) -> None:
+    change_site(cast.dana, {"public_apps": True}, now=timezone.now())
+    answer = Caller(cast.alice).put(f"{SESSIONS}{session.pk}/apps/jupyterlab/public/", {"public_for": "1y"})
+    assert answer.status_code == 400 and not session.public_apps.exists()

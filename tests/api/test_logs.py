@@ -8,6 +8,8 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
+from backendai.catalog.models import Image
+from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.logs import save_log
 from backendai.compute.services.reports import kernel_reported
@@ -43,6 +45,22 @@ def test_it_reads_the_log_of_a_running_kernel_from_its_node_with_a_ticket(cast: 
     public_key = public_key_of(settings.TICKET_KEY)
     ticket = read_ticket(public_key, header.removeprefix("Ticket "), purpose="log", now=timezone.now().timestamp())
     assert (ticket.kernel_id, ticket.generation) == (kernel.pk, kernel.generation)
+
+
+def test_it_reads_what_an_app_has_written_while_the_session_runs(cast: Cast) -> None:
+    with log_gateway(200, b"one\ntwo\n") as (address, seen):
+        session = make_running_session(cast.alice, make_agent(gateway_url=address))
+        kernel, alice, path = session.kernels.get(), Caller(cast.alice), f"{SESSIONS}{session.pk}/logs/"
+        assert alice.get(path, app="jupyterlab").status_code == 404, "its image has none"
+        Image.objects.filter(pk=session.image_id).update(services="jupyterlab:http:[8888]")
+        assert alice.get(path, app="jupyterlab", tail=1).content == b"two\n"
+        for stranger in ("other", "../x", "jupyterlab&follow=1"):
+            assert alice.get(path, app=stranger).status_code == 404
+        Agent.objects.filter(pk=kernel.agent_id).update(backend="process")
+        assert alice.get(path, app="jupyterlab").status_code == 404
+    assert [told for told, _ in seen] == [f"/kernels/{kernel.pk}/log?app=jupyterlab"]
+    ended = ended_session(cast, b"its own")
+    assert Caller(cast.alice).get(f"{SESSIONS}{ended.pk}/logs/", app="jupyterlab").status_code == 404
 
 
 def test_it_reads_the_kept_log_of_a_kernel_that_ended(cast: Cast) -> None:

@@ -7,11 +7,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from backendai.cluster.joining import join_agent
 from backendai.cluster.models import Agent, ResourceGroup
-from backendai.cluster.services import agent_of_token, join_agent
+from backendai.cluster.services import agent_of_token
 from backendai.wire.messages import JoinUp
 from tests.api.callers import LAUNCH, SESSIONS, Caller
 from tests.cast import Cast
+from tests.certificates import certificate
 from tests.factories import make_agent, make_group, make_image, make_running_session
 
 pytestmark = pytest.mark.django_db
@@ -102,13 +104,15 @@ def test_a_node_joins_with_a_token_from_here_and_is_turned_away(cast: Cast) -> N
     made = dana.post(TOKENS, {"resource_group": "default", "name_prefix": "gpu-"})
     token = made.json()["token"]
     assert made["Cache-Control"] == "no-store"
-    assert made.json()["command"].endswith(f"--token {token}")
+    assert made.json()["command"].endswith(f'--token {token} --name "gpu-$(hostname -s)"')
     assert token not in str(dana.get(TOKENS).json())
     agent, text = join_agent(JoinUp(token=token, name="gpu-1", gateway_url=""))
     assert [row["used_at"] is None for row in dana.get(TOKENS).json()["results"]] == [False]
     assert dana.delete(f"{AGENTS}{agent.pk}/credential/").json()["revoked_at"]
     assert agent_of_token(text) is None
-    own = dana.post(f"{AGENTS}{agent.pk}/credential/").json()["token"]
+    renewed = dana.post(f"{AGENTS}{agent.pk}/credential/").json()
+    own = renewed["token"]
+    assert renewed["command"].endswith(f"--token {own} --name gpu-1")
     assert join_agent(JoinUp(token=own, name="gpu-1", gateway_url=""))[0] == agent
     rows = dana.get(TOKENS).json()["results"]
     assert {row["agent"] for row in rows} == {None, "gpu-1"}
@@ -136,6 +140,9 @@ def test_slot_types_and_settings_are_read_and_changed(cast: Cast) -> None:
     assert dana.get(settings).json()["container_caps"] == {}
     caps = dana.patch(settings, {"container_caps": {"mem": "1g"}}).json()["container_caps"]
     assert caps == {"mem": str(2**30)}
+    hosts = {"session_no_proxy": ["a.example"], "session_authorities": certificate()}
+    assert {name: dana.patch(settings, hosts).json()[name] for name in hosts} == hosts
+    assert dana.patch(settings, {"package_index": "pypi"}).json()["field"] == "package_index"
     assert dana.patch(settings, {"colour": "red"}).json()["field"] == "colour"
     make_group()
     make_image()

@@ -112,11 +112,14 @@ class Socket:
         scope = {"type": "websocket", "path": path, "query_string": query.encode(), "headers": headers}
         self._wire = ApplicationCommunicator(websocket_application, scope)
         self.accepted, self.code = False, None
+        self.refused: tuple[int, str] | None = None  # what is logged of a refused handshake; the client sees HTTP 403
 
     async def open(self) -> None:
         await self._wire.send_input({"type": "websocket.connect"})
         answer = await self.event()
         self.accepted, self.code = answer["type"] == "websocket.accept", answer.get("code")
+        if answer["type"] == "websocket.close":
+            self.refused = answer.get("code", 0), answer.get("reason", "")
 
     async def event(self) -> dict[str, Any]:
         """Return what the portal does next."""

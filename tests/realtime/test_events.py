@@ -107,7 +107,7 @@ async def test_it_refuses_whoever_is_not_signed_in(cast: Cast) -> None:
     origin = (b"origin", b"http://portal.example")
     for extra in ([], [(b"cookie", b"portal=made-up")], [(b"authorization", b"Bearer bai_made-up")]):
         async with socket(EVENTS, [PORTAL, origin, *extra]) as nobody:
-            assert await nobody.closing() == (4003, "Sign in again.")
+            assert nobody.refused == (4003, "Sign in again.")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ async def test_it_serves_no_other_address(cast: Cast) -> None:
 async def test_a_login_without_a_required_second_factor_opens_no_socket(cast: Cast, settings: Any) -> None:
     settings.REQUIRE_MFA = "all"
     async with socket(EVENTS, await sync_to_async(page)(cast.alice)) as held:
-        assert await held.closing() == (4003, "Sign in again.")
+        assert held.refused == (4003, "Sign in again.")
     async with socket(EVENTS, await sync_to_async(script)(cast.alice)) as by_token:
         assert await by_token.message() == {"type": "hello"}
     await Authenticator.objects.acreate(user=cast.alice, type="totp", data={})
@@ -211,3 +211,15 @@ async def test_those_who_ask_the_same_at_once_share_an_answer_that_is_not_older_
 
     first, *others = await asyncio.gather(*(rounds().shared("stays", ask) for _ in range(20)))
     assert (first, set(others), len(asked)) == (True, {False}, 2)
+
+
+async def test_one_person_holds_only_so_many_sockets(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backendai.realtime.events.MOST_EVENTS", 2)
+    headers = await sync_to_async(page)(cast.alice)
+    for _ in range(2):  # the second round has the places of the first
+        async with socket(EVENTS, headers) as one, socket(EVENTS, headers) as two:
+            assert await one.message() == await two.message() == {"type": "hello"}
+            async with socket(EVENTS, headers) as three:
+                assert await three.closing() == (4029, "2 pages are open: close one, then open another.")
+            async with socket(EVENTS, await sync_to_async(page)(cast.bob)) as his:
+                assert await his.message() == {"type": "hello"}

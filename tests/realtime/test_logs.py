@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from asgiref.sync import sync_to_async
 
+from backendai.catalog.models import Image
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
@@ -105,7 +106,7 @@ async def test_it_refuses_strangers(cast: Cast, running: ComputeSession, who: st
     await sync_to_async(end)(running, b"private")
     headers = await sync_to_async(page)(getattr(cast, who))
     async with socket(address(running), headers) as log:
-        assert await log.closing() == (4003, "There is no such session.")
+        assert log.refused == (4003, "There is no such session.")
 
 
 @pytest.mark.parametrize("door", ["logs", "terminal"])
@@ -120,3 +121,21 @@ async def test_it_does_not_follow_a_node_that_sends_it_elsewhere(
             assert await opened.closing() == (1011, "The node does not answer.")
         assert len(gateway.requests) == 1
         assert inner.requests == []
+
+
+async def test_it_sends_what_an_app_has_written(cast: Cast, running: ComputeSession) -> None:
+    headers = await sync_to_async(page)(cast.alice)
+    async with fake_gateway() as (gateway, url):
+        await Agent.objects.aupdate(gateway_url=url)
+        async with socket(address(running, "?app=jupyterlab"), headers) as log:
+            assert await log.closing() == (4004, "There is no output of this app.")
+        assert not gateway.requests
+        await Image.objects.aupdate(services="jupyterlab:http:[8888]")
+        gateway.more_log.set()
+        async with socket(address(running, "?app=jupyterlab"), headers) as log:
+            await log.bytes_until(b"d\n")
+            assert (await log.closing())[0] == 4000
+        assert dict(gateway.requests[-1].query) == {"app": "jupyterlab"}
+        gateway.log_status = 404
+        async with socket(address(running, "?app=jupyterlab"), headers) as log:
+            assert (await log.closing())[0] == 4004

@@ -107,7 +107,7 @@ async def test_it_refuses_strangers_without_dialling(cast: Cast, running: Comput
     async with fake_gateway() as (gateway, url):
         await point_to(url)
         async with socket(address(running), headers) as foreign, socket(address(uuid4()), headers) as missing:
-            assert await foreign.closing() == await missing.closing() == (4003, "There is no such session.")
+            assert foreign.refused == missing.refused == (4003, "There is no such session.")
         assert gateway.requests == []
 
 
@@ -165,8 +165,7 @@ async def test_a_token_that_may_only_look_sees_events_and_logs_but_opens_no_term
         await point_to(url)
         gateway.more_log.set()
         async with socket(address(running), headers) as terminal:
-            code, reason = await terminal.closing()
-            assert (code, reason) == (4003, "The token is not valid, or lacks the scope sessions.")
+            assert terminal.refused == (4003, "The token is not valid, or lacks the scope sessions.")
         assert not gateway.requests
         for path in ("/ws/events/", f"/ws/sessions/{running.pk}/logs/"):
             async with socket(path, headers) as one:
@@ -231,3 +230,20 @@ async def test_what_is_typed_counts_as_use_and_what_a_page_says_by_itself_does_n
             await terminal.send(b"ls")
             assert await terminal.frame() == b"LS"
             assert gateway.texts and touched == [running.pk] * 2
+
+
+async def test_one_person_and_one_session_have_only_so_many_terminals(
+    cast: Cast, running: ComputeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = await sync_to_async(page)(cast.alice)
+    async with fake_gateway() as (gateway, url):
+        await point_to(url)
+        for name in ("MOST_STREAMS", "MOST_OF_KERNEL"):
+            monkeypatch.undo()
+            monkeypatch.setattr(f"backendai.realtime.relay.{name}", 1)
+            async with socket(address(running), headers) as one:
+                assert await one.message() == {"type": "ready"}
+                asked = len(gateway.requests)
+                async with socket(address(running), headers) as two:
+                    assert (await two.closing())[0] == 4029
+                assert len(gateway.requests) == asked, "the node hears nothing of it"

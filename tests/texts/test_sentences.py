@@ -46,9 +46,18 @@ def test_a_reason_of_waiting_is_told_with_all_that_is_in_it() -> None:
         "4 CPU 코어 요청, 2 사용 가능; 8 GiB 메모리 요청, 3 GiB 사용 가능",
     ):
         assert part in said
-    two = in_words("Waits for its turn: the first in line finds no room. That one asks for 2 GPU.")
-    assert "2 GPU" in two and "That" not in two and "turn" not in two, "sentence by sentence"
+    two = in_words("The scheduler fails on this session; its log has the error. Turn 2 of 3 in the order fifo.")
+    assert "fifo" in two and "scheduler" not in two and "Turn" not in two, "sentence by sentence"
     assert in_words("fifo: first in, first out") == "fifo: 선입선출"
+
+
+def test_a_reason_with_a_second_half_has_no_english_left() -> None:
+    asks = in_words("That session asks for 8 CPU cores and starts at 2025-06-02 10:00:00 UTC at the latest.")
+    assert "8 CPU 코어" in asks and "2025-06-02 10:00:00 UTC" in asks
+    several = in_words("2 agents cannot start sessions, such as gpu-01: Its disk is full.")
+    assert "gpu-01" in several and "Its disk is full." in several
+    for english in (" and ", "starts", "latest", "agents", "such as"):
+        assert english not in asks + several
 
 
 def test_what_is_not_known_stays_as_it_is_and_nothing_changes_in_english() -> None:

@@ -127,7 +127,8 @@ class Login(models.Model):
 
 
 class LoginCount(models.Model):
-    """How often signing in was tried in vain: for one account from one address, or from one address in all."""
+    """How often signing in failed: for one account from one address, from one address in all, or for one account from
+    all addresses."""
 
     key = models.CharField(max_length=64, primary_key=True)  # a hash: what people type by mistake may be a password
     attempts = models.PositiveIntegerField(default=0)

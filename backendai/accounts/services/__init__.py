@@ -17,7 +17,14 @@ from backendai.accounts.services.members import add_member, remove_member, set_m
 from backendai.accounts.services.people import create_person, get_or_create_project
 from backendai.accounts.services.projects import change_project, create_project, delete_project
 from backendai.accounts.services.purging import check_purge, purge
-from backendai.accounts.services.tokens import create_token, digest_of, revoke_token, token_of, user_of_token
+from backendai.accounts.services.tokens import (
+    create_token,
+    create_token_for,
+    digest_of,
+    revoke_token,
+    token_of,
+    user_of_token,
+)
 
 __all__ = [
     "Invitee",
@@ -35,6 +42,7 @@ __all__ = [
     "create_person",
     "create_project",
     "create_token",
+    "create_token_for",
     "create_user",
     "delete_domain",
     "delete_project",

@@ -14,6 +14,7 @@ from backendai.accounts.ssh_keys import read_public_key
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
 from backendai.core.home_paths import clash, is_reserved, path_problem
+from backendai.core.names import clean_line
 from backendai.core.slots import format_size
 
 MOST_SSH_KEYS = 20
@@ -27,9 +28,7 @@ Owner = User | Project | Domain
 def add_ssh_key(user: User, public_key: str, *, name: str = "") -> SshKey:
     """Return the user's new key; its name is the key's comment when none is given."""
     plain, fingerprint, comment = read_public_key(public_key)
-    name = (name.strip() or comment.strip() or plain.partition(" ")[0])[:64]
-    if not name.isprintable():
-        raise UserError("A name has printable characters only.", field="name", code="invalid-name")
+    name = clean_line((name.strip() or comment.strip() or plain.partition(" ")[0])[:64])
     with transaction.atomic():
         own = SshKey.objects.visible_to(_held(user))
         if own.filter(fingerprint=fingerprint).exists():

@@ -15,6 +15,7 @@ from backendai.accounts.services.grants import check_policy_of_user
 from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotFound, UserError
+from backendai.core.names import clean_line
 
 MOST_PAIRS = 10
 LONGEST_NAME = 64
@@ -107,7 +108,7 @@ def own_key_pair(user: User, access_key: str) -> KeyPair:
 
 
 def _name(name: str) -> str:
-    name = name.strip()
+    name = clean_line(name, longest=LONGEST_NAME)
     if not 1 <= len(name) <= LONGEST_NAME:
         raise UserError(
             f"Give the key pair a name of 1 to {LONGEST_NAME} characters.", field="name", code="invalid-name"
@@ -117,7 +118,7 @@ def _name(name: str) -> str:
 
 def _make_main(user: User, pair: KeyPair, is_main: bool) -> None:
     if is_main and not pair.is_active:
-        raise Conflict("A key pair that rests cannot be the main one.", field="is_main", code="key-pair-inactive")
+        raise Conflict("An inactive key pair cannot be the main one.", field="is_main", code="key-pair-inactive")
     if is_main:
         KeyPair.objects.visible_to(user).filter(is_main=True).exclude(pk=pair.pk).update(is_main=False)
     pair.is_main = is_main

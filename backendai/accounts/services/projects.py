@@ -23,6 +23,8 @@ _NEEDS = {
     "share_weight": Deed.SET_PROJECT_WEIGHT,
 }
 
+GOES_WITH_PROJECT = (Membership, Invitation)
+
 
 def create_project(actor: User, domain: Domain, name: str, *, policy: ResourcePolicy | None = None) -> Project:
     """Return a new project of the domain; without a policy of its own the domain's limits alone hold."""
@@ -65,7 +67,7 @@ def delete_project(actor: User, project: Project) -> None:
     check_project(actor, Deed.DELETE_PROJECT, project)
     with transaction.atomic():
         project = Project.objects.select_for_update().get(pk=project.pk)
-        refuse_while_used(project, "project", leaving_out=(Membership, Invitation))
+        refuse_while_used(project, "project", leaving_out=GOES_WITH_PROJECT)
         audit(actor.pk, "project.delete", "project", [project.pk], name=project.name)
         project.delete()
 

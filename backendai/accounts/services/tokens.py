@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
-from backendai.accounts.models import AccessToken, User
+from backendai.accounts.models import AccessToken, Membership, User
 from backendai.accounts.prepared import Prepared
-from backendai.accounts.scopes import all_scopes, clean_scopes
-from backendai.activity.services import audit
+from backendai.accounts.scopes import Scope, all_scopes, clean_scopes
+from backendai.activity.services import COMMAND_LINE, audit
 from backendai.core.errors import NotFound, UserError
+from backendai.core.names import clean_line
 
 _PREFIX = "bai_"
 _TOUCH_AFTER = timedelta(minutes=1)
@@ -27,10 +28,12 @@ def create_token(
     scopes: Collection[str] | None = None,
     expires_at: datetime | None = None,
     maker: AccessToken | None = None,
+    on_command_line: bool = False,
 ) -> tuple[AccessToken, str]:
     """Return a new bearer token's row and its text, which nobody can read again. ``scopes`` None: all. One that another
-    token makes can do no more and lasts no longer than its ``maker``."""
-    name = name.strip()
+    token makes can do no more and lasts no longer than its ``maker``. ``on_command_line``: an operator makes it for the
+    user, and the audit log says so."""
+    name = clean_line(name)
     allowed = maker.scopes if maker else all_scopes()
     scopes = clean_scopes(allowed if scopes is None else scopes)
     if extra := sorted(set(scopes) - set(allowed)):
@@ -46,8 +49,24 @@ def create_token(
         token = AccessToken.objects.create(
             user=user, name=name, digest=digest_of(text), hint=text[:8], scopes=scopes, expires_at=expires_at
         )
-        audit(user.pk, "token.create", "token", [token.pk], name=name, scopes=scopes)
+        if on_command_line:
+            about = {"by": COMMAND_LINE, "user": user.email, "token": str(token.pk)}
+            audit(None, "token.create", "user", [user.pk], name=name, scopes=scopes, **about)
+        else:
+            audit(user.pk, "token.create", "token", [token.pk], name=name, scopes=scopes)
     return token, text
+
+
+def create_token_for(user: User, name: str, *, scopes: Collection[str] | None = None) -> tuple[AccessToken, str]:
+    """Return a new token as ``create_token``, made by an operator on the command line. The scope ``admin`` is for users
+    who administer something: the default leaves it out for others, and to ask for it raises a UserError."""
+    administers = user.role != User.Role.USER or user.memberships.filter(role=Membership.Role.ADMIN).exists()
+    if not administers:
+        if scopes is not None and Scope.ADMIN in scopes:
+            text = f"{user.email} administers nothing, so a token cannot have the scope admin: leave it out."
+            raise UserError(text, field="scopes", code="token-scope")
+        scopes = [scope for scope in all_scopes() if scope != Scope.ADMIN] if scopes is None else scopes
+    return create_token(user, name, scopes=scopes, on_command_line=True)
 
 
 def revoke_token(user: User, token_id: object) -> None:

@@ -129,7 +129,8 @@ class AgentCredential(AgentView):
     @extend_schema(request=None, responses={201: NewJoinTokenBody})
     def post(self, request: Request, agent_id: UUID) -> Response:
         """Make a join token with which this machine alone gets a new credential, once, within a day."""
-        return _new_token(renew_credential(asker(request), self.find(), now=timezone.now()))
+        agent = self.find()
+        return _new_token(renew_credential(asker(request), agent, now=timezone.now()), name=agent.name)
 
     @extend_schema(request=None, responses=AgentBody)
     def delete(self, request: Request, agent_id: UUID) -> Response:
@@ -159,7 +160,8 @@ class JoinTokenList(ListAPIView[JoinToken]):
         body.is_valid(raise_exception=True)
         values = dict(body.validated_data)
         group = _group(values.pop("resource_group"))
-        return _new_token(make_join_token(actor, group, now=timezone.now(), **values))
+        text = make_join_token(actor, group, now=timezone.now(), **values)
+        return _new_token(text, name_prefix=values.get("name_prefix", ""))
 
 
 class JoinTokenDetail(GenericAPIView[JoinToken]):
@@ -182,6 +184,6 @@ def _group(name: str) -> ResourceGroup:
     return found
 
 
-def _new_token(text: str) -> Response:
-    answer = {"token": text, "command": join_command(text)}
+def _new_token(text: str, **named: str) -> Response:
+    answer = {"token": text, "command": join_command(text, **named)}
     return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,9 +17,15 @@ from rest_framework.views import APIView
 
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker, standing_of
+from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.compute.app_models import PublicFor
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import App, apps_of, main_kernel, make_entry
-from backendai.compute.services.public_apps import close_to_others, open_to_everybody, public_services
+from backendai.compute.services.public_apps import (
+    close_to_others,
+    open_to_everybody,
+    public_services,
+)
 
 
 class AppBody(serializers.Serializer[Any]):
@@ -31,11 +38,21 @@ class AppBody(serializers.Serializer[Any]):
     url = serializers.URLField(help_text="The app's own origin.")
     code = serializers.CharField(help_text="Why it cannot be opened now; empty when it can.")
     reason = serializers.CharField(help_text="The same in one sentence.")
-    is_public = serializers.SerializerMethodField(help_text="Whoever reaches the address may use it.")
+    gives_shell = serializers.BooleanField(help_text="Its users can run commands (JupyterLab, a terminal, VS Code).")
+    is_public = serializers.SerializerMethodField(help_text="Anyone who has the address may use it.")
+    public_until = serializers.SerializerMethodField(
+        help_text="When a public app becomes private by itself; null for a private app, and for one that stays public "
+        "until the session ends."
+    )
 
     def get_is_public(self, app: App) -> bool:
-        """Return whether it is open to everybody."""
+        """Return whether anyone may use it."""
         return app.name in self.context["public"]
+
+    def get_public_until(self, app: App) -> datetime | None:
+        """Return when it becomes private by itself."""
+        end: datetime | None = self.context["public"].get(app.name)
+        return end
 
 
 class AppListBody(serializers.Serializer[Any]):
@@ -52,6 +69,14 @@ class AppEntryBody(serializers.Serializer[Any]):
     expires_in = serializers.IntegerField(help_text="Seconds.")
 
 
+class PublicAppBody(StrictSerializer):
+    """How long an app is public."""
+
+    public_for = serializers.ChoiceField(
+        PublicFor.choices, default=PublicFor.DAY, help_text="1h, 1d, or session: until the session ends."
+    )
+
+
 class SessionApps(APIView):
     """What the session's image serves."""
 
@@ -60,7 +85,9 @@ class SessionApps(APIView):
         """Return the apps, each with why it cannot be opened now."""
         session = _session(request, session_id)
         found = apps_of(session, main_kernel(session))
-        return Response(AppListBody({"results": found}, context={"public": public_services(session)}).data)
+        return Response(
+            AppListBody({"results": found}, context={"public": public_services(session, timezone.now())}).data
+        )
 
 
 class SessionApp(APIView):
@@ -76,26 +103,31 @@ class SessionApp(APIView):
         standing = standing_of(request)
         if standing is None:
             raise Http404
-        entry = make_entry(asker(request), session, service, standing, timezone.now())
+        entry = make_entry(asker(request), session, service, standing, timezone.now(), portal=request.get_host())
         answer = {"url": entry.url, "code": entry.code, "expires_in": entry.seconds}
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Cache-Control": "no-store"})
 
 
 class SessionAppForEverybody(APIView):
-    """Whether everybody who reaches the app's address may use it."""
+    """Whether anyone who has the app's address may use it."""
 
+    parser_classes = [StrictJSONParser]
     token_scopes = (Scope.SESSIONS,)
 
-    @extend_schema(request=None, responses={200: AppBody})
+    @extend_schema(request=PublicAppBody, responses={200: AppBody})
     def put(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Open it, until it is closed or the session ends. 409 when the site does not allow it, or the app cannot be
-        opened now."""
-        app = open_to_everybody(asker(request), _session(request, session_id), service, now=timezone.now())
-        return Response(AppBody(app, context={"public": {app.name}}).data)
+        """Make the app public for an hour, a day (the default) or until the session ends. Doing it again changes the
+        end. 409 when the site does not allow it, or the app cannot be opened now."""
+        session, now = _session(request, session_id), timezone.now()
+        body = PublicAppBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        public_for = PublicFor(body.validated_data["public_for"])
+        app = open_to_everybody(asker(request), session, service, now=now, public_for=public_for)
+        return Response(AppBody(app, context={"public": public_services(session, now)}).data)
 
     @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request, session_id: UUID, service: str) -> Response:
-        """Close it again; who uses it now is cut off within seconds."""
+        """Make the app private again. Open connections of others are cut within seconds."""
         close_to_others(asker(request), _session(request, session_id), service)
         return Response(status=status.HTTP_204_NO_CONTENT)
 

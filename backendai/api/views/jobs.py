@@ -20,6 +20,8 @@ from backendai.api.authentication import asker, steerer
 from backendai.api.filters import FiltersAskedFor, JobFilter
 from backendai.api.job_bodies import JobBody
 from backendai.api.paging import NewestFirst
+from backendai.catalog.builds import retry_build
+from backendai.catalog.services import BUILD_JOB
 from backendai.catalog.tags import try_removal_again
 
 
@@ -69,9 +71,10 @@ class JobRetry(GenericAPIView[BackgroundJob]):
 
     @extend_schema(request=None, responses={202: JobBody})
     def post(self, request: Request, job_id: UUID) -> Response:
-        """Ask a registry once more to take out the tag of a deleted image (kind ``image.untag``), and return the new
-        job; 409 for what cannot be tried again."""
+        """Return the new job of another try: the build of an image (kind ``image.build``), or the removal of a deleted
+        image's tag from its registry (``image.untag``). 409 for what cannot be tried again."""
         user = steerer(request)
         job = get_object_or_404(BackgroundJob, pk=job_id)
-        again = try_removal_again(user, job, now=timezone.now())
+        retry = retry_build if job.kind == BUILD_JOB else try_removal_again
+        again = retry(user, job, now=timezone.now())
         return Response(JobBody(again).data, status=status.HTTP_202_ACCEPTED)

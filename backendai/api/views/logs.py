@@ -16,6 +16,7 @@ from rest_framework.views import APIView
 from backendai.api.authentication import asker
 from backendai.api.gateway import read_log
 from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import PLACED, TERMINAL, Status
 from backendai.core.errors import NotFound
@@ -38,6 +39,7 @@ class LogQuery(serializers.Serializer[Any]):
     """What part of which log."""
 
     kernel = serializers.UUIDField(default=None, help_text="A kernel of the session; the main one if left out.")
+    app = serializers.CharField(default="", help_text="Of a session that runs: what this app of the main kernel wrote.")
     tail = serializers.IntegerField(default=None, min_value=1, max_value=_MOST_LINES, help_text="The last lines only.")
 
 
@@ -58,11 +60,20 @@ class SessionLog(APIView):
         wanted = query.validated_data
         kernels = session.kernels.select_related("agent")
         kernel = get_object_or_404(kernels, pk=wanted["kernel"]) if wanted["kernel"] else kernels.get(rank=0)
-        content, truncated = _log_of(kernel, wanted["tail"])
+        app, tail = wanted["app"], wanted["tail"]
+        content, truncated = _log_of_app(session, kernel, app, tail) if app else _log_of(kernel, tail)
         answer = HttpResponse(content, content_type="text/plain; charset=utf-8")
         answer["X-Log-Truncated"] = "true" if truncated else "false"
         answer["Cache-Control"] = "no-store"
         return answer
+
+
+def _log_of_app(session: ComputeSession, kernel: Kernel, app: str, tail: int | None) -> tuple[bytes, bool]:
+    is_known = kernel.rank == 0 and app in dict(app_logs_of(session, kernel))
+    found = read_log(kernel, tail=None, app=app) if is_known else None
+    if found is None:
+        raise NotFound("There is no output of an app of this name.", code="no-log")
+    return _end_of(found[0], tail), found[1]
 
 
 def _log_of(kernel: Kernel, tail: int | None) -> tuple[bytes, bool]:
@@ -75,4 +86,8 @@ def _log_of(kernel: Kernel, tail: int | None) -> tuple[bytes, bool]:
     if kept is None:
         raise NotFound("The output of this kernel was not kept.", code="no-log")
     content, truncated = kept
-    return (content if tail is None else b"".join(content.splitlines(keepends=True)[-tail:])), truncated
+    return _end_of(content, tail), truncated
+
+
+def _end_of(content: bytes, tail: int | None) -> bytes:
+    return content if tail is None else b"".join(content.splitlines(keepends=True)[-tail:])

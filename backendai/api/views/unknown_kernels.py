@@ -1,0 +1,98 @@
+"""Kernels on agents that the database does not know, for superadmins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.answers import Answer
+from backendai.api.authentication import steerer
+from backendai.api.paging import NewestFirst
+from backendai.compute.models import UnknownKernel
+from backendai.compute.services.adopting import adopt_session
+from backendai.compute.services.unknown_kernels import remove_unknown
+from backendai.core.errors import Conflict
+
+
+class UnknownKernelBody(Answer[UnknownKernel]):
+    """A kernel that an agent reports and the database does not know; it runs on until it is adopted or removed."""
+
+    agent = serializers.CharField(source="agent.name")
+    session_name = serializers.CharField(help_text="Empty: not known.")
+    owner = serializers.CharField(help_text="Empty: not known.")
+    hostname = serializers.CharField()
+    slots = serializers.DictField()
+
+    class Meta:
+        model = UnknownKernel
+        fields = [
+            "id", "agent", "kernel_id", "generation", "session_id", "session_name", "owner", "hostname", "slots",
+            "is_running", "is_kept", "removal_at", "found_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class AdoptedBody(serializers.Serializer[Any]):
+    """The session that the database has again."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    status = serializers.CharField()
+
+
+class _NewestFirst(NewestFirst):
+    ordering = "-found_at"
+
+
+class UnknownKernelList(ListAPIView[UnknownKernel]):
+    """Every kernel that agents report and the database does not know."""
+
+    queryset = UnknownKernel.objects.none()
+    serializer_class = UnknownKernelBody
+    pagination_class = _NewestFirst
+
+    def get_queryset(self) -> QuerySet[UnknownKernel]:
+        """Return them all; for others than superadmins there is nothing here."""
+        steerer(self.request)
+        return UnknownKernel.objects.select_related("agent")
+
+
+class UnknownKernelAdopt(GenericAPIView[UnknownKernel]):
+    """Adopting a session."""
+
+    serializer_class = AdoptedBody
+    token_scopes = (Scope.ADMIN,)
+
+    @extend_schema(request=None, responses=AdoptedBody)
+    def post(self, request: Request, pk: int) -> Response:
+        """Take the session of this kernel into the database, with all its kernels; 409 when that cannot be done."""
+        user = steerer(request)
+        row = get_object_or_404(UnknownKernel, pk=pk)
+        if row.session_id is None:
+            raise Conflict("Nothing is known of the session of this kernel: remove it.", code="session-not-known")
+        return Response(AdoptedBody(adopt_session(user, row.session_id, now=timezone.now())).data)
+
+
+class UnknownKernelRemove(GenericAPIView[UnknownKernel]):
+    """Removing a kernel."""
+
+    serializer_class = UnknownKernelBody
+    token_scopes = (Scope.ADMIN,)
+
+    @extend_schema(request=None, responses={202: UnknownKernelBody})
+    def post(self, request: Request, pk: int) -> Response:
+        """Have the agent stop the kernel and delete its home folder and log; 409 when that is decided already."""
+        user = steerer(request)
+        row = get_object_or_404(UnknownKernel.objects.select_related("agent"), pk=pk)
+        remove_unknown(user, row, now=timezone.now())
+        row.refresh_from_db()
+        return Response(UnknownKernelBody(row).data, status=status.HTTP_202_ACCEPTED)
