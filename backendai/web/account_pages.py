@@ -31,7 +31,7 @@ MENU = (
     Entry("web:ssh_keys", _l("SSH keys"), "lock"),
     Entry("web:environment", _l("Dotfiles and script"), "file-text"),
     Entry("web:own_images", _l("My images"), "device-floppy"),
-    Entry("web:notice_choices", _l("News of sessions"), "bell"),
+    Entry("web:notice_choices", _l("Notifications"), "bell"),
 )
 
 

@@ -22,9 +22,6 @@ _CHANGES = {
     "too-many-kernels": _noop("Ask for fewer kernels, or let an administrator raise the agent's limit."),
     "no-agent-with-architecture": _noop("Choose an image of an architecture that the agents have."),
     "mixed-architectures": _noop("Choose images of one architecture."),
-    "image-build-failed": _noop(
-        "An administrator mends it and runs bin/build-images; the session then starts by itself."
-    ),
     "slot-limit": _noop("Ask for no more than the limit, or let an administrator raise it."),
     "too-many-sessions": _noop("The limit is 0 sessions: an administrator can raise it, or use another project."),
     "slot-not-offered": _noop("Choose a resource group that has it, or do without it."),
@@ -38,11 +35,16 @@ _CHANGES = {
 }
 # What shortens a wait, or ends one that nobody but an administrator can end.
 _HELPS = {
+    "image-build-failed": _noop(
+        "The platform tries the build again by itself, and a superadmin can retry it on the image's page. "
+        "The session then starts by itself."
+    ),
     "slot-limit": _noop("It starts when others that count against the limit end: end one of yours, or ask for less."),
     "too-many-sessions": _noop(
         "It starts when one of the sessions that count against the limit ends: end one of yours."
     ),
     "fragmented": _noop("It starts when whole devices become free; a share that one device has free can start sooner."),
+    "agent-fault": _noop("Tell an administrator: the agents page says how to repair it. Then the session starts."),
     "disk-low": _noop("Choose an image that the agents have, or let an administrator free disk space on them."),
     "image-not-on-agent": _noop("Choose another image, or let an administrator put this one on the agents."),
     "wrong-group-rules": _noop("Waiting does not mend that: tell an administrator, or choose another resource group."),
@@ -70,6 +72,7 @@ _AFTERWARDS = {
 }
 _WAITS = {
     "image-building": _noop("Waiting for its image"),
+    "image-build-failed": _noop("Waiting for its image"),
     "image-not-on-agent": _noop("Waiting for its image"),
     "disk-low": _noop("Waiting for disk space"),
     "start-time-not-reached": _noop("Waiting for its time"),
@@ -78,13 +81,13 @@ _WAITS = {
     "slot-limit": _noop("Waiting for a limit"),
     "behind-in-queue": _noop("Waiting for its turn"),
     "beyond-this-pass": _noop("Waiting for its turn"),
+    "agent-fault": _noop("Waiting for an administrator"),
     "no-agent": _noop("Waiting for an agent"),
     "no-agent-alive": _noop("Waiting for an agent"),
     "no-agent-schedulable": _noop("Waiting for an agent"),
     "wrong-group-rules": _noop("Waiting for an administrator"),
     "scheduler-error": _noop("Waiting for an administrator"),
 }
-_TURN = "Waits for its turn: "
 _NOT_YET_WAITING = frozenset({"start-time-not-reached", "dependency-not-finished"})  # for anything that takes its time
 _ANYTHING = _noop("Start one with other resources, another image or another resource group.")
 
@@ -133,11 +136,7 @@ def wait_of(session: ComputeSession) -> Wait | None:
 def _why(session: ComputeSession) -> str:
     if session.status_reason == "start-time-not-reached" and session.starts_at:
         return ""
-    said = in_words(session.reason_text)
-    if said != session.reason_text:
-        return said
-    text = said.removeprefix(_TURN)  # the title says that
-    return text[:1].upper() + text[1:] or _("The scheduler looks at it within a few seconds.")
+    return in_words(session.reason_text) or _("The scheduler looks at it within a few seconds.")
 
 
 def what_to_change(session: ComputeSession) -> str:

@@ -23,7 +23,10 @@ SHOWN: tuple[tuple[str | Promise, tuple[str, ...]], ...] = (
         _l("Loops"),
         ("PASS_INTERVAL", "REPAIR_INTERVAL", "OBSERVE_INTERVAL", "SYNC_INTERVAL", "AGENT_LOST_AFTER"),
     ),
-    (_l("Sessions"), ("DEFAULT_SEQUENCE", "SCRATCH_BYTES", "RATE_API", "RATE_LAUNCH", "RATE_LAUNCH_BURST")),
+    (
+        _l("Sessions"),
+        ("DEFAULT_SEQUENCE", "SCRATCH_BYTES", "RATE_API", "RATE_PAGES", "RATE_LAUNCH", "RATE_LAUNCH_BURST"),
+    ),
     (_l("Secrets"), ("SECRET_KEY", "TICKET_KEY")),
 )
 _SECRET = re.compile(r"key|secret|password|token", re.IGNORECASE)

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _l
 from backendai.accounts.scopes import WORDS, Scope
 from backendai.texts.sentences import in_words_lazy
 
-_VALIDITIES = [("30", _l("30 days")), ("90", _l("90 days")), ("365", _l("a year")), ("0", _l("until it is revoked"))]
+_VALIDITIES = [("30", _l("30 days")), ("90", _l("90 days")), ("365", _l("a year")), ("0", _l("never expires"))]
 _PERMISSIONS = [
     ("644", _l("644: a file")),
     ("600", _l("600: a private file")),
@@ -25,17 +25,15 @@ _CODE = {"spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
 class TokenForm(forms.Form):
     """A new access token: what it is for, what it may do, and until when."""
 
-    name = forms.CharField(
-        max_length=64, label=_l("What is it for?"), widget=forms.TextInput(attrs={"autocomplete": "off"})
-    )
+    name = forms.CharField(max_length=64, label=_l("Name"), widget=forms.TextInput(attrs={"autocomplete": "off"}))
     days = forms.TypedChoiceField(label=_l("Valid for"), coerce=int, initial="90", choices=_VALIDITIES)
     scopes = forms.MultipleChoiceField(
-        label=_l("What may it do?"),
+        label=_l("Scopes"),
         required=False,
         initial=[Scope.SESSIONS],
         choices=[(scope.value, capfirst(in_words_lazy(WORDS[scope]))) for scope in Scope if scope != Scope.READ],
         widget=forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"}),
-        help_text=_l("Every token may look at what you may see."),
+        help_text=_l("All tokens can read what you can read."),
     )
 
     def expires_at(self) -> datetime | None:
@@ -47,9 +45,7 @@ class TokenForm(forms.Form):
 class KeyPairForm(forms.Form):
     """A new key pair."""
 
-    name = forms.CharField(
-        max_length=64, label=_l("What is it for?"), widget=forms.TextInput(attrs={"autocomplete": "off"})
-    )
+    name = forms.CharField(max_length=64, label=_l("Name"), widget=forms.TextInput(attrs={"autocomplete": "off"}))
 
 
 class SshKeyForm(forms.Form):

@@ -5,24 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.forms import PasswordChangeForm
+from django.core.exceptions import ValidationError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
+
+from backendai.accounts.adapters import PortalAdapter
 
 
 class PasswordForm(PasswordChangeForm):
     """The present password, and twice the new one."""
 
     error_messages = PasswordChangeForm.error_messages | {
-        "password_incorrect": _l("This is not your present password."),
+        "password_incorrect": _l("This is not your current password."),
         "password_mismatch": _l("The two new passwords differ."),
     }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         labels = {
-            "old_password": _("Present password"),
+            "old_password": _("Current password"),
             "new_password1": _("New password"),
-            "new_password2": _("Once more"),
+            "new_password2": _("Repeat new password"),
         }
         for name, label in labels.items():
             field = self.fields[name]
@@ -30,3 +33,10 @@ class PasswordForm(PasswordChangeForm):
             field.help_text = ""
             field.widget.attrs.pop("autofocus", None)
         self.fields["new_password1"].help_text = _("At least 10 characters, and not a common one.")
+
+    def clean_old_password(self) -> str:
+        """Return the present password; wrong ones are counted like those at sign-in, and make the person wait."""
+        old: str = self.cleaned_data["old_password"]
+        if not PortalAdapter().reauthenticate(self.user, old):
+            raise ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")
+        return old

@@ -16,10 +16,12 @@ from django.conf import settings
 from django.db import connection
 from redis.exceptions import RedisError
 
+from backendai.cluster.epochs import has_other_portal
 from backendai.cluster.models import Agent, Hearing
 from backendai.cluster.services import last_pass_at
 from backendai.core.durations import describe_duration
 from backendai.texts.translation import gettext as _
+from backendai.web.build import build_text
 
 _PATIENCE_SECONDS = 1.0
 _STALE_PASS, _STALE_REPAIR, _STALE_BEAT = timedelta(seconds=15), timedelta(minutes=2), timedelta(seconds=15)
@@ -45,6 +47,7 @@ def health(now: datetime) -> list[Part]:
         _beat(now),
         _database(),
         _broker(),
+        _other_portals(),
         _apps(),
         _hearing(now),
     ]
@@ -54,7 +57,7 @@ def versions() -> list[tuple[str, str]]:
     """Return the versions of what the platform is made of."""
     rows = [("Python", platform.python_version()), ("Django", django.get_version()), (_("System"), platform.platform())]
     database = (connection.display_name, _database_version())
-    return [(_("Platform"), _own_version()), *rows, *_packages(), database]
+    return [(_("Portal"), build_text()), *rows, *_packages(), database]
 
 
 def agents_heard(now: datetime) -> list[Agent]:
@@ -74,11 +77,6 @@ def _packages() -> list[tuple[str, str]]:
     return found
 
 
-def _own_version() -> str:
-    newest = Agent.objects.exclude(version="").order_by("-last_seen_at").values_list("version", flat=True).first()
-    return _("agents run %(newest)s") % {"newest": newest} if newest else _("no agent yet")
-
-
 def _loop(name: str, lease: str, now: datetime, stale: timedelta) -> Part:
     last = last_pass_at(lease)
     if last is None:
@@ -91,7 +89,7 @@ def _beat(now: datetime) -> Part:
     try:
         ticked = datetime.fromtimestamp(mark.stat().st_mtime, UTC)
     except OSError:
-        return Part(_("Beat"), None, _("leaves no mark on this machine; the passes have a clock of their own"))
+        return Part(_("Beat"), None, _("not watched here; scheduling does not depend on it"))
     return Part(_("Beat"), now - ticked <= _STALE_BEAT, _("ticked %(time)s") % {"time": _since(now - ticked)})
 
 
@@ -114,6 +112,16 @@ def _broker() -> Part:
     kind = "Valkey" if "valkey_version" in found else "Redis"
     number = found.get("valkey_version") or found.get("redis_version")
     return Part(_("Broker"), True, f"{kind} {number}")
+
+
+def _other_portals() -> Part:
+    if not has_other_portal():
+        return Part(_("Other portals"), True, _("no other portal uses this deployment name at the broker"))
+    text = _(
+        "another portal uses the deployment name %(name)s at the same broker: stop one of the two, or give it a broker "
+        "and a name of its own"
+    )
+    return Part(_("Other portals"), False, text % {"name": settings.DEPLOYMENT})
 
 
 def _apps() -> Part:

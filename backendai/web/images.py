@@ -14,6 +14,7 @@ from backendai.activity.jobs import newest_jobs
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.services import BUILD_JOB
+from backendai.cluster.native_sessions import runs_natively
 from backendai.cluster.per_request import once
 
 _OPEN = Prepared(lambda user: Image.objects.usable_by(user).annotate(owner_email=F("owner__email")))
@@ -21,13 +22,15 @@ _OPEN = Prepared(lambda user: Image.objects.usable_by(user).annotate(owner_email
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """An image that is not there yet: how far its build is, or why it failed and what would mend it."""
+    """An image that is not there yet: how far its build is, or why it failed and what to do. ``is_native``: sessions
+    run without it meanwhile."""
 
     image: Image
     progress: float | None
     message: str
     failed: bool
     fix: str
+    is_native: bool = False
 
     @property
     def percent(self) -> int | None:
@@ -54,7 +57,9 @@ def builds_of(images: Iterable[Image]) -> list[Build]:
     if not open_jobs:
         return []
     there = set(ImageOnAgent.objects.filter(reference__in=open_jobs).values_list("reference", flat=True))
-    return [_build(made_here[name], job) for name, job in open_jobs.items() if name not in there]
+    missing = {name: job for name, job in open_jobs.items() if name not in there}
+    is_native = bool(missing) and runs_natively()
+    return [_build(made_here[name], job, is_native) for name, job in missing.items()]
 
 
 def build_by_image(builds: Iterable[Build]) -> dict[UUID, Build]:
@@ -62,5 +67,6 @@ def build_by_image(builds: Iterable[Build]) -> dict[UUID, Build]:
     return {build.image.pk: build for build in builds}
 
 
-def _build(image: Image, job: BackgroundJob) -> Build:
-    return Build(image, job.progress, job.message, job.status == BackgroundJob.Status.FAILED, job.fix)
+def _build(image: Image, job: BackgroundJob, is_native: bool) -> Build:
+    failed = job.status != BackgroundJob.Status.RUNNING
+    return Build(image, job.progress, job.message, failed, job.fix, is_native and bool(image.process_reference))

@@ -11,8 +11,9 @@ from django.utils.translation import gettext_noop as _noop
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.check import Checked
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import SessionType, Status
+from backendai.compute.status import Status
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.planning.explain import Ahead, Explanation, Verdict, explain
@@ -35,6 +36,7 @@ _NO_CHANGE = {
         "Until the sessions that it waits for have ended well, no change of its amounts helps."
     ),
     "image-building": _noop("Until its image is there, no change of its amounts helps."),
+    "image-build-failed": _noop("Until its image is there, no change of its amounts helps."),
 }
 _NO_PASS = frozenset({"wrong-group-rules", "scheduler-error"})  # a pass over the group fails: there is none to foresee
 
@@ -124,19 +126,16 @@ def outlook_of(session: ComputeSession, user: User, *, now: datetime) -> Outlook
         return _outlook(_as_stored(session, now))
 
 
-def outlook_of_form(user: User, form: LaunchForm, *, now: datetime) -> Outlook:
-    """Return what would become of the session that a valid form asks for; raises the UserError that a launch would, and
-    Busy."""
+def outlook_of_form(user: User, form: LaunchForm, checked: Checked, *, now: datetime) -> Outlook:
+    """Return what would become of the session that a form asks for which was ``checked``; raises Busy."""
     with turn_of(user.pk):
-        return _of_form(user, form, now)
+        return _of_form(user, form, checked, now)
 
 
-def _of_form(user: User, form: LaunchForm, now: datetime) -> Outlook:
+def _of_form(user: User, form: LaunchForm, checked: Checked, now: datetime) -> Outlook:
     spec = form.spec()
-    if spec.session_type == SessionType.BATCH and not spec.startup_command:
-        spec = replace(spec, startup_command="true")  # not typed yet, and nothing here depends on it
     count = form.how_many()
-    found = preview(user, spec, now=now, copies=count)
+    found = preview(user, spec, now=now, copies=count, checked=checked)
     replaced: ComputeSession | None = form.cleaned_data["replaces"]
     if replaced and replaced.status == Status.PENDING and found.verdict == Verdict.WAITS:
         return _in_place_of(replaced, user, spec, now) or _outlook(found)

@@ -17,13 +17,14 @@ from backendai.accounts.second_factors import NOBODY, is_missing
 from backendai.accounts.signatures import SCHEME
 
 _ALWAYS_OPEN = ("/account/security/", "/login/", "/logout/", "/static/", "/node/", "/healthz", "/readyz")
-_KEYS = ("bearer ", f"{SCHEME.lower()} ")  # no login beside them counts
+_API = "/api/"
+_KEYS = ("bearer ", f"{SCHEME.lower()} ")  # REST refuses a bad one, and no login beside them counts; pages read none
 _TEXT = _l("You need a second factor here. Set one up; everything else opens then.")
 
 
 @sync_and_async_middleware
 def gate(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], Any]:
-    """Turn back the logins that lack a second factor. Tokens and signatures pass: a complete login made them."""
+    """Turn back logins that lack a second factor. Tokens and signatures pass to REST: a complete login made them."""
     if not iscoroutinefunction(get_response):
         return lambda request: _refusal(request) or get_response(request)
 
@@ -36,14 +37,15 @@ def gate(get_response: Callable[[HttpRequest], Any]) -> Callable[[HttpRequest], 
 
 
 def _is_open(request: HttpRequest) -> bool:
-    by_key = request.META.get("HTTP_AUTHORIZATION", "").lower().startswith(_KEYS)
+    has_key = request.META.get("HTTP_AUTHORIZATION", "").lower().startswith(_KEYS)
+    by_key = has_key and request.path.startswith(_API)
     return settings.REQUIRE_MFA == NOBODY or by_key or request.path.startswith(_ALWAYS_OPEN)
 
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:
     if _is_open(request) or not isinstance(request.user, User) or not is_missing(request.user, request.session):
         return None
-    if request.path.startswith("/api/"):
+    if request.path.startswith(_API):
         body = {"type": "about:blank", "title": "Forbidden", "status": 403, "detail": str(_TEXT)}
         return JsonResponse(
             body | {"code": "second-factor-required"}, status=403, content_type="application/problem+json"

@@ -16,6 +16,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 
+from backendai.accounts.known_browsers import is_known
 from backendai.accounts.logins import begin_login, end_login
 from backendai.accounts.models import User
 from backendai.accounts.second_factors import spend_code
@@ -55,7 +56,8 @@ class _CountedCode:
     def clean_code(self) -> str:
         code: str = self.cleaned_data["code"]
         name, address = f"second factor of {self.user.pk}", context.request.META.get("REMOTE_ADDR", "")
-        if wait := begin_login(name, address, now=timezone.now()):
+        everywhere = not is_known(context.request, self.user.email)
+        if wait := begin_login(name, address, now=timezone.now(), everywhere=everywhere):
             text = _("Too many attempts. Try again in %(seconds)s seconds.") % {
                 "seconds": f"{wait.total_seconds():.0f}"
             }
@@ -64,7 +66,7 @@ class _CountedCode:
         if factor is None:
             self._tell_of_failure()
             raise get_adapter().validation_error("incorrect_code")
-        end_login(name, address)
+        end_login(name, address, everywhere=everywhere)
         factor.user = self.user
         self.authenticator = factor
         return code
@@ -153,7 +155,7 @@ class SignUpForm(forms.Form):
         max_length=1024,
         help_text=_l("At least 10 characters, and not a common one."),
     )
-    again = forms.CharField(label=_l("Once more"), strip=False, max_length=1024)
+    again = forms.CharField(label=_l("Repeat password"), strip=False, max_length=1024)
     _kinds: ClassVar[dict[str, str]] = {
         "email": "username", "full_name": "name", "password": "new-password", "again": "new-password"
     }  # fmt: skip

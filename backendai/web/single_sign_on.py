@@ -7,6 +7,7 @@ from typing import Any
 
 import requests
 from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.mfa.models import Authenticator
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.internal import jwtkit
 from allauth.socialaccount.models import SocialAccount, SocialLogin
@@ -25,6 +26,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from backendai.accounts.claims import Place, create_from_claims, follow_claims, place_of
+from backendai.accounts.ends import end_credentials
 from backendai.accounts.models import User
 from backendai.accounts.sign_ins import expire_soon
 from backendai.activity.services import audit
@@ -129,9 +131,22 @@ def _found_or_made(request: HttpRequest, said: Mapping[str, Any], place: Place) 
     if not (settings.OIDC_LINK_BY_EMAIL and said.get("email_verified") is True):
         text = _("An account with your e-mail address does not belong to your identity. Ask an administrator.")
         raise _refusal(request, text)
+    if not user.is_active:
+        text = _("The account with your e-mail address is not active. Ask an administrator of this installation.")
+        raise _refusal(request, text)
+    _hand_over(user)
     audit(user.pk, "user.link-identity", "user", [user.pk], email=email, provider=settings.OIDC_NAME)
     _follow(user, place)
     return user
+
+
+def _hand_over(user: User) -> None:
+    """Leave nothing by which the maker of an account signs in as the person whose address it has: anybody may have made
+    it, and nobody has verified the address before."""
+    user.set_unusable_password()
+    user.save(update_fields=["password"])
+    Authenticator.objects.filter(user_id=user.pk).delete()
+    end_credentials(user, now=timezone.now())
 
 
 def _made(request: HttpRequest, email: str, name: str, place: Place) -> User:

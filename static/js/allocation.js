@@ -225,12 +225,19 @@ document.addEventListener("DOMContentLoaded", () => {
   const all = [...amounts, shm];
   const amountOf = (element) => all.find((each) => each.root.contains(element));
 
+  const [count, countReason] = [find("count"), document.getElementById("count-of-cluster")];
   const showAll = () => {
     for (const each of amounts) if (["cpu", "mem"].includes(each.slot)) each.show();
     shm.show();
     accelerators.show();
     const several = Number(find("cluster_size").value) > 1;
     if (find("agents")) find("agents").disabled = several;
+    count.disabled = several;
+    if (!several && !count.value) count.value = 1;
+    countReason.hidden = !several;
+    const described = new Set((count.getAttribute("aria-describedby") ?? "").split(" ").filter(Boolean));
+    described[several ? "add" : "delete"](countReason.id);
+    count.setAttribute("aria-describedby", [...described].join(" "));
   };
 
   const variantOf = (radio) => {
@@ -256,7 +263,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const shown = variantOf(radio);
       for (const each of radio.parentElement.querySelectorAll("[data-group]")) each.hidden = each !== shown;
       radio.disabled = !shown;
-      radio.parentElement.hidden = !shown;
+      (radio.closest(".preset") ?? radio.parentElement).hidden = !shown;
     }
     if (chosen()?.disabled) leavePreset();
     choosePreset();
@@ -285,8 +292,8 @@ document.addEventListener("DOMContentLoaded", () => {
   const followed = ["resource_group", "project", "image", "cluster_size", "cluster_mode", "agents", "session_type"];
   form.addEventListener("change", ({ target }) => {
     if (followed.includes(target.name)) lookAgain();
-    if (target.name === "cluster_size") showAll();
   });
+  find("cluster_size").addEventListener("input", showAll);
   document.getElementById("agents-refresh")?.addEventListener("click", lookAgain);
   let shown = "";
   let kept = null;
@@ -304,7 +311,7 @@ document.addEventListener("DOMContentLoaded", () => {
   });
 
   // What the portal says of the fields is cleared by it, too: what is wrong here still is.
-  document.getElementById("launch-review")?.addEventListener("htmx:afterSettle", showAll);
+  form.addEventListener("launch:faults", showAll);
 
   // Another group keeps the amounts, also where the preset means others there.
   const fill = (changes) => {

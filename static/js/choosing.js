@@ -8,6 +8,8 @@
     if (!bar) return;
     const all = document.querySelector("[data-choose-all]");
     bar.hidden = !chosen.size;
+    const keeps = bar.querySelector("[data-keeps]");
+    if (keeps) keeps.hidden = !boxes().some((box) => box.checked && box.closest("tr").querySelector(".idle-sign"));
     bar.querySelector("[data-chosen]").textContent = chosen.size === 1 ? bar.dataset.one : bar.dataset.many.replace("%n", chosen.size);
     if (!all) return;
     all.checked = boxes().length > 0 && chosen.size === boxes().length;

@@ -71,7 +71,12 @@ class EnvironmentPick {
     for (const radio of this.cards.querySelectorAll("input")) {
       radio.checked = radio.value === group?.dataset.key;
     }
-    this.version.replaceChildren(...[...(group?.children ?? [])].map((option) => option.cloneNode(true)));
+    this.version.replaceChildren(...[...(group?.children ?? [])].map((option) => {
+      const version = option.cloneNode(true);
+      const { text, obstacle } = option.dataset; // beside its environment's name it need not be told again
+      version.textContent = obstacle ? `${text} (${obstacle})` : text;
+      return version;
+    }));
     this.version.value = chosen?.value ?? "";
     const several = this.version.options.length > 1;
     this.field.hidden = !several && !chosen?.dataset.obstacle;

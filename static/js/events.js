@@ -1,6 +1,17 @@
 // One websocket per page tells "this changed, look again". It carries no state: whenever it opens the page looks
 // again at everything, and while the socket is away it looks every fifteen seconds.
+window.portal = window.portal || {};
 (() => {
+  // A refused handshake (HTTP 403) tells a script nothing: the same question by HTTP says whether it is worth a retry.
+  portal.isShutOut = async (address) => {
+    try {
+      const { status } = await fetch(address, { headers: { Accept: "application/json" } });
+      return [401, 403, 404].includes(status);
+    } catch {
+      return false;
+    }
+  };
+
   const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/events/`;
   const pollEvery = 15000;
   const signedOut = 4003;
@@ -18,7 +29,9 @@
 
   const connect = () => {
     const socket = new WebSocket(address);
+    let opened = false;
     socket.onopen = () => {
+      opened = true;
       tries = 0;
       clearInterval(poll);
       poll = null;
@@ -35,8 +48,8 @@
         // Not for us: a newer portal may send more kinds of messages.
       }
     };
-    socket.onclose = ({ code }) => {
-      if (code === signedOut) {
+    socket.onclose = async ({ code }) => {
+      if (code === signedOut || (!opened && await portal.isShutOut("/api/v1/me/"))) {
         mark("signedOut", true);
         clearInterval(poll);
         return;

@@ -1,7 +1,7 @@
 // The launch form in the address: what differs from the usual, under the names of the fields, without secrets.
 class LaunchAddress {
   static LONGEST = 3000; // servers cut off longer ones
-  static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "wished", "owner", "for_whom", "access_key", "go", "environ.name", "environ.value"];
+  static NEVER = ["csrfmiddlewaretoken", "request_key", "time_zone", "wished", "emptied", "files.bytes", "files.content", "upload", "open_app", "tab_opened", "owner", "for_whom", "access_key", "go", "environ.name", "environ.value"];
   static KEPT = ["like", "recent"];
   static MARKS = "launch-addresses";
 
@@ -38,7 +38,7 @@ class LaunchAddress {
     const valuesOf = (name) => (sent.get(name) ?? []).map(([, value]) => value);
     const preset = valuesOf("preset")[0];
     for (const name of new Set([...Object.keys(this.usual), ...sent.keys()])) {
-      if (LaunchAddress.NEVER.includes(name)) continue;
+      if (LaunchAddress.NEVER.includes(name) || this.form.elements[name]?.disabled) continue;
       if (preset && (["cpu", "mem", "mem_unit", "shm", "shm_unit"].includes(name) || name.startsWith("slot."))) continue;
       const values = valuesOf(name).map((value) => this.shown(name, value));
       if (LaunchAddress.same(values, this.usual[name] ?? [])) continue;

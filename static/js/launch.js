@@ -11,6 +11,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const show = (wanted) => {
     form.dataset.step = Math.min(Math.max(wanted, 1), steps.length);
+    launch.classList.toggle("btn-primary", isLast()); // before it is the quick way, not the usual one
     for (const link of document.querySelectorAll(".step-list a")) {
       link.href = address.of(link.dataset.go);
       if (Number(link.dataset.go) === number()) link.setAttribute("aria-current", "step");
@@ -22,12 +23,14 @@ document.addEventListener("DOMContentLoaded", () => {
     htmx.trigger(review, "look");
   };
   const arrive = () => {
-    look();
+    if (isLast()) look();
+    else launch.disabled = false;
     scrollTo({ top: 0, behavior: "instant" });
     document.getElementById(`step-${number()}-title`).focus({ preventScroll: true });
   };
   const go = (wanted) => {
     address.write(number()); // of the step that is left
+    faults.pass(steps[number() - 1]);
     show(wanted);
     address.push(number());
     arrive();
@@ -39,6 +42,7 @@ document.addEventListener("DOMContentLoaded", () => {
     event.preventDefault();
     const wanted = { previous: number() - 1, next: number() + 1 }[button.dataset.go] ?? Number(button.dataset.go);
     go(wanted);
+    if (button.dataset.to) faults.lead({ name: button.dataset.to, row: button.dataset.row });
   });
   // Back and Forward walk the steps; what was typed since stays.
   addEventListener("popstate", () => {
@@ -62,33 +66,46 @@ document.addEventListener("DOMContentLoaded", () => {
   });
 
   // What the portal says of the form goes to the steps and to the fields.
-  const mark = () => {
-    const root = review.querySelector(".review");
-    if (!root) return;
-    const wrong = root.dataset.wrong.split(" ").filter(Boolean);
+  const faults = new Faults(form, (wrong) => {
     for (const each of document.querySelectorAll(".step-mark")) {
-      each.hidden = !wrong.includes(each.id.replace("step-mark-", ""));
+      each.hidden = !wrong.has(each.id.replace("step-mark-", ""));
     }
-    launch.disabled = wrong.length > 0;
-    if (wrong.length) launch.setAttribute("aria-describedby", "launch-obstacle");
+  });
+  const judge = () => {
+    launch.disabled = isLast() && faults.any;
+    if (faults.any) launch.setAttribute("aria-describedby", "launch-obstacle");
     else launch.removeAttribute("aria-describedby");
-    faults.show(review.querySelector("#launch-faults")?.content.children ?? []);
   };
-  const faults = new Faults(form);
+  const mark = () => {
+    if (!review.querySelector(".review")) return;
+    faults.take(review.querySelector("#launch-faults"), true);
+    judge();
+  };
   review.addEventListener("htmx:afterSwap", mark);
+  // The line at the foot is told more often: the review follows it.
+  const outlook = document.getElementById("launch-outlook");
+  outlook.addEventListener("htmx:afterRequest", ({ detail }) => {
+    const told = outlook.querySelector("#outlook-faults");
+    if (!detail.successful || !told) return;
+    const before = faults.signature;
+    faults.take(told);
+    judge();
+    if (isLast() && before !== faults.signature) look();
+  });
   for (const name of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
     review.addEventListener(name, () => (launch.disabled = false)); // the launch itself will say what is wrong
   }
   let again;
   form.addEventListener("change", () => {
     clearTimeout(again);
-    if (isLast() || faults.any()) again = setTimeout(look, 300);
+    if (isLast()) again = setTimeout(look, 300);
   });
   show(number());
   mark();
   if (!review.querySelector(".review") && isLast()) look();
 
-  // Enter in a field goes on; only the button of the last step launches, and asks when nothing would be kept.
+  // Enter in a field goes on; only the button launches, from any step where nothing is wrong, and asks when nothing would
+  // be kept.
   const asks = () => {
     try {
       return !localStorage.getItem("launch-without-folder");
@@ -101,9 +118,12 @@ document.addEventListener("DOMContentLoaded", () => {
     address.write(number());
     const button = event.submitter;
     if (button?.value === "owner") return;
-    if (button?.value !== "launch" || !isLast()) {
+    if (button?.value !== "launch") {
       event.preventDefault();
       if (!isLast()) go(number() + 1);
+    } else if (!isLast() && faults.any) {
+      event.preventDefault();
+      go(steps.length);
     } else if (button.hasAttribute("data-confirmed")) {
       if (document.getElementById("no-folder-again").checked) {
         try {
@@ -118,48 +138,3 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   });
 });
-
-// Messages at the fields that they are about, as the page itself would have brought them.
-class Faults {
-  constructor(form) {
-    this.form = form;
-  }
-  any() {
-    return this.form.querySelector(".step .invalid-feedback") !== null;
-  }
-  show(told) {
-    for (const old of this.form.querySelectorAll(".step .invalid-feedback")) old.remove();
-    for (const field of this.form.querySelectorAll("[aria-invalid]")) {
-      field.removeAttribute("aria-invalid");
-      field.classList.remove("is-invalid");
-      this.describe(field, (ids) => ids.filter((id) => !id.endsWith("_error")));
-    }
-    for (const fault of told) this.add(fault.dataset.fault, fault.innerHTML, fault.dataset.row);
-  }
-  // Of a field with rows, the row that is meant has its number.
-  add(name, html, row) {
-    const field = row
-      ? this.form.querySelectorAll(`[name="${CSS.escape(name)}.name"]`)[row]
-      : document.getElementById(`id_${name}`) ?? this.form.querySelector(`[name="${CSS.escape(name)}"], [name^="${CSS.escape(name)}."]`);
-    const place = row ? field?.parentElement : field?.closest(".field");
-    if (!place) return;
-    const id = row ? `id_${name}_${row}_error` : `id_${name}_error`;
-    let said = document.getElementById(id);
-    if (!said) {
-      said = Object.assign(document.createElement("div"), { id, className: "invalid-feedback" });
-      place.append(said);
-    }
-    said.append(Object.assign(document.createElement("div"), { innerHTML: html }));
-    for (const shown of [field, document.getElementById(field.dataset.standIn)]) {
-      if (!shown) continue;
-      shown.setAttribute("aria-invalid", "true");
-      if (shown.matches(".form-control, .form-select")) shown.classList.add("is-invalid");
-      this.describe(shown, (ids) => [...ids.filter((each) => each !== id), id]);
-    }
-  }
-  describe(field, change) {
-    const ids = change((field.getAttribute("aria-describedby") ?? "").split(" ").filter(Boolean));
-    if (ids.length) field.setAttribute("aria-describedby", ids.join(" "));
-    else field.removeAttribute("aria-describedby");
-  }
-}

@@ -137,6 +137,7 @@ portal.beginLog = () => {
 
   // The connection
 
+  const ofApp = () => kernel.selectedOptions[0]?.dataset.name; // the choice's value is a query: of a kernel, maybe of its app
   const startAnew = () => {
     lines.clear();
     finder.clear();
@@ -163,7 +164,7 @@ portal.beginLog = () => {
       onEnd: (code, reason) => {
         state.textContent = code === 4000 ? say("complete") : "";
         if (code !== 4000) notice(reason || say("unreadable"), say("again"), () => socket.again());
-        else requestAnimationFrame(() => lines.count || queued || notice(say("empty")));
+        else requestAnimationFrame(() => lines.count || queued || notice(say(ofApp() ? "emptyApp" : "empty")));
       },
     });
   };
@@ -189,7 +190,7 @@ portal.beginLog = () => {
   };
   const nameDownload = () => {
     download.href = `${download.dataset.base}?kernel=${kernel.value}`;
-    download.download = `${download.dataset.name}-${kernel.selectedOptions[0]?.textContent || "main1"}.txt`;
+    download.download = `${download.dataset.name}-${ofApp() || kernel.selectedOptions[0]?.textContent || "main1"}.txt`;
   };
   kernel.addEventListener("change", () => {
     nameDownload();

@@ -74,6 +74,7 @@ window.portal = window.portal || {};
       allowProposedApi: true,
       fontFamily: getComputedStyle(document.documentElement).getPropertyValue("--tblr-font-monospace"),
       fontSize: remembered("screen-font", 14),
+      lineHeight: 1.1, // a row is a whole number of pixels, rounded down: at 14 px that cuts the underscore of DejaVu Sans Mono off
       scrollback: 50000,
       screenReaderMode: remembered("screen-reader", false),
       minimumContrastRatio: 4.5,
@@ -103,13 +104,22 @@ window.portal = window.portal || {};
       socket = new WebSocket(address());
       socket.binaryType = "arraybuffer";
       const mine = socket;
-      mine.onopen = () => mine === socket && onOpen();
+      let opened = false;
+      mine.onopen = () => {
+        opened = true;
+        if (mine === socket) onOpen();
+      };
       mine.onmessage = ({ data }) => {
         if (mine !== socket) return;
         tries = 0;
         typeof data === "string" ? onMessage(data) : onBytes(new Uint8Array(data));
       };
-      mine.onclose = ({ code, reason }) => {
+      mine.onclose = async ({ code, reason }) => {
+        if (mine !== socket || stopped) return;
+        if (!opened && await portal.isShutOut(`/api/v1/sessions/${mine.url.split("/")[5]}/`)) {
+          if (mine === socket && !stopped) onEnd(4003, "");
+          return;
+        }
         if (mine !== socket || stopped) return;
         if (code >= 4000 && code < 5000) return onEnd(code, reason);
         tries += 1;

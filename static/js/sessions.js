@@ -35,6 +35,10 @@
     renewResources();
   });
 
+  // What running sessions use moves without any of them changing.
+  const rowsInUse = () => [...document.querySelectorAll("[id^='use-']")].map((bars) => bars.id.slice("use-".length));
+  setInterval(() => !document.hidden && rowsInUse().length && lookAgain(document.getElementById("session-uses")), 15000);
+
   // One menu of the list is open at a time, and none beside the one who has turned to something else.
   const shut = (but) => document.querySelectorAll("details.list-menu[open]").forEach((menu) => menu !== but && (menu.open = false));
   document.addEventListener("click", ({ target }) => shut(target.closest("details.list-menu")));
@@ -42,6 +46,7 @@
 
   // The list is renewed from the address that is shown, with its search and page; the field being typed in stays.
   document.addEventListener("htmx:configRequest", (event) => {
+    if (event.detail.elt.id === "session-uses") event.detail.path += `?${new URLSearchParams(rowsInUse().map((id) => ["session", id]))}`;
     if (event.detail.elt.id === "session-list") event.detail.path = location.pathname + location.search;
   });
 })();

@@ -4,6 +4,8 @@
   const language = document.documentElement.lang;
   const region = navigator.languages.find((one) => one.split("-")[0] === language.split("-")[0]);
   const exact = new Intl.DateTimeFormat(region || language, { dateStyle: "medium", timeStyle: "medium" });
+  const date = new Intl.DateTimeFormat(region || language, { dateStyle: "medium", timeStyle: "short" });
+  const today = new Intl.DateTimeFormat(region || language, { timeStyle: "short" });
   const sizes = [86400, 3600, 60, 1];
   let words;
 
@@ -43,7 +45,11 @@
       const end = element.dataset.elapsed ? Date.parse(element.dataset.elapsed) : now;
       put(element, clock(Math.max(0, (end - start) / 1000)));
     }
-    for (const element of document.querySelectorAll("time[data-exact]")) put(element, exact.format(Date.parse(element.dateTime)));
+    for (const element of document.querySelectorAll("time[data-exact]")) {
+      const moment = new Date(element.dateTime);
+      const isToday = moment.toDateString() === new Date(now).toDateString();
+      put(element, (element.dataset.exact !== "short" ? exact : isToday ? today : date).format(moment));
+    }
   };
   setInterval(refresh, 1000);
   document.addEventListener("visibilitychange", refresh);

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import uuid4
 
 from django.utils import timezone
 
-from backendai.accounts.models import Domain, Membership, Project, ResourcePolicy, User
+from backendai.accounts.models import AccessToken, Domain, Membership, Project, ResourcePolicy, User
 from backendai.accounts.services import Invitee, create_person, create_token, get_or_create_project, invite
 from backendai.accounts.services.environments import add_ssh_key, save_dotfile, set_bootstrap_script
 from backendai.activity.jobs import start_job
 from backendai.catalog.models import Image, Registry, ResourcePreset
+from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, ResourceGroup, SlotType
-from backendai.cluster.services import create_join_token
 from backendai.cluster.site import change_site
+from backendai.compute.models import UnknownKernel
 from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBfUnj+GtUOU8bLyGpsMGbeXBQoxN5nKYhzaI9X6N3rU"
@@ -35,7 +37,9 @@ def make_campus() -> None:
     alice = create_person(ALICE, password=PASSWORD, project=project, full_name=_HOSTILE)
     create_person(CHARLIE, password=PASSWORD, project=project, full_name=RIGHT_TO_LEFT)
     _images()
-    token, text = create_token(alice, _HOSTILE)
+    token, text = create_token(alice, SCRIPT)
+    # Names with invisible letters are rejected now; rows of earlier versions still have them.
+    AccessToken.objects.filter(pk=token.pk).update(name=_HOSTILE)
     add_ssh_key(alice, _KEY, name=EMOJI)
     save_dotfile(alice, alice, ".bashrc", SCRIPT)
     set_bootstrap_script(alice, f"echo '{RIGHT_TO_LEFT}'")
@@ -76,6 +80,7 @@ def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:
         "key-pairs": alice.key_pairs.get().pk,
         "invitations": invitation.pk,
         "agents": Agent.objects.earliest("name").pk,
+        "unknown-kernels": _unknown_kernel(),
         "groups": group.pk,
         "slot-types": SlotType.objects.get(name="cpu").pk,
         "announcements": announcement.pk,
@@ -87,3 +92,12 @@ def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:
         "jobs": job.pk,
         "join-tokens": JoinToken.objects.latest("pk").pk,
     }
+
+
+def _unknown_kernel() -> int:
+    """Return the row of a kernel that the database does not know."""
+    manifest = {"name": "lost", "owner": ALICE, "hostname": "main1", "cluster_size": 1, "rank": 0, "kernel_slots": {}}
+    row = UnknownKernel.objects.create(
+        agent=Agent.objects.earliest("name"), kernel_id=uuid4(), generation=1, session_id=uuid4(), manifest=manifest
+    )
+    return int(row.pk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -21,6 +22,10 @@ _ADD_IMAGE = """
 from backendai.catalog.models import Image
 told = {{"reference": "{}", "minimum": {{"cpu": "0.1"}}, "labels": {{"ai.backend.service-ports": "{}"}}}}
 Image.objects.update_or_create(name="notes", defaults=told)
+"""
+_ALLOW_PUBLIC_APPS = """
+from backendai.cluster.site_models import SiteSetting
+SiteSetting.objects.update_or_create(name="public_apps", defaults={"value": True})
 """
 
 
@@ -126,4 +131,31 @@ def test_it_is_nothing_to_a_stranger(visit: Visit, session: Body) -> None:
     expect_notes(owner.page)
     answer = visitor.go(f"{hers}:{urlsplit(owner.page.url).port}/notes")
     assert answer is not None and answer.status == 401
-    expect(visitor.page.get_by_text("Open the app from the session's page in the portal.")).to_be_visible()
+    expect(visitor.page.get_by_text("This app is private.")).to_be_visible()
+    expect(visitor.page.get_by_role("link", name="Sign in and open")).to_be_visible()
+
+
+def test_an_app_is_made_public_for_a_while_and_private_again(visit: Visit, platform: Platform, session: Body) -> None:
+    done = platform.manage("shell", "--no-imports", "-c", _ALLOW_PUBLIC_APPS)
+    assert done.returncode == 0, done.stderr
+    owner = visit(ALICE)
+    page = owner.page
+    owner.go(f"/sessions/{session['id']}/")
+    page.locator("#apps-button").click()
+    dialog = page.locator("#session-box")
+    dialog.locator("#publish-notes").click()
+    expect(dialog.get_by_role("heading", name=re.compile("Make .*public"))).to_be_visible()
+    expect(dialog.get_by_label("1 day")).to_be_checked()
+    assert owner.accessibility_faults() == []
+    dialog.get_by_label("1 hour").check()
+    dialog.get_by_role("button", name="Make public").click()
+    expect(dialog.get_by_text("until", exact=False).first).to_be_visible()
+    expect(page.locator("#session-state .public-badge")).to_be_visible()
+    assert owner.accessibility_faults() == []
+    assert owner.overflow_on_a_phone() <= 0
+    address = dialog.locator("code").inner_text()
+    stranger = visit()
+    stranger.go(f"{address}/notes")
+    expect_notes(stranger.page)
+    dialog.get_by_role("button", name=re.compile("Make private")).click()
+    expect(page.locator("#session-state .public-badge")).to_have_count(0)

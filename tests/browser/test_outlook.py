@@ -71,7 +71,7 @@ def test_a_waiting_session_says_what_would_start_it_and_opens_the_form_so(
     assert visitor.accessibility_faults() == []
     assert visitor.overflow_on_a_phone() <= 0
     instead.uncheck()
-    expect(line).to_contain_text("Waits for its turn")  # behind the one that waits
+    expect(line).to_contain_text("Queued behind")  # behind the one that waits
     visitor.go(f"/sessions/{session['id']}/")
     expect(outlook).to_contain_text("Not yet.")
     alice.end(one_core_left["id"])
@@ -103,10 +103,10 @@ def test_the_line_under_the_form_is_in_sight_and_moves_nothing(visit: Visit) -> 
         cores.evaluate("(field) => field.scrollIntoView({ block: 'end', behavior: 'instant' })")  # as the tab key does
         place = cores.bounding_box()
         cores.fill("64")
-        expect(line).to_contain_text("Can never start:")
+        expect(line).to_contain_text("Cannot be launched:")
         expect(line).to_be_in_viewport()
         cores.fill("many")
-        expect(line).to_contain_text("Would be refused. CPU cores: 'many' is not a number.")
+        expect(line).to_contain_text("Cannot be launched: CPU cores: 'many' is not a number.")
         assert cores.bounding_box() == place
         bar = page.locator(".launch-bar").bounding_box()
         assert place
@@ -126,7 +126,7 @@ def test_an_answer_that_does_not_come_is_not_taken_from_before(visit: Visit, ali
     assert visitor.accessibility_faults() == []
     page.unroute("**/sessions/new/preview/")
     cores.fill("64")
-    expect(line).to_contain_text("Can never start:")
+    expect(line).to_contain_text("Cannot be launched:")
     assert all("ERR_FAILED" in each or "htmx:" in each for each in visitor.complaints)
     visitor.complaints.clear()
 
@@ -144,6 +144,8 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
     expect(line).to_contain_text("With 1 CPU core instead of 2 it starts now on")
     assert visitor.accessibility_faults() == []
     assert visitor.overflow_on_a_phone() <= 0
+    bar, tallest = page.locator(".launch-bar").bounding_box(), 150
+    assert bar and bar["height"] < tallest, "what it says of a change takes the width above the buttons"
 
     button = line.get_by_role("button", name="Take these amounts")
     button.focus()
@@ -155,10 +157,10 @@ def test_the_form_says_what_would_happen_while_one_edits(visit: Visit, theme: st
     assert visitor.accessibility_faults() == []
 
     cores.fill("64")
-    expect(line).to_contain_text("Can never start:")
+    expect(line).to_contain_text("Cannot be launched:")
     assert visitor.accessibility_faults() == []
     cores.fill("many")
-    expect(line).to_contain_text("Would be refused.")
+    expect(line).to_contain_text("Cannot be launched:")
     assert visitor.accessibility_faults() == []
 
 

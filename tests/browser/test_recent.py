@@ -58,9 +58,15 @@ def test_one_finds_a_version_and_launches_it_again_under_another_name(visit: Vis
     box.get_by_role("button", name="Pin first-run").click()
     expect(box.get_by_role("button", name="Pin first-run")).to_have_attribute("aria-pressed", "true")
     expect(box.get_by_role("button", name="Pin first-run")).to_be_focused()
+    pencil = box.locator(".recent-rename summary").first
+    before = pencil.bounding_box()
     box.get_by_text("Rename first-run").click(force=True)
     name = box.get_by_role("textbox", name="New name of first-run")
     expect(name).to_be_focused()
+    after, bin_of = pencil.bounding_box(), box.get_by_role("button", name="Delete first-run from the history")
+    beside, field = bin_of.bounding_box(), name.bounding_box()
+    assert before and after and beside and field
+    assert before["x"] == after["x"] < beside["x"] and beside["y"] < field["y"], "the columns stay, the name is below"
     name.fill("-not-a-name")
     name.press("Enter")
     expect(box.get_by_role("alert")).to_contain_text("Begin with a letter")

@@ -107,6 +107,20 @@ def test_it_reads_and_downloads_the_log(visit: Visit, running: str) -> None:
     assert "Session long-lived on main1" in download.value.path().read_text()
 
 
+def test_it_keeps_the_form_when_it_tells_what_an_image_leaves_out(visit: Visit, running: str) -> None:
+    visitor = visit(ALICE)
+    visitor.go(f"{running}#terminal")
+    visitor.type("head -c 500000 /dev/zero > kept-nowhere; clear; echo written-.")
+    expect(visitor.screen).to_contain_text("written-.")
+    visitor.go(running)
+    visitor.page.get_by_role("link", name="Save as image").click()
+    box = visitor.page.get_by_role("dialog", name="Save the session as an image")
+    expect(box.get_by_text("Files in your home folder")).to_be_visible()
+    box.get_by_label("Name of the image").fill("abc")
+    box.get_by_role("button", name="Save as image").click()
+    expect(box.get_by_text("Use at least 4 characters")).to_be_visible()
+
+
 def _free_cores(page: Page) -> str:
     found = re.search(r"CPU\s+([\d.]+) free", page.locator("#resources").inner_text())
     assert found

@@ -31,7 +31,7 @@ def test_it_shows_a_stranger_nothing_and_says_that_nothing_is_there(visit: Visit
         answer = visitor.go(path)
         assert answer is not None
         assert answer.status == 404
-        expect(visitor.page.get_by_role("heading", name="Nothing is here")).to_be_visible()
+        expect(visitor.page.get_by_role("heading", name="Page not found")).to_be_visible()
 
 
 def test_it_shows_hostile_names_as_text(visit: Visit, hers: str) -> None:

@@ -24,10 +24,14 @@ NO_PAGES = {
     "login/cancelled/",
     "sessions/<uuid:session_id>/row/",
     "sessions/<uuid:session_id>/panel/",
+    "sessions/<uuid:session_id>/commit/left-out/",
+    "sessions/usage/",
     "resources/panel/",
     "notifications/bell/",
     "notifications/cards/",
     "account/security/codes/file/",
+    "apps/<slug:label>/",
+    "help/pictures/<slug:name>.png",
 }
 PAGES = {
     route: policy
@@ -79,7 +83,13 @@ def _look(visitor: Visitor, path: str) -> None:
 
 
 def _path(route: str, campus: Campus, session: str) -> str:
-    parts = {"<uuid:session_id>": session, "<slug:service>": "notebook", "<str:text>": "nothing"}
+    parts = {
+        "<uuid:session_id>": session,
+        "<slug:service>": "notebook",
+        "<str:text>": "nothing",
+        "<str:launch_key>": "nothing",
+        "<slug:slug>": "rest",
+    }
     parts["<uuid:own_image_id>"] = campus.rows["own-images"]
     for pattern, value in parts.items():
         route = route.replace(pattern, value)

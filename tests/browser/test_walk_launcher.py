@@ -57,7 +57,7 @@ def test_both_types_say_what_they_are_for_and_each_wrong_name_its_own_mistake(wa
     visitor = _form(walk)
     page = visitor.page
     expect(page.get_by_role("radio", name=re.compile("^Interactive .*idle"))).to_be_checked()
-    expect(page.get_by_role("radio", name=re.compile("^Batch .*ends with it"))).not_to_be_checked()
+    expect(page.get_by_role("radio", name=re.compile("^Batch .*stops when it finishes"))).not_to_be_checked()
     for name, message in NAMES.items():
         visitor.step("Session type")
         page.get_by_role("textbox", name="Name optional", exact=True).fill(name)
@@ -68,7 +68,67 @@ def test_both_types_say_what_they_are_for_and_each_wrong_name_its_own_mistake(wa
     visitor.step("Session type")
     page.get_by_role("textbox", name="Name optional", exact=True).fill("")
     visitor.step(REVIEW)
-    expect(_card(page, "Session type")).to_contain_text("made from the environment")
+    expect(_card(page, "Session type")).to_contain_text("generated")
+    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_enabled()
+
+
+def test_what_is_wrong_stands_at_its_field_and_marks_its_step_while_one_types(walk: Visit, campus: Campus) -> None:
+    campus.alice.launch("is-there", type="batch", startup_command="true", starts_at="2090-01-01T00:00:00Z")
+    visitor = _form(walk)
+    page = visitor.page
+    name, line = page.get_by_role("textbox", name="Name optional", exact=True), page.locator("#launch-outlook")
+    mark, said = page.locator("#step-mark-1"), page.locator("#id_name_error")
+    name.press_sequentially("a")
+    page.wait_for_timeout(500)  # the portal has answered, and somebody may still be typing
+    expect(said).to_have_count(0)
+    for text, message in (NAMES | {"is-there": "You already have a session named 'is-there'"}).items():
+        name.fill(text)
+        name.press("Tab")
+        expect(said).to_contain_text(message)
+        expect(name).to_have_attribute("aria-invalid", "true")
+        expect(name).to_have_accessible_description(re.compile(re.escape(message)))
+        expect(name).to_have_class(re.compile("is-invalid"))
+        expect(mark).to_be_visible()
+        expect(line).to_contain_text("Cannot be launched: Name:")
+    name.fill("fine-name")
+    expect(said).to_have_count(0)
+    expect(mark).to_be_hidden()
+    expect(line).to_contain_text("Starts now")
+
+    page.get_by_role("radio", name=re.compile("^Batch")).check()
+    command = page.get_by_label("Startup command")
+    expect(line).to_contain_text("Cannot be launched: Startup command:")
+    expect(command).not_to_have_attribute("aria-invalid", "true")
+    command.focus()
+    command.blur()
+    expect(command).to_have_accessible_description(re.compile("A batch session needs a command to run."))
+    expect(mark).to_be_visible()
+    command.fill("true")
+    expect(page.locator("#id_startup_command_error")).to_have_count(0)
+    visitor.step(RESOURCES)
+    page.get_by_label("Name of variable 1").fill("1A")
+    page.get_by_label("Value of variable 1").fill("x")
+    expect(page.get_by_label("Name of variable 1")).to_have_accessible_description(re.compile("is not a variable name"))
+    page.get_by_label("CPU cores", exact=True).fill("many")
+    expect(page.locator("#step-mark-2")).to_be_visible()
+    assert visitor.faults_in_every_light() == []
+
+
+def test_a_secret_that_the_address_does_not_keep_is_asked_for_again(walk: Visit) -> None:
+    visitor = _form(walk)
+    page = visitor.page
+    visitor.step(RESOURCES)
+    page.get_by_label("Name of variable 1").fill("MY_TOKEN")
+    page.get_by_label("Value of variable 1").fill("s3cret")
+    visitor.step(REVIEW)
+    expect(page.get_by_role("button", name="Launch", exact=True)).to_be_enabled()
+    visitor.reload()
+    card = _card(page, "Environments")
+    expect(card).to_contain_text("Values that look secret are not kept in the address: type MY_TOKEN again.")
+    card.get_by_role("link", name="Environment variables:").click()
+    expect(page.get_by_label("Value of variable 1")).to_be_focused()
+    page.keyboard.type("s3cret")
+    visitor.step(REVIEW)
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_enabled()
 
 
@@ -88,10 +148,10 @@ def test_a_batch_session_needs_a_command_a_time_ahead_and_a_timeout_of_some_leng
     page.get_by_label("Set a timeout").check()
     page.get_by_label("End it after").fill("0")
     visitor.step(REVIEW)
-    expect(card).to_contain_text("The batch timeout is 0 s; it must be longer than 0")
+    expect(card).to_contain_text("Enter a time longer than 0.")
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
     visitor.reload()
-    expect(card).to_contain_text("The batch timeout is 0 s; it must be longer than 0")
+    expect(card).to_contain_text("Enter a time longer than 0.")
     visitor.step("Session type")
     expect(page.get_by_label("End it after")).to_have_value("0")
     page.get_by_label("End it after").fill("")
@@ -105,7 +165,7 @@ def test_a_batch_session_needs_a_command_a_time_ahead_and_a_timeout_of_some_leng
     session_id = visitor.launch()
     ended = campus.alice.wait_for(session_id, "TERMINATED")
     assert ended["status_reason"] == "task-timeout"
-    expect(visitor.status).to_have_text("Terminated")
+    expect(visitor.status).to_have_text("Failed")
 
 
 def test_an_administrator_launches_for_somebody_whom_the_search_finds(walk: Visit, campus: Campus) -> None:

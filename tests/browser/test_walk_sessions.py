@@ -44,7 +44,7 @@ def _all_are_there(campus: Campus, sessions: dict[str, Body]) -> None:
 
 def test_tabs_count_by_type_and_everybody_sees_what_is_theirs(walk: Visit, sessions: dict[str, Body]) -> None:
     page = walk(ALICE).page
-    types, views = (page.get_by_role("navigation", name=name) for name in ("Session types", "Running or finished"))
+    types, views = (page.get_by_role("navigation", name=name) for name in ("Session types", "Live or finished"))
     expect(types.get_by_role("link")).to_have_text(["All 2", "Interactive 1", "Batch 1"])
     expect(page.get_by_role("navigation", name="Whose sessions")).to_have_count(0)
     types.get_by_role("link", name="Batch").click()

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
+from allauth.account.internal.flows import login
 from django.test import Client
 
 from backendai.accounts.models import User
+
+
+def prove(client: Client) -> None:
+    """Let this login have proved by password just now who it is, as every real one has."""
+    session = client.session
+    session[login.AUTHENTICATION_METHODS_SESSION_KEY] = [{"method": "password", "at": time.time()}]
+    session[login._AUTHENTICATION_METHODS_USER_SESSION_KEY] = session["_auth_user_id"]
+    session.save()
 
 
 @pytest.fixture
@@ -17,6 +27,7 @@ def browse() -> Callable[[User], Client]:
     def sign_in(user: User) -> Client:
         client = Client()
         client.force_login(user)
+        prove(client)
         return client
 
     return sign_in

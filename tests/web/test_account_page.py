@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from backendai.accounts.logins import FREE_TRIES
 from backendai.accounts.models import AccessToken, User
 from backendai.accounts.services import create_token, user_of_token
 from backendai.activity.models import AuditEntry
@@ -58,7 +59,7 @@ def test_it_changes_the_password_and_ends_every_other_session(cast: Cast, browse
 @pytest.mark.parametrize(
     ("change", "field", "words"),
     [
-        ({"old_password": "guess"}, "old_password", "not your present password"),
+        ({"old_password": "guess"}, "old_password", "not your current password"),
         ({"new_password2": "something else"}, "new_password2", "differ"),
         ({"new_password1": "short", "new_password2": "short"}, "new_password2", "at least 10 characters"),
     ],
@@ -74,6 +75,37 @@ def test_it_refuses_a_new_password_and_says_why(
     assert f'value="{change.get("new_password1", new)}"' not in answer.content.decode()
     cast.alice.refresh_from_db()
     assert cast.alice.check_password(PASSWORD)
+
+
+def test_wrong_present_passwords_are_counted_like_those_at_sign_in(cast: Cast, browse: Browse) -> None:
+    client, new = browse(cast.alice), "battery horse correct"
+    fields = {"old_password": "guess", "new_password1": new, "new_password2": new}
+    for _ in range(FREE_TRIES):
+        assert client.post(reverse("web:password"), fields).status_code == 422
+    answer = client.post(reverse("web:password"), fields | {"old_password": PASSWORD})
+    assert "Too many attempts" in str(answer.context["password_form"].errors["old_password"])
+    cast.alice.refresh_from_db()
+    assert cast.alice.check_password(PASSWORD)
+    assert AuditEntry.objects.filter(action="user.sign-in-failed").count() == FREE_TRIES
+
+
+def test_a_new_password_needs_a_proof_of_the_last_five_minutes(
+    cast: Cast, browse: Browse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, new = browse(cast.alice), "battery horse correct"
+    monkeypatch.setattr("backendai.accounts.adapters.FRESH_SECONDS", -1)
+    page = client.get(reverse("web:account")).content.decode()
+    assert "Confirm that it is you" in page and 'name="old_password"' not in page
+    fields = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
+    answer = client.post(reverse("web:password"), fields)
+    assert answer["Location"] == "/account/security/confirm/?next=%2Faccount%2F"
+    cast.alice.refresh_from_db()
+    assert cast.alice.check_password(PASSWORD)
+    assert client.post(answer["Location"], {"password": PASSWORD})["Location"] == reverse("web:account")
+    monkeypatch.undo()
+    assert client.post(reverse("web:password"), fields)["Location"] == reverse("web:account")
+    cast.alice.refresh_from_db()
+    assert cast.alice.check_password(new)
 
 
 def test_it_revokes_ones_own_tokens_only(cast: Cast, browse: Browse) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.test import Client
@@ -31,7 +32,7 @@ CARDS, LIST, BELL = "web:cards", "web:notifications", "web:bell"
 
 
 def cards(client: Client) -> list[Any]:
-    return list(client.get(reverse(CARDS)).context["cards"])
+    return [card for pile in client.get(reverse(CARDS)).context["piles"] for card in pile.cards]
 
 
 def names(client: Client) -> list[str]:
@@ -81,7 +82,7 @@ def test_a_running_one_has_all_four_buttons_and_goes_after_a_while(cast: Cast, b
     assert ">Running<" in page and f'href="{address}#terminal"' in page and "only while it runs" not in page
     on_its_page = client.get(reverse(CARDS), **HTMX, HTTP_HX_CURRENT_URL=f"http://testserver{address}?a=b#log")
     assert on_its_page.content.strip() == b"", "its own page shows all of that"
-    ComputeSession.objects.update(started_at=timezone.now() - timedelta(minutes=6))
+    ComputeSession.objects.update(started_at=timezone.now() - timedelta(minutes=3))
     assert names(client) == []
 
 
@@ -138,7 +139,7 @@ def test_three_are_shown_the_newest_first_and_the_others_counted(
         make_session(cast.alice, name=f"session-no-{number}")
         with django_assert_num_queries(4):  # 2 for who asks
             page = client.get(reverse(CARDS))
-    assert [card.session.name for card in page.context["cards"]] == [f"session-no-{number}" for number in (4, 3, 2)]
+    assert [pile.name for pile in page.context["piles"]] == [f"session-no-{number}" for number in (4, 3, 2)]
     assert "2 more" in page.content.decode()
 
 
@@ -150,7 +151,7 @@ def test_under_the_bell_a_session_is_one_line_with_its_history(
     make_session(cast.bob, name="of-bob")
     assert client.get(reverse(BELL)).content.strip() == b"", "one's own launch is no news"
     fail(session, "agent-lost", "Its node has not answered.")
-    assert "1 piece of news" in client.get(reverse(BELL)).content.decode()
+    assert "1 new notification" in client.get(reverse(BELL)).content.decode()
     for headers in ({}, HTMX):
         with django_assert_num_queries(5):  # 2 for who asks
             page = client.get(reverse(LIST), **headers).content.decode()
@@ -187,5 +188,36 @@ def test_each_kind_is_shown_where_its_reader_wants_it(cast: Cast, browse: Browse
     fail(session)
     assert names(client) == ["mine"]
     page = client.get(reverse(LIST)).content.decode()
-    assert "It failed" not in page and "Launched" in page
+    assert "Failed" not in page and "Launched" in page
     assert client.get(reverse(BELL)).content.strip() == b""
+
+
+def test_sessions_of_one_launch_that_say_the_same_are_one_card(cast: Cast, browse: Browse) -> None:
+    client, agent, launch = browse(cast.alice), make_agent(cpu=32), uuid4()
+    many = [make_running_session(cast.alice, agent, name=f"many-{number}") for number in range(4)]
+    ComputeSession.objects.update(launch_id=launch)
+    make_running_session(cast.alice, agent, name="alone")
+    for session in many[:3]:
+        fail(session, "agent-lost", "Its node has not answered.")
+    piles = client.get(reverse(CARDS)).context["piles"]
+    assert [(pile.name, len(pile.cards)) for pile in piles] == [("many", 3), ("alone", 1), ("many-3", 1)]
+    page = client.get(reverse(CARDS)).content.decode()
+    assert "3 sessions" in page and page.count(reverse("web:card_close", args=[many[2].pk])) == 2
+    others = [str(session.pk) for session in many[:2]]
+    client.post(reverse("web:card_close", args=[many[2].pk]), {"session": others}, **HTMX)
+    assert names(client) == ["alone", "many-3"]
+
+
+def test_close_all_closes_what_was_shown_and_nothing_that_came_later(cast: Cast, browse: Browse) -> None:
+    client, agent = browse(cast.alice), make_agent(cpu=32)
+    for number in range(5):
+        make_running_session(cast.alice, agent, name=f"session-no-{number}")
+    make_running_session(cast.bob, agent, name="of-bob")
+    newest = client.get(reverse(CARDS)).context["newest"]
+    make_running_session(cast.alice, agent, name="later")
+    close = reverse("web:cards_close")
+    for nonsense in ("", "-1", "9" * 40, "\u00b2"):
+        assert client.post(close, {"until": nonsense}, **HTMX).status_code == 200
+    assert len(names(client)) == 3 and names(browse(cast.bob)) == ["of-bob"]
+    assert client.post(close, {"until": newest}, **HTMX).status_code == 200
+    assert names(client) == ["later"] and names(browse(cast.bob)) == ["of-bob"]

@@ -16,6 +16,7 @@ from backendai.accounts.models import Membership, ResourcePolicy, User
 from backendai.accounts.services import get_or_create_project
 from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession
+from backendai.usage.models import UsageSample
 from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session
@@ -93,9 +94,47 @@ def test_a_superadmin_sees_how_the_cluster_stands(cast: Cast, browse: Browse) ->
     make_agent(status="LOST")
     make_session(cast.bob)
     cluster = browse(cast.dana).get(reverse("web:dashboard")).context["cluster"]
-    chart = cluster.pop("chart")
+    chart, now = cluster.pop("chart"), cluster.pop("now")
+    assert [agent.status for agent in now.troubled] == ["LOST"]
     assert cluster == {"active": 2, "waiting": 1, "agents": [("ALIVE", 1), ("LOST", 1)]}
     assert (len(chart["columns"]), chart["title"]) == (30, "CPU hours")
+
+
+def test_a_superadmin_sees_who_uses_waits_and_holds_what_lies_idle(cast: Cast, browse: Browse) -> None:
+    capacity = {"cpu": "16", "mem": str(2**36), "cuda.device": "4"}
+    agent = make_agent("gpu-01", capacity=capacity, notes=[{"code": "old", "message": "Old.", "fix": ""}])
+    gpu = {"cpu": 1, "mem": "64m", "cuda.device": "1"}
+    lazy = make_running_session(cast.alice, agent, name="lazy", resources=gpu)
+    busy = make_running_session(cast.bob, agent, name="busy", resources=gpu)
+    make_running_session(cast.dana, agent, name="many-cores", resources={"cpu": 8, "mem": "64m"})
+    make_session(cast.bob, name="waits")
+    make_agent("gone", status="LOST")
+    make_agent("fine")
+    for session, util in ((lazy, 0.01), (busy, 0.9)):
+        UsageSample.objects.create(
+            kernel=session.kernels.get(), at=timezone.now(), seconds=10, devices={"cuda.device": {"util": util}}
+        )
+    answer = browse(cast.dana).get(reverse("web:dashboard"))
+    now = answer.context["cluster"]["now"]
+    assert [email for email, _ in now.users] == [cast.alice.email, cast.bob.email, cast.dana.email]
+    assert [session.name for session in now.waiting] == ["waits"]
+    assert [session.name for session in now.idle] == ["lazy"]
+    assert sorted(agent.name for agent in now.troubled) == ["gone", "gpu-01"]
+    shown = words(answer)
+    for part in ("Who holds most", "Waiting longest", "gone Lost", "gpu-01 Alive · 1 note"):
+        assert part in shown
+    assert "Who holds most" not in words(browse(cast.alice).get(reverse("web:dashboard")))
+
+
+def test_unknown_kernels_stand_before_mere_notes_and_lead_to_the_decision(cast: Cast, browse: Browse) -> None:
+    note = {"code": "old", "message": "Old.", "fix": ""}
+    for number in range(6):
+        make_agent(f"noted-{number}", notes=[note])
+    make_agent("restored", unknown_kernels=2, unknown_running=2)
+    answer = browse(cast.dana).get(reverse("web:dashboard"))
+    assert answer.context["cluster"]["now"].troubled[0].name == "restored"
+    assert "restored Alive · 2 unknown kernels" in words(answer)
+    assert reverse("manage:unknown-kernels") in answer.content.decode().partition("Agents with trouble")[2]
 
 
 def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
@@ -107,7 +146,7 @@ def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
     for number in (1, 6):
         for _ in range(number):
             make_session(cast.dana)
-        with django_assert_max_num_queries(23) as captured:
+        with django_assert_max_num_queries(28) as captured:
             client.get(reverse("web:dashboard"))
         counts.add(len(captured))
     assert len(counts) == 1
@@ -121,11 +160,11 @@ def test_it_says_how_much_more_one_can_have_in_a_group_and_what_stands_in_the_wa
     make_agent(group=west, cpu=2, mem="4g")
     client = browse(cast.alice)
     shown = words(client.get(reverse("web:dashboard"), {"group": "east"}))
-    assert "CPU 1 held · 3 more 25 % limit of user alice@example.com" in shown
-    assert "Memory 512 MiB held · 3.5 GiB more 12 % as much as is free" in shown
+    assert "CPU 1 used · 3 available 25 % limit of user alice@example.com" in shown
+    assert "Memory 512 MiB used · 3.5 GiB available 12 % limited by free capacity" in shown
     assert "CPU 1 of 8 in use" in shown
     other = words(client.get(reverse("web:dashboard"), {"group": "west"}))
-    assert "CPU 0 held · 2 more 0 % as much as is free" in other
+    assert "CPU 0 used · 2 available 0 % limited by free capacity" in other
     free = client.get(reverse("web:dashboard"), {"group": "east", "show": "free"})
     assert "CPU 7 of 8 free" in words(free)
     assert 'aria-label="CPU: 7 of 8 free">88 %' in free.content.decode()
@@ -135,7 +174,7 @@ def test_what_groups_have_is_shown_to_superadmins_alone_where_the_site_says_so(c
     change_site(cast.dana, {"group_resources_visible": False}, now=timezone.now())
     make_running_session(cast.alice, make_agent(cpu=7))
     shown = words(browse(cast.alice).get(reverse("web:dashboard")))
-    assert "CPU 1 held · ∞ more" in shown
+    assert "CPU 1 used · ∞ available" in shown
     assert "of 7" not in shown and "6" not in re.findall(r"\d+", shown.partition("My sessions")[0])
     assert "CPU 1 of 7 in use" in words(browse(cast.dana).get(reverse("web:dashboard")))
 

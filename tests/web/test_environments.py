@@ -10,7 +10,8 @@ from django.test import Client
 from django.utils import timezone
 
 from backendai.accounts.models import User
-from backendai.catalog.models import Image
+from backendai.catalog.models import Image, ImageOnAgent
+from backendai.catalog.services import seed_images
 from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession
 from backendai.web.launcher.environments import Environment, offer_for
@@ -74,7 +75,8 @@ def test_it_says_why_one_cannot_be_chosen_here_and_puts_it_last(cast: Cast, djan
     assert found["tensorflow"].versions[1].obstacle == "It needs x86_64; resource group default has aarch64."
     assert found["elsewhere-1.0"].obstacle == "Not open to project vision."
     assert next(iter(found)) == "tensorflow", "what can be chosen comes first"
-    assert offer_for(cast.dana, project=cast.project, group="default").first == Image.objects.get(name="tensorflow-2.0")
+    offer = offer_for(cast.dana, project=cast.project, group="default")
+    assert offer.first_in("default") == Image.objects.get(name="tensorflow-2.0")
     nothing_known = offered(cast, "dana", group="empty")
     assert nothing_known["alone-1.0"].obstacle == "", "an empty group may get any agent"
 
@@ -91,14 +93,14 @@ def test_it_offers_only_what_its_owner_may_use_and_people_start(cast: Cast) -> N
     assert list(found) == ["tensorflow"]
     assert [version.badges for version in found["tensorflow"].versions] == [
         ("x86_64",),
-        ("Customizedmine", "x86_64"),
+        ("mine (customized)", "x86_64"),
     ]
     assert len(offered(cast, "bob")["tensorflow-2.0"].versions) == 1
     Image.objects.filter(name="tensorflow-2.0").update(title="TensorFlow")
     Image.objects.filter(is_customized=True).update(title="my-tools")
     (environment,) = offered(cast).values()
     assert environment.title == "TensorFlow", "one's own leave the environment its name"
-    assert environment.versions[1].badges == ("Customizedmy-tools", "x86_64")
+    assert environment.versions[1].badges == ("my-tools (customized)", "x86_64")
 
 
 def test_environments_of_one_name_say_where_they_come_from(cast: Cast) -> None:
@@ -148,7 +150,7 @@ def test_another_group_renews_the_environments_and_keeps_the_choice(cast: Cast, 
     renewed = browse(cast.alice).post(RENEWED, typed(cast, image="tensorflow-1.0", resource_group="arm"))
     page = renewed.content.decode()
     assert "It needs x86_64; resource group arm has aarch64." in page
-    assert "selected>1.0" in page
+    assert "selected>tensorflow · 1.0" in page
     assert "invalid-feedback" not in page
     of_bob = typed(cast, owner="bob@example.com")
     assert browse(cast.alice).post(RENEWED, of_bob).status_code == 200, "for oneself then"
@@ -189,3 +191,35 @@ def test_a_typed_name_is_no_door_past_what_one_may_use(cast: Cast, browse: Brows
     dana = browse(cast.dana).post(LAUNCH, typed(cast, manual_image="foreign-1.0"))
     assert "There is no image" in dana.context["form"].errors["manual_image"][0], "not open to the project"
     assert not ComputeSession.objects.exists()
+
+
+def test_the_launcher_begins_with_the_larger_python_where_an_agent_has_it(cast: Cast, browse: Browse) -> None:
+    seed_images()
+    group, other = make_group("default"), make_group("other")
+    science = Image.objects.get(name="python-science")
+    agent = make_agent("elsewhere", group=other)
+    ImageOnAgent.objects.create(agent=agent, reference=science.reference)
+    page = browse(cast.alice)
+
+    def chosen(query: str = "") -> str:
+        return str(page.get(LAUNCH + query).context["form"]["image"].value())
+
+    assert chosen() == "python"  # it is still being made
+    agent.resource_group = group
+    agent.save()
+    assert chosen() == "python-science"
+    assert chosen("?image=python") == "python"
+    Image.objects.filter(pk=science.pk).update(is_enabled=False)
+    assert chosen() == "python"
+    Image.objects.filter(name="python").update(is_enabled=False)
+    Image.objects.filter(pk=science.pk).update(is_enabled=True)
+    agent.delete()
+    assert chosen() == "python-science"  # nothing else is there
+
+
+def test_the_images_that_come_along_say_what_is_in_them(cast: Cast) -> None:
+    seed_images()
+    make_agent()
+    found = offered(cast)
+    assert list(found) == ["Python", "Python (science)"]
+    assert "pandas" in found["Python (science)"].description

@@ -211,7 +211,7 @@ def test_moments_in_messages_stand_in_the_readers_clock_and_rest_keeps_the_text(
     data = {"until": at.isoformat(), "starts_at": at.isoformat()}
     note_waits([Waiting(session.pk, "no-room", message, data, steps=steps)], now=now)
     client = browse(cast.alice)
-    moment = f'<time datetime="{at.isoformat()}" data-exact>'
+    moment = f'<time datetime="{at.isoformat()}" data-exact'
     for page, number in (("web:history", 2), ("web:session_info", 3), ("web:session", 1), ("web:session_row", 1)):
         text = re.sub(' data-wait="[^"]*"', "", client.get(reverse(page, args=[session.pk])).content.decode())
         assert text.count(moment) >= number
@@ -222,3 +222,13 @@ def test_moments_in_messages_stand_in_the_readers_clock_and_rest_keeps_the_text(
         assert at.isoformat() not in text.replace(f'datetime="{at.isoformat()}"', "")
     answer = client.get(f"/api/v1/sessions/{session.pk}/history/").json()
     assert answer["results"][0]["message"] == message
+
+
+def test_a_history_that_was_deleted_after_its_time_is_said_to_be_gone(
+    cast: Cast, browse: Browse, session: ComputeSession
+) -> None:
+    SchedulingRecord.objects.all().delete()
+    address = reverse("web:history", args=[session.pk])
+    assert "Nothing has happened to this session yet." in browse(cast.alice).get(address).content.decode()
+    ComputeSession.objects.update(status="TERMINATED", ended_at=timezone.now())
+    assert "The history of this session is no longer kept." in browse(cast.alice).get(address).content.decode()

@@ -7,11 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from backendai.accounts.models import Invitation, Membership, User
+from backendai.accounts.models import Invitation, Login, Membership, User
 from backendai.accounts.services import Invitee, invite, revoke_invitation
+from backendai.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD
 
@@ -36,6 +38,7 @@ def test_a_newcomer_makes_an_account_and_signs_in(world: World) -> None:
     client, link = Client(), link_to(world)
     opened = client.get(link)
     assert (opened.status_code, opened["Location"], opened["Referrer-Policy"]) == (302, ACCEPT, "no-referrer")
+    assert client.session.get_expiry_age() <= 900, "what a stranger makes the portal keep does not stay for weeks"
     assert "no-store" in opened["Cache-Control"]
     page = client.get(ACCEPT)
     assert "no-store" in page["Cache-Control"]
@@ -47,9 +50,24 @@ def test_a_newcomer_makes_an_account_and_signs_in(world: World) -> None:
     weak = client.post(ACCEPT, {"full_name": "Nora", "password": "short", "again": "short"})
     assert (weak.status_code, "password" in weak.context["form"].errors) == (422, True)
     made = client.post(ACCEPT, {"full_name": "Nora", "password": PASSWORD, "again": PASSWORD})
-    assert made["Location"] == "/login/"
-    assert client.post("/login/", {"username": NEW, "login": NEW, "password": PASSWORD}).status_code == 302
-    assert User.objects.get(email=NEW).projects.get() == world.vision
+    assert made["Location"] == "/"
+    page = client.get("/")
+    assert page.status_code == 200 and "You are a member of project" in page.content.decode()
+    nora = User.objects.get(email=NEW)
+    assert nora.projects.get() == world.vision
+    assert Login.objects.get().method == "password" and Login.objects.get().user == nora
+    assert AuditEntry.objects.filter(action="user.sign-in", actor_id=nora.pk).count() == 1
+    assert "invitation" not in client.session
+
+
+def test_a_newcomer_sets_up_the_second_factor_that_the_site_demands(world: World, settings: Any) -> None:
+    settings.REQUIRE_MFA = "all"
+    client = Client()
+    client.get(link_to(world))
+    client.post(ACCEPT, {"full_name": "Nora", "password": PASSWORD, "again": PASSWORD})
+    assert client.get("/")["Location"] == "/account/security/"
+    assert client.get("/account/security/").status_code == 200
+    assert client.get("/api/v1/sessions/").json()["code"] == "second-factor-required"
 
 
 def test_somebody_who_is_here_joins_as_whom_it_is_for(world: World, browse: Browse) -> None:
@@ -89,10 +107,16 @@ def test_a_link_that_leads_nowhere_says_why(world: World, what: str, words: str)
         revoke_invitation(world.bob, rows.select_related("project").get(), now=timezone.now())
     elif what == "used":
         rows.update(accepted_at=timezone.now())
-    if what != "nothing opened":
-        client.get("/invitations/nonsense/" if what == "nonsense" else link)
     answers: list[Any] = [client.get(ACCEPT), client.post(ACCEPT, {"password": PASSWORD, "again": PASSWORD})]
+    if what != "nothing opened":
+        answers.insert(0, client.get("/invitations/nonsense/" if what == "nonsense" else link))
     for answer in answers:
         assert answer.status_code == 410
     assert words in answers[0].content.decode()
     assert not User.objects.filter(email=NEW).exists()
+
+
+def test_a_made_up_link_leaves_nothing_behind(client: Client, db: None) -> None:
+    answer = client.get("/invitations/made-up/")
+    assert answer.status_code == 410
+    assert not Session.objects.exists()

@@ -228,12 +228,12 @@ def test_presets_that_fit_come_first_and_the_others_say_why_not(lab: Cast, brows
     names = re.findall(r'name="preset" value="([^"]*)"', page)
     assert names == ["d-fits", "c-later", "a-never", "b-quota", "=minimum", ""]
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
-    assert "Not now: No agent has room" in text
-    assert "Cannot start: User alice@example.com may hold 6 CPU cores at most" in text
+    assert "Not now: needs 12 GiB Memory, 8 GiB free No agent has room" in text
+    assert "Cannot start: needs 7 CPU, at most 6 User alice@example.com may hold 6 CPU cores at most" in text
     assert "preset" in launch(client, lab, preset="b-quota").context["form"].errors
     make_image("roomy", minimum={"mem": "2g"})
     text = " ".join(re.sub(r"<[^>]+>", " ", amounts(client, lab, image="roomy")).split())
-    assert "Cannot start: Memory: At least 2 GiB: the environment roomy needs it." in text
+    assert "Cannot start Memory: At least 2 GiB: the environment roomy needs it." in text
 
 
 def test_the_minimum_is_what_the_environment_requires_and_custom_may_be_switched_off(lab: Cast, browse: Browse) -> None:

@@ -292,7 +292,7 @@ def test_it_drops_the_start_time_of_an_interactive_session(site: Cast, browse: B
         ({"environ.name": ["A", "A"], "environ.value": ["x", "y"]}, "environ", "there twice"),
         ({"environ.name": ["", ""], "environ.value": ["", "x"]}, "environ", "has no name"),
         ({"environ.name": ["A"], "environ.value": [""]}, "environ", "has no value"),
-        ({"cluster_size": "17"}, "cluster_size", "less than or equal to 16"),
+        ({"cluster_size": "17"}, "cluster_size", "At most 16 kernels in one session."),
         ({"session_type": "batch", "startup_command": "true", "starts_at": "tomorrow"}, "starts_at", "valid date"),
         ({"session_type": "batch", "startup_command": "true", "starts_at": "2001-01-01T00:00"}, "starts_at", "past"),
         ({"preopen_ports": "8080 http"}, "preopen_ports", "&#x27;http&#x27; is not a port"),
@@ -320,11 +320,13 @@ def test_it_shows_how_far_the_build_of_an_image_is(site: Cast, browse: Browse) -
     Image.objects.update(is_built_here=True)
     job = BackgroundJob(kind=BUILD_JOB, subject="local/python:latest", progress=0.41, message="Unpacking.")
     job.save()
-    assert "Being built: 41 %" in browse(site.alice).get(reverse("web:launch")).content.decode()
+    page = browse(site.alice).get(reverse("web:launch")).content.decode()
+    assert "The image python is being built: 41 %. Sessions wait for it" in page
+    assert "<small>Unpacking.</small>" in page
     job.status, job.message, job.fix = BackgroundJob.Status.FAILED, "The disk is full.", "Free some space."
     job.save()
     page = browse(site.alice).get(reverse("web:launch")).content.decode()
-    assert "The disk is full. Free some space." in page
+    assert "The image python could not be built: The disk is full." in page
 
 
 def test_it_starts_one_like_another_with_all_it_had(site: Cast, browse: Browse) -> None:
@@ -346,7 +348,7 @@ def test_a_preset_that_does_not_fit_says_why_in_the_chosen_group(site: Cast, bro
     client = browse(site.alice)
     page = client.get(reverse("web:launch"), {"resource_group": "default"}).content.decode()
     assert page.count("is-unfit") == 1
-    assert "Cannot start: " in page
+    assert "Cannot start: needs " in page
     there = client.post(reverse("web:launch_amounts"), typed(site, resource_group="big", preset="huge"))
     assert "is-unfit" not in there.content.decode()
     assert 'value="huge" id="preset-huge" checked' in there.content.decode()

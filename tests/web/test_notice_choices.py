@@ -26,7 +26,7 @@ def test_what_is_chosen_on_the_page_is_what_rest_says(cast: Cast, browse: Browse
     assert alice.get(REST).json() == dict.fromkeys(("started", "failed", "ended", "ending"), USUAL)
     sent = {"started-bell": "on", "failed-card": "on", "failed-bell": "on", "failed-email": "on", "ended-card": "on"}
     page = client.post(reverse(PAGE), sent, follow=True)
-    assert "Your choices are kept." in page.content.decode()
+    assert "Saved." in page.content.decode()
     assert alice.get(REST).json() == {
         "started": {"card": False, "bell": True, "email": False},
         "failed": {"card": True, "bell": True, "email": True},

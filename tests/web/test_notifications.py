@@ -38,7 +38,7 @@ def test_the_bell_marks_what_goes_on_and_what_ended_unseen_in_three_queries(
         assert "2 under way" in client.get(reverse(BELL)).content.decode()
     end(first)
     end(others)
-    assert "1 piece of news since you looked" in client.get(reverse(BELL)).content.decode()
+    assert "1 new notification" in client.get(reverse(BELL)).content.decode()
     client.post(reverse("web:notifications_seen"), **HTMX)
     assert "1 under way" in client.get(reverse(BELL)).content.decode()
 

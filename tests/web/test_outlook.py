@@ -27,6 +27,7 @@ from tests.factories import make_agent, make_group, make_image, make_running_ses
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
+_BATCH = {"session_type": "batch", "startup_command": "true"}
 Browse = Callable[[User], Client]
 HALF = {"cpu": 2, "mem": "512m"}
 
@@ -67,7 +68,8 @@ def typed(cast: Cast, **over: Any) -> dict[str, Any]:
 def foreseen(client: Client, values: dict[str, Any]) -> str:
     answer = client.post(reverse("web:launch_preview"), values, **HTMX)
     assert answer.status_code == 200
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", answer.content.decode())).split())
+    shown = re.sub(r"<template.*?</template>", "", answer.content.decode(), flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", shown)).split())
 
 
 def test_of_several_sessions_it_counts_those_that_start(cast: Cast, browse: Browse) -> None:
@@ -236,7 +238,7 @@ def test_the_form_says_where_it_would_start(cast: Cast, browse: Browse) -> None:
 def test_the_form_says_why_it_would_wait_and_what_would_help(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
     client = browse(cast.alice)
     line = foreseen(client, typed(cast, name="another"))
-    assert line.startswith("Waits for its turn: ")
+    assert "Queued behind a session that does not fit yet (group default runs sessions strictly in order)." in line
     assert line.endswith("1 session ahead.")  # in a strict queue no smaller one would pass it
     terminate_session(busy, cast.alice)
     answer = client.post(reverse("web:launch_preview"), typed(cast, name="another"), **HTMX)
@@ -249,19 +251,47 @@ def test_the_form_says_what_can_never_start(cast: Cast, browse: Browse) -> None:
     make_agent(cpu=4)
     make_image()
     line = foreseen(browse(cast.alice), typed(cast, cpu="64"))
-    assert line == "Can never start: 64 CPU cores asked for, but no agent of default has more than 4."
+    assert line == "Cannot be launched: CPU cores: 64 CPU cores asked for, but no agent of default has more than 4."
 
 
-def test_the_form_foresees_a_batch_session_before_its_command_is_typed(cast: Cast, browse: Browse) -> None:
+@pytest.mark.parametrize(
+    ("change", "field", "text"),
+    [
+        ({"session_type": "batch"}, "startup_command", "A batch session needs a command to run."),
+        ({"name": "mine"}, "name", "You already have a session named 'mine'"),
+        ({"name": "mine", "cpu": "many"}, "name", "You already have a session named 'mine'"),
+        ({"count": "17"}, "count", "At most 16 sessions at once."),
+        (
+            {"session_type": "batch", "startup_command": "true", "batch_timeout": "-3h"},
+            "batch_timeout",
+            "longer than 0",
+        ),
+    ],
+)
+def test_the_line_the_review_and_the_launch_refuse_the_same(
+    cast: Cast, browse: Browse, change: dict[str, str], field: str, text: str
+) -> None:
     make_agent("node-1")
     make_image()
-    assert foreseen(browse(cast.alice), typed(cast, session_type="batch")) == "Starts now on node-1."
+    make_session(cast.alice, name="mine")
+    client, values = browse(cast.alice), typed(cast, **{"name": "other"} | change)
+    line = foreseen(client, values)
+    assert line.startswith("Cannot be launched: ") and text in line
+    previewed = client.post(reverse("web:launch_preview"), values, **HTMX).content.decode()
+    reviewed = client.post(reverse("web:launch_review"), values, **HTMX).content.decode()
+    faults = [re.findall(r'data-fault="([^"]+)">', page) for page in (previewed, reviewed)]
+    assert faults[0] == faults[1] and field in faults[0]
+    answer = client.post(reverse("web:launch"), values)
+    assert answer.status_code == 422 and field in answer.context["form"].errors
+    assert ComputeSession.objects.count() == 1
 
 
 def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse: Browse) -> None:
     make_agent("node-1")
     make_image()
-    asked = typed(cast, session_type="batch", starts_at="2999-01-31T08:30", time_zone="Asia/Seoul")
+    asked = typed(
+        cast, session_type="batch", startup_command="true", starts_at="2999-01-31T08:30", time_zone="Asia/Seoul"
+    )
     page = browse(cast.alice).post(reverse("web:launch_preview"), asked, **HTMX).content.decode()
     assert "Starts not before <time" in page and "2999-01-31T08:30:00+09:00" in page
 
@@ -277,8 +307,11 @@ def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse
         ({"cluster_size": "99"}, "Kernels: "),
         ({"project": ""}, "Project: This field is required."),
         ({"priority": "101"}, "Priority: "),
-        ({"session_type": "batch", "batch_timeout": "5"}, "End it after: Write a number with its unit"),
-        ({"session_type": "batch", "starts_at": "2001-01-01T10:00"}, "The start time is in the past."),
+        (
+            {"session_type": "batch", "startup_command": "true", "batch_timeout": "5"},
+            "End it after: Write a number with its unit",
+        ),
+        (_BATCH | {"starts_at": "2001-01-01T10:00"}, "The start time is in the past."),
     ],
 )
 def test_the_form_says_what_is_wrong_while_one_types(
@@ -287,7 +320,7 @@ def test_the_form_says_what_is_wrong_while_one_types(
     make_agent()
     make_image()
     line = foreseen(browse(cast.alice), typed(cast, **change))
-    assert line.startswith("Would be refused. ")
+    assert line.startswith("Cannot be launched: ")
     assert text in line
     assert not ComputeSession.objects.exists()
 
@@ -297,7 +330,7 @@ def test_the_form_says_at_once_that_a_group_takes_no_such_sessions(cast: Cast, b
     make_image()
     ResourceGroup.objects.update(allowed_session_types=["batch"])
     line = foreseen(browse(cast.alice), typed(cast))
-    assert line == "Would be refused. Type: Resource group default takes no interactive sessions; it takes: batch."
+    assert line == "Cannot be launched: Type: Resource group default takes no interactive sessions; it takes: batch."
 
 
 def test_a_suggestion_that_is_taken_starts_in_place_of_the_session_that_waits(
@@ -307,7 +340,7 @@ def test_a_suggestion_that_is_taken_starts_in_place_of_the_session_that_waits(
     less = typed(cast, cpu="1", replaces=str(busy.pk))
     assert foreseen(client, less) == "Starts now on node-1, in place of mine ."
     assert "1 session ahead, mine counted in." in foreseen(client, less | {"mem": "256m"})
-    assert "mine" not in foreseen(client, typed(cast, cpu="1"))
+    assert "in place of" not in foreseen(client, typed(cast, cpu="1"))
 
 
 def test_a_session_that_is_nobodys_business_cannot_be_replaced(
@@ -316,7 +349,7 @@ def test_a_session_that_is_nobodys_business_cannot_be_replaced(
     for person in (cast.bob, cast.dana):
         make_image()
         line = foreseen(browse(person), typed(cast, cpu="1", replaces=str(busy.pk)))
-        assert line.startswith("Would be refused. ")
+        assert line.startswith("Cannot be launched: ")
         assert "mine" not in line
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -11,10 +15,12 @@ from django.utils import timezone
 from backendai.accounts.models import ResourcePolicy
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
+from backendai.cluster.models import Agent
 from backendai.compute.models import ImageCommit
 from backendai.compute.services.commit_reports import commits_reported
 from backendai.compute.services.commits import start_commit
 from backendai.wire.commits import CommitReport, CommitState
+from backendai.wire.home import HomeLook
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session
 
@@ -69,7 +75,7 @@ def test_the_form_works_with_and_without_scripts_and_shows_each_mistake_at_its_p
     assert alice.post(address, {"name": "tools"}, headers=script).status_code == 204
     assert BackgroundJob.objects.get().owner == cast.alice
     page = alice.get(address).content.decode()
-    assert "is being made of this session" in page
+    assert "is being saved from this session" in page
     other = make_running_session(cast.alice)
     refused = alice.post(f"/sessions/{other.pk}/commit/", {"name": "more"})
     assert "may have at most 1" in str(refused.context["form"].non_field_errors())
@@ -84,9 +90,9 @@ def test_the_page_lists_them_gives_other_names_and_asks_before_it_deletes(cast: 
     assert "No image yet." in alice.get(OWN).content.decode()
     image = make_own(cast, "tools")
     page = alice.get(OWN).content.decode().replace("\N{NO-BREAK SPACE}", " ")
-    assert "tools" in page and image.name in page and "5 MiB" in page and "no node has it" not in page
+    assert "tools" in page and image.name in page and "5 MiB" in page and "not on any agent" not in page
     ImageOnAgent.objects.all().delete()
-    assert "no node has it" in alice.get(OWN).content.decode()
+    assert "not on any agent" in alice.get(OWN).content.decode()
     assert "tools" not in signed_in(cast.bob).get(OWN).content.decode()
 
     rename, delete = f"{OWN}{image.pk}/rename/", f"{OWN}{image.pk}/delete/"
@@ -113,3 +119,63 @@ def test_administrators_see_whose_they_are_and_forget_them_as_their_owners_would
     image.refresh_from_db()
     assert image.deleted_at is not None
     assert image.name not in dana.get("/manage/images/").content.decode()
+
+
+@contextmanager
+def node_that_says(status: int, said: bytes) -> Iterator[tuple[str, list[str]]]:
+    """A node's gateway with one answer, and what it was asked."""
+    asked: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            assert self.headers["Authorization"].startswith("Ticket ")
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(said)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+def test_the_form_tells_what_of_the_home_folder_will_not_be_saved(cast: Cast) -> None:
+    session = make_running_session(cast.alice)
+    kernel = session.kernels.get()
+    address = f"/sessions/{session.pk}/commit/left-out/"
+    form = signed_in(cast.alice).get(f"/sessions/{session.pk}/commit/").content.decode()
+    assert f'hx-get="{address}"' in form and "pip install" in form
+    script = {"HX-Request": "true"}
+    dialog = signed_in(cast.alice).get(f"/sessions/{session.pk}/commit/", headers=script).content.decode()
+    assert 'hx-target="#session-box-body"' in dialog and f'hx-get="{address}"' in dialog
+    assert 'hx-disinherit="hx-target hx-disabled-elt"' in dialog, "what comes later would take the place of the form"
+    look = HomeLook(home_bytes=int(2.5 * 2**30), pip_bytes=143 * 2**20, packages=12, complete=True)
+
+    def said(person: Any) -> Any:
+        return signed_in(person).get(address)
+
+    def text_for(person: Any) -> str:
+        return str(said(person).content.decode().replace("\xa0", " "))
+
+    with node_that_says(200, look.model_dump_json().encode()) as (url, asked):
+        Agent.objects.filter(pk=kernel.agent_id).update(gateway_url=url)
+        page = text_for(cast.alice)
+        assert asked == [f"/kernels/{kernel.pk}/home"]
+        assert "12 packages in <code>~/.local</code> (143 MiB) will not be saved." in page
+        assert "Files in your home folder (2.5 GiB) will not be saved." in page
+        assert said(cast.dana).status_code == 204, "she may see the session, and what is in it is its owner's"
+        assert len(asked) == 1
+    partly = look.model_copy(update={"pip_bytes": 0, "complete": False})
+    with node_that_says(200, partly.model_dump_json().encode()) as (url, _):
+        Agent.objects.filter(pk=kernel.agent_id).update(gateway_url=url)
+        page = text_for(cast.alice)
+        assert "packages in" not in page and "(at least 2.5 GiB)" in page
+    for status, nonsense in ((404, b""), (200, b"{}"), (200, b"\xff" * 10_000)):
+        with node_that_says(status, nonsense) as (url, _):
+            Agent.objects.filter(pk=kernel.agent_id).update(gateway_url=url)
+            assert said(cast.alice).status_code == 204
+    assert said(cast.alice).status_code == 204, "the node is away"

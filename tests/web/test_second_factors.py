@@ -101,6 +101,13 @@ def test_an_app_asks_for_its_code_at_every_sign_in_and_takes_each_code_once(cast
         assert not is_in(third)
 
 
+def test_the_code_that_sets_an_app_up_signs_nobody_in(cast: Cast) -> None:
+    secret = set_up_app(sign_in())
+    second = sign_in()
+    second.post(CODE, {"code": code_of(secret)})
+    assert not is_in(second)
+
+
 def test_a_recovery_code_lets_in_once(cast: Cast) -> None:
     first = sign_in()
     set_up_app(first)
@@ -269,6 +276,16 @@ def test_a_required_factor_does_not_stop_scripts_nor_what_needs_nobody(cast: Cas
     _, token = create_token(cast.alice, "script")
     assert Client().get("/api/v1/me/", headers={"Authorization": f"Bearer {token}"}).status_code == 200
     assert Client().get("/healthz").status_code == Client().get("/login/").status_code == 200
+
+
+@pytest.mark.parametrize("header", ["Bearer x", "BackendAI x", "bearer bai_made-up", "BACKENDAI signMethod=x"])
+def test_a_header_that_only_looks_like_a_key_opens_no_page(cast: Cast, settings: Any, header: str) -> None:
+    settings.REQUIRE_MFA = "all"
+    client = sign_in("dana@example.com")
+    for path in ("/", "/dashboard/", "/account/tokens/", "/admin/", "/manage/"):
+        answer = client.get(path, headers={"Authorization": header})
+        assert (answer.status_code, answer.get("Location")) == (302, SECURITY), path
+    assert client.get("/api/v1/me/", headers={"Authorization": header}).status_code == 401
 
 
 def test_an_administrator_takes_lost_factors_away_and_the_logins_with_them(cast: Cast) -> None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
 import pytest
 from django.conf import settings
 from django.template.loader import render_to_string
 from django.test import Client, RequestFactory
 from django.utils import timezone
 
+from backendai.accounts.models import User
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import change_site
-from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import CODE_SECONDS, host_of, origin_of, read_code
+from backendai.compute.models import ComputeSession, PublicApp
+from backendai.compute.services.apps import CODE_SECONDS, App, host_of, origin_of, read_code
+from backendai.compute.services.public_apps import open_to_everybody
 from backendai.web.app_reach import why_out_of_reach
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session
 
 pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
 LABELS = {"ai.backend.service-ports": "jupyterlab:http:[8888],ring:tcp:9000,secret:internal:9001"}
 
 
@@ -51,18 +58,90 @@ def test_it_costs_one_query_where_the_kernels_are_known(
 def test_it_opens_an_app_to_everybody_and_closes_it_again(cast: Cast, session: ComputeSession) -> None:
     alice, address = Client(headers={"Host": "localhost"}), f"/sessions/{session.pk}/apps/"
     alice.force_login(cast.alice)
-    assert "Open to everybody" not in alice.get(address).content.decode()
-    assert "an administrator has to allow it" in answer_to(alice, address, "yes")
+    assert "Make public" not in alice.get(address).content.decode()
+    assert "Ask an administrator to allow it." in answer_to(alice, address, "yes")
     change_site(cast.dana, {"public_apps": True}, now=timezone.now())
-    assert "Open to everybody" in alice.get(address).content.decode()
-    assert "Close to others" in answer_to(alice, address, "yes")
+    assert "Make public" in alice.get(address).content.decode()
+    assert "Make private" in answer_to(alice, address, "yes")
     assert session.public_apps.get().opened_by == cast.alice
-    assert "Close to others" not in answer_to(alice, address, "no")
+    assert "Make private" not in answer_to(alice, address, "no")
     assert not session.public_apps.exists()
 
 
-def answer_to(client: Client, address: str, wish: str) -> str:
-    return client.post(f"{address}jupyterlab/public/", {"open": wish}, follow=True).content.decode()
+def answer_to(client: Client, address: str, wish: str, **more: str) -> str:
+    said = {"open": wish, "confirm": "yes"} | more
+    return client.post(f"{address}jupyterlab/public/", said, follow=True).content.decode()
+
+
+def test_it_asks_before_anybody_may_run_commands(cast: Cast, session: ComputeSession, browse: Browse) -> None:
+    change_site(cast.dana, {"public_apps": True}, now=timezone.now())
+    alice, address = browse(cast.alice), f"/sessions/{session.pk}/apps/"
+    form = alice.get(f"{address}jupyterlab/public/").content.decode()
+    assert "Anyone with the link can run commands as you." in form
+    assert re.search(r'value="1d" checked', form)
+    refused = answer_to(alice, address, "yes", confirm="", public_for="1h")
+    assert "Confirm that anyone with the link" in refused and re.search(r'value="1h" checked', refused)
+    assert not session.public_apps.exists()
+    answer_to(alice, address, "yes", public_for="1y")
+    assert not session.public_apps.exists()
+    answer_to(alice, address, "yes", public_for="1h")
+    assert session.public_apps.get().closes_at - timezone.now() < timedelta(hours=1)
+    assert browse(cast.bob).get(f"{address}jupyterlab/public/").status_code == 404
+    assert alice.get(f"{address}nothing/public/").status_code == 404
+
+
+def test_an_app_that_runs_no_commands_needs_no_word_of_it(cast: Cast, browse: Browse) -> None:
+    make_image(labels={"ai.backend.service-ports": "tensorboard:http:[6006]"})
+    session = make_running_session(cast.alice)
+    change_site(cast.dana, {"public_apps": True}, now=timezone.now())
+    alice, address = browse(cast.alice), f"/sessions/{session.pk}/apps/tensorboard/public/"
+    assert "run commands" not in alice.get(address).content.decode()
+    alice.post(address, {"open": "yes"})
+    assert session.public_apps.get().service == "tensorboard"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        *[(name, True) for name in ("jupyterlab", "my-jupyter", "vscode", "ttyd", "web-terminal")],
+        *[(name, False) for name in ("tensorboard", "mlflow", "notes", "port-8000")],
+    ],
+)
+def test_it_knows_apps_that_run_commands_by_their_name(name: str, is_one: bool) -> None:
+    assert App(name, name, "http", 8000, "").gives_shell == is_one
+
+
+def badges(client: Client, session: ComputeSession) -> list[bool]:
+    addresses = ("/", f"/sessions/{session.pk}/", f"/sessions/{session.pk}/row/")
+    return ["public-badge" in client.get(address).content.decode() for address in addresses]
+
+
+def test_the_list_and_the_panel_say_that_an_app_is_public(cast: Cast, session: ComputeSession, browse: Browse) -> None:
+    change_site(cast.dana, {"public_apps": True}, now=timezone.now())
+    alice = browse(cast.alice)
+    assert badges(alice, session) == [False] * 3
+    version = ComputeSession.objects.get().version
+    open_to_everybody(cast.alice, session, "jupyterlab", now=timezone.now())
+    assert badges(alice, session) == [True] * 3
+    assert ComputeSession.objects.get().version > version, "browsers draw the row again"
+    PublicApp.objects.update(closes_at=timezone.now())
+    assert badges(alice, session) == [False] * 3
+    PublicApp.objects.update(closes_at=None)
+    assert badges(alice, session) == [True] * 3
+    change_site(cast.dana, {"public_apps": False}, now=timezone.now())
+    assert badges(alice, session) == [False] * 3
+
+
+def test_the_address_of_an_app_leads_to_the_page_that_opens_it(
+    cast: Cast, session: ComputeSession, browse: Browse
+) -> None:
+    label = host_of(session, "jupyterlab").partition(".")[0]
+    answer = browse(cast.alice).get(f"/apps/{label}/")
+    assert answer["Location"] == f"/sessions/{session.pk}/apps/jupyterlab/"
+    assert browse(cast.bob).get(f"/apps/{label}/").status_code == 404
+    for wrong in ("jupyterlab", "jupyterlab-0123456789ab", f"{label}0", f"-{label[-12:]}"):
+        assert browse(cast.alice).get(f"/apps/{wrong}/").status_code == 404
+    assert Client(headers={"Host": "localhost"}).get(f"/apps/{label}/")["Location"].startswith("/login/?next=/apps/")
 
 
 @pytest.mark.parametrize(

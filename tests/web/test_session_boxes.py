@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.wire.messages import KernelState
@@ -32,18 +33,19 @@ def test_a_wait_is_explained_with_numbers_and_with_passed_and_failed_gates(cast:
         {"step": "sequencing", "result": "SUCCESS", "message": "first of 9"},
         {"step": "slots", "result": "FAILURE", "message": "removed 3 of 3 agents", "error_code": "no-room"},
     ]
-    data = {"free": "2", "blocker": str(other.pk), "never": False, "agents": 3}
+    data = {"free": "2", "blocker": str(other.pk), "never": False, "agents": 3, "agent": "local"}
     for _ in range(4):
         wait = Waiting(session.pk, "no-room", "cpu: 8 asked, 2 available.", data, steps=steps, position=5)
         note_waits([wait], now=timezone.now())
     client = browse(cast.alice)
     assert "<!doctype" not in info_of(client, session, **HTMX)
     page = info_of(client, session)
-    assert "<p>Cpu: 8 asked, 2 available.</p>" in page
+    assert "<p>cpu: 8 asked, 2 available.</p>" in page
     assert 'Place in the queue</dt><dd class="number">5</dd>' in page
     assert 'Tries of the scheduler</dt><dd class="number">4</dd>' in page
     assert '<dt>Free</dt><dd class="number"><bdi>2</bdi></dd>' in page
     assert '<dt>Agents</dt><dd class="number"><bdi>3</bdi></dd>' in page
+    assert '<dt>Closest agent</dt><dd class="number"><bdi>local</bdi></dd>' in page, "it has none yet"
     assert str(other.pk) not in page, "whose session is in the way is that person's affair"
     assert page.index("removed 3 of 3 agents") < page.index('title="first of 9"')
 
@@ -74,6 +76,19 @@ def test_an_end_is_explained_with_exit_codes_and_failed_starts(cast: Cast, brows
     kernel_reported(agent, report_of(killed.kernels.get(), KernelState.TERMINATED, exit_code=137, reason="exited"))
     page = info_of(client, killed)
     assert "It has ended" in page and "exit 137" in page and "SIGKILL" in page
+
+
+def test_an_end_on_order_does_not_look_like_a_failure(cast: Cast, browse: Browse) -> None:
+    agent, client = make_agent(), browse(cast.alice)
+    session = make_running_session(cast.alice, agent)
+    terminate_session(session, cast.alice)
+    kernel_reported(agent, report_of(session.kernels.get(), KernelState.TERMINATED, exit_code=143))
+    for page in (info_of(client, session), client.get(f"/sessions/{session.pk}/").content.decode()):
+        assert "stopped (SIGTERM)" in page and "exit 143" not in page and "asked to end" not in page
+    by_itself = make_running_session(cast.alice, agent)
+    kernel_reported(agent, report_of(by_itself.kernels.get(), KernelState.TERMINATED, exit_code=143, reason="exited"))
+    page = info_of(client, by_itself)
+    assert "exit 143" in page and "asked to end (SIGTERM)" in page
 
 
 def test_the_number_of_a_platform_error_is_for_administrators(cast: Cast, browse: Browse) -> None:

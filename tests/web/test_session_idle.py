@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.accounts.models import User
+from backendai.activity.models import AuditEntry
 from backendai.cluster.idle import Places, write_checker
 from backendai.cluster.models import Agent, IdleChecker
 from backendai.compute.models import ComputeSession, IdleWarning
@@ -19,7 +20,7 @@ from backendai.compute.services.traffic import note_traffic
 from backendai.controller import idle
 from tests.cast import Cast
 from tests.controller.clocks import passes_went_on_until
-from tests.factories import make_running_session, make_session
+from tests.factories import make_agent, make_running_session, make_session
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -32,11 +33,11 @@ def checker(name: str = "quiet", **over: Any) -> IdleChecker:
     return write_checker(None, IdleChecker(), values, Places(is_site_wide=True))
 
 
-def unused_for(session: ComputeSession, **duration: float) -> None:
-    """Let the session have run, and nobody have used it, for so long; then look for idle sessions."""
-    now = timezone.now()
-    ComputeSession.objects.filter(pk=session.pk).update(started_at=now - timedelta(**duration))
-    note_traffic({session.pk: now - timedelta(**duration)})
+def unused_for(*sessions: ComputeSession, **duration: float) -> None:
+    """Let the sessions have run, and nobody have used them, for so long; then look for idle sessions."""
+    now, ids = timezone.now(), [session.pk for session in sessions]
+    ComputeSession.objects.filter(pk__in=ids).update(started_at=now - timedelta(**duration))
+    note_traffic(dict.fromkeys(ids, now - timedelta(**duration)))
     passes_went_on_until(now)
     idle.run_idle(now)
 
@@ -68,7 +69,8 @@ def test_a_warned_session_says_so_and_can_be_kept_running(cast: Cast, browse: Br
     unused_for(session, minutes=55)
     page = text_of(client, page_of(session))
     assert f'id="idle-notice-{rule.pk}"' in page
-    assert "Nobody has used it for 55 min; idle checker quiet ends sessions after 1 h without traffic." in page
+    assert "Unused since <time" in page and "; idle checker quiet ends sessions after 1 h without use." in page
+    assert "for 55 min" not in page, "a length would be wrong a minute later"
     assert "Keep it running 1h longer" in page and "3 times are left" in page
     assert "idle, ends <time" in text_of(client, reverse("web:sessions"))
     assert "idle, ends <time" in text_of(client, reverse("web:session_row", args=[session.pk]), **HTMX)
@@ -142,8 +144,36 @@ def test_news_of_idleness_lead_to_more_time(cast: Cast, browse: Browse) -> None:
     unused_for(session, minutes=55)
     for name in ("web:cards", "web:notifications"):
         page = text_of(browse(cast.alice), reverse(name), **HTMX)
-        assert "It is idle and will end" in page
-        assert f'href="{page_of(session)}#idle-checks"' in page
+        assert "ends at <time" in page and "Unused since <time" in page
+    client = browse(cast.alice)
+    page = text_of(client, reverse("web:cards"), **HTMX)
+    assert f'<form method="post" action="{reverse("web:keep_many")}"' in page and "Keep it running" in page
+    answer = client.post(reverse("web:keep_many"), {"session": [session.pk]}, **HTMX)
+    assert "1 session keeps running." in answer.content.decode() and answer["HX-Trigger"] == "look-again-at-all"
+    assert IdleWarning.objects.get().extensions == 1
+    assert "Keep it running" not in text_of(client, reverse("web:cards"), **HTMX)
+
+
+def test_all_warned_sessions_are_kept_running_by_one_click(
+    cast: Cast, browse: Browse, django_assert_max_num_queries: Callable[..., object]
+) -> None:
+    checker(max_extensions=1)
+    client, agent = browse(cast.alice), make_agent(cpu=64)
+    many = [make_running_session(cast.alice, agent, name=f"idle-{number}") for number in range(4)]
+    foreign = make_running_session(cast.charlie, agent, name="foreign")
+    unused_for(*many, foreign, minutes=55)
+    IdleWarning.objects.filter(session=many[3]).update(extensions=1)
+    assert "Keep all running" in text_of(client, reverse("web:notifications"))
+    chosen = {"session": [one.pk for one in (*many, foreign)], "back": "/?type=interactive"}
+    with django_assert_max_num_queries(24):
+        answer = client.post(reverse("web:keep_many"), chosen)
+    assert answer["Location"] == "/?type=interactive"
+    page = text_of(client, reverse("web:sessions"))
+    assert "3 sessions keep running." in page and "idle-3: its end cannot be put off any more." in page
+    standing = IdleWarning.objects.filter(warned_at__isnull=False).values_list("session__name", flat=True)
+    assert sorted(standing) == ["foreign", "idle-3"]
+    assert AuditEntry.objects.filter(action="session.extend-idle").count() == 3
+    assert "Select at least one session." in text_of(client, client.post(reverse("web:keep_many"))["Location"])
 
 
 def test_the_panel_asks_the_database_as_often_for_many_checkers(

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.waits import Waiting, note_waits
 from backendai.compute.status import LIVE, TERMINAL, Status
+from backendai.usage.models import UsageSample
 from backendai.web.session_list.columns import COLUMNS
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
@@ -63,13 +65,13 @@ def test_it_asks_the_database_as_often_for_many_sessions_as_for_one(
     client, agent = browse(cast.dana), make_agent(cpu=64, mem="64g")
     Preference.objects.create(user=cast.dana, name="session-list.columns", value=["agent", "project", "owner", "key"])
     make_running_session(cast.alice, agent)
-    # 2 for who asks, 1 for the columns, 2 count, 1 for groups to filter by, 3 for the page, 1 for builds, 4 for the
-    # resources, 1 for slot types
-    with django_assert_num_queries(15):
+    # 2 for who asks, 1 for the columns, 2 count, 1 for groups to filter by, 3 for the page, 1 for what is used, 1 for
+    # builds, 4 for the resources, 1 for slot types
+    with django_assert_num_queries(16):
         client.get(HOME)
     for number in range(6):
         make_running_session(cast.alice, agent, name=f"more-{number}", cluster_size=2)
-    with django_assert_num_queries(15):
+    with django_assert_num_queries(16):
         client.get(HOME, {"sort": "agent"})
     with django_assert_num_queries(5):  # 2 for who asks, 1 for groups, 2 for the file
         assert len(list(client.get(HOME, {"export": "csv"}))) == 8
@@ -89,14 +91,13 @@ def test_a_row_has_read_all_that_it_shows_whatever_goes_on(
             starts_at=timezone.now(), started_at=timezone.now(), ended_at=timezone.now(), status_reason="start-failed",
         )  # fmt: skip
     for view, number in (("", len(LIVE)), ("finished", len(TERMINAL))):
-        with django_assert_num_queries(15):
+        with django_assert_num_queries(15 if view else 16):  # what is used is asked of those that run
             page = client.get(HOME, {"view": view})
         assert len(page.context["page"]) == number
         assert page.content.decode().count("alice@example.com</bdi></td>") == number
     row = ComputeSession.objects.get(name="it-is-running")
-    with django_assert_num_queries(
-        7
-    ):  # 2 for who asks, 1 for the columns, 1 whether it is there, 2 for the row, 1 for slot types
+    # 2 for who asks, 1 for the columns, 1 whether it is there, 2 for the row, 1 for what is used, 1 for slot types
+    with django_assert_num_queries(8):
         client.get(reverse("web:session_row", args=[row.pk]))
 
 
@@ -318,11 +319,14 @@ def test_each_row_leads_to_what_can_be_done_with_the_session(cast: Cast, browse:
     waiting = make_session(cast.alice, name="waits")
     client = browse(cast.alice)
     rows = {one: client.get(reverse("web:session_row", args=[one.pk])).content.decode() for one in (running, waiting)}
-    for part in ("#apps-title", "#terminal", "#log"):
+    assert reverse("web:app_launcher", args=[running.pk]) in rows[running] and 'title="Apps" data-box' in rows[running]
+    for part in ("#terminal", "#log"):
         assert f"{reverse('web:session', args=[running.pk])}{part}" in rows[running]
         assert part not in rows[waiting]
-    assert reverse("web:terminate", args=[waiting.pk]) in rows[waiting]
+    assert reverse("web:terminate", args=[waiting.pk]) in rows[waiting] and 'data-box="terminate"' in rows[waiting]
+    assert "Start again" not in rows[waiting]
     terminate_session(waiting, cast.alice)
+    assert f"?like={waiting.pk}" in client.get(reverse("web:session_row", args=[waiting.pk])).content.decode()
     assert (
         reverse("web:terminate", args=[waiting.pk])
         not in client.get(reverse("web:session_row", args=[waiting.pk])).content.decode()
@@ -388,3 +392,35 @@ def test_it_shows_what_is_free_in_each_group(cast: Cast, browse: Browse) -> None
     rooms = browse(cast.bob).get(reverse("web:resources_panel")).context["rooms"]
     bars = {bar.slot: (bar.free_text, bar.total_text, bar.percent) for bar in rooms[0].bars}
     assert bars == {"cpu": ("3", "4", 25), "mem": ("6 GiB", "8 GiB", 25)}
+
+
+def test_a_running_row_shows_what_it_uses_of_what_it_has(cast: Cast, browse: Browse) -> None:
+    client, now = browse(cast.alice), timezone.now()
+    wish = {"cpu": "2", "mem": "1g", "cuda.device": "1"}
+    agent = make_agent(capacity={"cpu": "8", "mem": str(2**33), "cuda.device": "2"})
+    session = make_running_session(cast.alice, agent, name="busy", resources=wish, cluster_size=2)
+    waiting = make_session(cast.alice, name="waits")
+    address = reverse("web:sessions_usage")
+    page = client.get(HOME).content.decode()
+    assert f'id="use-{session.pk}"' in page and f'id="use-{waiting.pk}"' not in page
+    assert "Usage: not measured yet" in page and "<meter" not in page.partition('id="use-')[2].partition("</tr>")[0]
+    for kernel, cpu in zip(session.kernels.order_by("rank"), (1.5, 0.5), strict=True):
+        devices = {"cuda.device": {"util": cpu / 2}}
+        UsageSample.objects.create(kernel=kernel, at=now, seconds=5, cpu=cpu, mem_bytes=2**28, devices=devices)
+    row = client.get(reverse("web:session_row", args=[session.pk])).content.decode()
+    assert 'aria-label="CPU: 2 of 4 used"' in row and 'value="50"' in row
+    assert "512 MiB of 2 GiB used" in row and 'value="25"' in row
+    assert ">GPU<" in row and "1 of 2 used" in row
+    asked = {"session": [session.pk, waiting.pk, "nonsense"]}
+    assert client.get(address, asked).content.decode().count("hx-swap-oob") == 1
+    assert browse(cast.charlie).get(address, asked).content.strip() == b"", "nobody else's business"
+    UsageSample.objects.update(at=now - timedelta(minutes=3))
+    assert "not measured yet" in client.get(reverse("web:session_row", args=[session.pk])).content.decode()
+
+
+def test_a_batch_session_that_failed_says_so_in_one_badge(cast: Cast, browse: Browse) -> None:
+    session = make_session(cast.alice, session_type="batch", startup_command="false")
+    ComputeSession.objects.filter(pk=session.pk).update(status="TERMINATED", result="FAILED", ended_at=timezone.now())
+    page = browse(cast.alice).get(HOME, {"view": "finished"}).content.decode()
+    row = page.partition("<tbody>")[2]
+    assert ">Failed<" in row and ">Terminated<" not in row

@@ -102,15 +102,6 @@ def test_it_tells_a_start_time_once_and_in_the_readers_zone(cast: Cast, browse: 
         assert ">Asked to start at" not in page
 
 
-def test_its_title_and_its_reason_do_not_say_the_same_twice(cast: Cast, browse: Browse) -> None:
-    session = make_session(cast.alice)
-    text = "Waits for its turn: the first in line asks for cpu 6."
-    note_waits([Waiting(session.pk, "behind-in-queue", text, {})], now=timezone.now())
-    page = text_of(browse(cast.alice).get(reverse("web:session_panel", args=[session.pk])))
-    assert "<strong>Waiting for its turn</strong>" in page
-    assert "<div>The first in line asks for cpu 6.</div>" in page
-
-
 def test_it_marks_what_can_never_start_and_says_what_to_change(cast: Cast, browse: Browse) -> None:
     session = make_session(cast.alice)
     message = "No agent is big enough, even when empty: node-1 comes closest (cpu: 64 asked, 8 available)."

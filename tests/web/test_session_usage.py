@@ -145,3 +145,23 @@ def test_it_costs_a_fixed_number_of_queries(
             sample(kernel, 5)
         with django_assert_num_queries(8):  # 2 for who asks, session, kernels, slot types, 3 for the use
             client.get(path_of(session), **HTMX)
+
+
+def test_the_frame_is_no_longer_than_the_life_of_the_session_and_its_edges_are_named(
+    cast: Cast, browse: Browse
+) -> None:
+    client, session, now = browse(cast.alice), make_running_session(cast.alice), timezone.now()
+    since = now - timedelta(minutes=2)
+    ComputeSession.objects.update(started_at=since, ended_at=now, status=Status.TERMINATED)
+    kernel = session.kernels.get()
+    for ago in (110, 60, 5):
+        sample(kernel, ago)
+    told = shown(client, session)
+    assert (told.since, told.until, told.window) == (since, now, "15m")
+    cpu = told.charts[0]
+    assert cpu.top == cpu.held and told.width == 120
+    assert cpu.columns[0].x < 20 and cpu.columns[-1].x > 100, "they fill the frame"
+    page = client.get(path_of(session), **HTMX).content.decode()
+    assert f'<span><time datetime="{since.isoformat()}" data-exact="short">' in page
+    ComputeSession.objects.update(started_at=now - timedelta(hours=5))
+    assert shown(client, session).window == "6h", "the whole life of what has ended"

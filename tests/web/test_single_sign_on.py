@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.test import Client
 from django.utils import timezone
@@ -13,10 +14,11 @@ from django.utils import timezone
 from backendai.accounts.claims import place_of, wrong_mapping
 from backendai.accounts.ends import set_active
 from backendai.accounts.models import Login, Membership, User
+from backendai.accounts.services import create_token, user_of_token
 from backendai.activity.models import AuditEntry
 from backendai.ops.checks import check_sign_in
-from backendai.ops.doctor.sign_in import single_sign_on
-from tests.cast import Cast
+from backendai.ops.doctor.sign_in import single_sign_on, visitors
+from tests.cast import PASSWORD, Cast
 from tests.web.identity_provider import CLIENT_ID, CLIENT_SECRET, FOREIGN_KEY, Provider, identity_provider
 
 pytestmark = pytest.mark.django_db
@@ -64,7 +66,7 @@ def places(user: User) -> set[str]:
 
 
 def test_the_first_sign_in_makes_the_user_where_the_groups_say(cast: Cast, provider: Provider) -> None:
-    assert b"Go on with Campus" in Client().get("/login/").content
+    assert b"Continue with Campus" in Client().get("/login/").content
     client, answer = sign_in(provider)
     assert (answer.status_code, answer["Location"]) == (302, "/")
     assert is_in(client)
@@ -159,6 +161,31 @@ def test_an_account_that_exists_is_linked_only_where_that_is_allowed_and_the_add
     client, _ = sign_in(provider, email="somebody.else@example.com", email_verified=False)
     assert is_in(client), "the identity counts from now on, whatever its address"
     assert User.objects.get(pk=cast.alice.pk).email == "alice@example.com"
+
+
+def test_whoever_made_the_account_before_it_was_linked_is_out(cast: Cast, provider: Provider, settings: Any) -> None:
+    settings.OIDC_LINK_BY_EMAIL = True
+    maker = Client()
+    maker.post("/login/", {"username": "alice@example.com", "password": PASSWORD})
+    assert is_in(maker)
+    Authenticator.objects.create(user=cast.alice, type="webauthn", data={"name": "the maker's"})
+    _, token = create_token(cast.alice, "the maker's")
+    client, _ = sign_in(provider, email="alice@example.com", email_verified=True, groups=["roots"])
+    assert is_in(client)
+    assert not is_in(maker)
+    maker.post("/login/", {"username": "alice@example.com", "password": PASSWORD})
+    assert not is_in(maker)
+    assert user_of_token(token) is None
+    assert not Authenticator.objects.exists()
+
+
+def test_an_account_that_is_not_active_is_not_linked(cast: Cast, provider: Provider, settings: Any) -> None:
+    settings.OIDC_LINK_BY_EMAIL = True
+    User.objects.filter(pk=cast.alice.pk).update(is_active=False)
+    client, answer = sign_in(provider, email="alice@example.com", email_verified=True)
+    assert (answer.status_code, is_in(client)) == (403, False)
+    assert b"is not active" in answer.content
+    assert not SocialAccount.objects.exists()
 
 
 def test_a_user_who_was_deactivated_here_stays_out(cast: Cast, provider: Provider) -> None:
@@ -287,3 +314,13 @@ def test_the_doctor_asks_the_provider_and_looks_for_the_projects(cast: Cast, pro
     assert "no usable answer" in single_sign_on()[0].message
     settings.OIDC_MAPPING = {"a": "b"}
     assert [one.level for one in single_sign_on()] == ["problem"]
+
+
+def test_the_doctor_sees_that_all_logins_come_from_a_proxy_that_is_not_named(cast: Cast) -> None:
+    assert visitors().level == "ok"
+    for number in range(5):
+        user = User.objects.create(email=f"p{number}@example.com")
+        Login.objects.create(user=user, session_key=f"s{number}", method="password", address="172.18.0.1")
+    assert (visitors().level, "BACKENDAI_PROXIES" in visitors().fix) == ("warning", True)
+    Login.objects.filter(session_key="s0").update(address="203.0.113.9")
+    assert visitors().level == "ok"

@@ -28,9 +28,11 @@ class Action:
 
 
 def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool, kept_log: int | None = None) -> list[Action]:
-    """Return app launcher, terminal, log, saving as an image, and terminate. ``kept_log``: the bytes of log that are
-    kept of a session that has ended."""
+    """Return app launcher, terminal, log, saving as an image, and terminate; of a session that has ended its log alone,
+    if there is one. ``kept_log``: the bytes that are kept of it."""
     page = reverse("web:session", args=[session.pk])
+    if session.is_terminal:
+        return [] if _no_log(session, kept_log) else [Action("log", _("Log"), "file-text", f"{page}#log")]
     end = _("Cancel") if session.status == Status.PENDING else _("Terminate")
     return [
         Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", why_no_apps(session)),
@@ -44,7 +46,7 @@ def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool, kept_l
             "commit",
             _no_commit(session, is_own=is_own),
         ),
-        Action("terminate", end, "power", reverse("web:terminate", args=[session.pk]), "terminate", _no_end(session)),
+        Action("terminate", end, "power", reverse("web:terminate", args=[session.pk]), "terminate"),
     ]
 
 
@@ -78,7 +80,3 @@ def _no_commit(session: ComputeSession, *, is_own: bool) -> str:
         return _("Only its owner may save a session as an image.")
     obstacle = obstacle_to_commit(session)
     return _no_terminal(session) or (in_words(obstacle[1]) if obstacle else "")
-
-
-def _no_end(session: ComputeSession) -> str:
-    return _("The session has ended.") if session.is_terminal else ""

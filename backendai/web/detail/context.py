@@ -8,11 +8,12 @@ from typing import Any
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel, KernelLog
+from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.renaming import may_be_renamed
 from backendai.compute.status import PLACED, Status
 from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
 from backendai.web.detail.actions import actions_of
-from backendai.web.detail.facts import asked_for, ends_of, ends_soon, granted_to, uses_of
+from backendai.web.detail.facts import asked_for, ends_of, ends_soon, granted_to, uses_of, waited
 from backendai.web.detail.idle import idle_lines, rules_to_come
 from backendai.web.detail.phases import start_of
 from backendai.web.detail.usage import usage_of
@@ -32,6 +33,7 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         | facts
         | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
+        | {"app_logs": app_logs_of(session, next(iter(kernels), None))}
     )
 
 
@@ -82,6 +84,7 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
         "uses": uses_of(kernels),
         "usage": usage_of(session, kernels, {}, now=now),
         "agents": list(agents.values()),
+        "waited": waited(session),
         "reserved_since": session.scheduled_at if is_placed else None,
         "kept_log": _kept_log(session) if session.is_terminal else None,
         "start": start_of(session, kernels, now=now),

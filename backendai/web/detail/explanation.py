@@ -18,6 +18,7 @@ from backendai.compute.status import Outcome, Status
 from backendai.planning.steps import shown_steps
 from backendai.texts.sentences import in_words
 from backendai.web.advice import wait_of, what_helps, what_to_change
+from backendai.web.exits import was_stopped
 from backendai.web.resources import name_of_slot
 
 _LOOKS_BACK = 10  # rows of the history
@@ -84,13 +85,17 @@ def explanation_of(session: ComputeSession, user: User) -> Explanation:
         starts_failed=session.retries,
         most_starts=session.resource_group.max_retries + 1,
         avoided=len(session.avoid_agents),
-        numbers=_numbers(data),
+        numbers=_numbers(data, {"agent": _("closest agent")} if session.status == Status.PENDING else {}),
         passed=[step for step in steps if step["result"] == Outcome.SUCCESS],
         failed=[step for step in steps if step["result"] != Outcome.SUCCESS],
         looked_at=record.updated_at if record else None,
-        exits=[Exit(kernel, meaning_of(kernel.exit_code)) for kernel in session.kernels.select_related("agent")],
+        exits=[_exit(kernel) for kernel in session.kernels.select_related("agent")],
         error=str(data.get("error", "")) if user.is_superadmin else "",
     )
+
+
+def _exit(kernel: Kernel) -> Exit:
+    return Exit(kernel, "" if was_stopped(kernel) else meaning_of(kernel.exit_code))
 
 
 def meaning_of(exit_code: int | None) -> str:
@@ -116,11 +121,13 @@ def _last_look(session: ComputeSession) -> SchedulingRecord | None:
     return next((record for record in [*told, *newest] if record.sub_steps), None)
 
 
-def _numbers(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the numbers of a reason; ids of other people's things and what the page says anyway are left out."""
+def _numbers(data: Mapping[str, Any], names: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the numbers of a reason, under these ``names`` or their own; ids of other people's things and what the
+    page says anyway are left out."""
     told = [(name, value) for name, value in data.items() if name not in _TOLD_ELSEWHERE and _is_number(value)]
     return [
-        (name.replace("_", " "), name_of_slot(str(value)) if name == "slot" else str(value)) for name, value in told
+        (names.get(name, name.replace("_", " ")), name_of_slot(str(value)) if name == "slot" else str(value))
+        for name, value in told
     ]
 
 

@@ -13,6 +13,7 @@ from django.utils.dateparse import parse_datetime
 from backendai.cluster.models import Agent
 from backendai.compute.models import Allocation, ComputeSession, Kernel
 from backendai.compute.status import PLACED, TERMINAL, Status
+from backendai.core.durations import describe_duration
 from backendai.core.slots import Slots
 from backendai.texts.translation import gettext as _
 
@@ -63,6 +64,14 @@ def ends_of(session: ComputeSession, kernels: Iterable[Kernel]) -> list[End]:
 def ends_soon(ends: Sequence[End], *, now: datetime) -> End | None:
     """Return the end that comes within an hour, if there is one."""
     return next((end for end in ends if end.at - now < SOON), None)
+
+
+def waited(session: ComputeSession) -> str:
+    """Return how long it waited for its start; empty before that."""
+    if session.started_at is None:
+        return ""
+    begin = max(session.created_at, session.starts_at or session.created_at)
+    return describe_duration(max(session.started_at - begin, timedelta(0)))
 
 
 def asked_for(kernels: Iterable[Kernel]) -> Slots:

@@ -22,6 +22,8 @@ from backendai.web.resources import name_of_slot
 HEIGHT, STEP = 48, 10  # of the drawings
 SHORT, USUAL = "15m", "1h"
 _FRESH = timedelta(minutes=2)
+_SHORTEST = timedelta(minutes=1)
+_STEP_TIME = timedelta(seconds=10)  # two samples
 _LEAST_SEEN = 0.5
 WINDOWS: Mapping[str, tuple[timedelta, int, str]] = {  # how far to look back, in how many points
     SHORT: (timedelta(minutes=15), 30, gettext_noop("15 minutes")),
@@ -50,7 +52,7 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Chart:
     """One drawing: what is used (empty: not measured) of what was given (empty: there is no such thing), ``percent`` of
-    it; ``about``: mean, peak and what else is known."""
+    it; ``about``: mean, peak and what else is known; ``top``: what the upper edge stands for."""
 
     key: str
     name: str
@@ -59,6 +61,7 @@ class Chart:
     percent: int | None
     about: str
     columns: Sequence[Column]
+    top: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ class Usage:
     is_measured: bool
     is_live: bool
     measured_at: datetime | None
+    since: datetime
     until: datetime
 
 
@@ -85,8 +89,11 @@ def usage_of(
     if session.started_at is None:
         return None
     until = session.ended_at or now
-    window = str(asked["window"]) if asked.get("window") in WINDOWS else _usual(until - session.started_at)
+    life = max(until - session.started_at, _SHORTEST)
+    window = str(asked["window"]) if asked.get("window") in WINDOWS else _usual(life, session.ended_at is not None)
     length, points, _words = WINDOWS[window]
+    if life < length:  # no empty time before its start
+        length, points = life, max(min(points, int(life / _STEP_TIME)), 1)
     chosen = [kernel for kernel in kernels if str(kernel.pk) == asked.get("kernel")] or list(kernels)
     kernel_id = chosen[0].pk if len(chosen) == 1 and len(kernels) > 1 else None
     told = _series(session, until - length, until, points, kernel_id)
@@ -104,13 +111,16 @@ def usage_of(
         is_measured=bool(told.points or fresh),
         is_live=session.ended_at is None,
         measured_at=max((sample.at for sample in samples), default=None),
+        since=until - length,
         until=until,
     )
 
 
-def _usual(age: timedelta) -> str:
-    """Return the hour, and of a session that is younger than a quarter of one no empty time before it."""
-    return SHORT if age < WINDOWS[SHORT][0] else USUAL
+def _usual(life: timedelta, has_ended: bool) -> str:
+    """Return the last hour, the quarter of one of a young session, and the whole life of one that has ended."""
+    if not has_ended:
+        return SHORT if life < WINDOWS[SHORT][0] else USUAL
+    return next((key for key, (length, _points, _words) in WINDOWS.items() if life <= length), list(WINDOWS)[-1])
 
 
 def _series(session: ComputeSession, since: datetime, until: datetime, points: int, kernel_id: UUID | None) -> Series:
@@ -155,17 +165,18 @@ class _Drawing:
         values = [(point, point.used[slot]) for point in self._told.points if slot in point.used]
         mean = sum(value for _point, value in values) / len(values) if values else None
         used = self._now.get(slot, None if self._now else mean)
-        about = _about([value for _point, value in values], lambda value: _amount(slot, value))
+        about = _about([value for _point, value in values], lambda value: amount_text(slot, value))
         if (memory := self._now.get(f"memory-{slot}")) is not None:
             about = f"{about} · " + _("memory %(size)s") % {"size": format_size(round(memory))}
         return Chart(
             key=slot,
             name=name_of_slot(slot),
-            used="" if used is None else _amount(slot, used),
-            held=_amount(slot, held),
+            used="" if used is None else amount_text(slot, used),
+            held=amount_text(slot, held),
             percent=None if used is None or not held else min(round(100 * used / held), 100),
             about=about,
-            columns=self._columns(values, held, lambda value: _amount(slot, value)),
+            columns=self._columns(values, held, lambda value: amount_text(slot, value)),
+            top=amount_text(slot, held),
         )
 
     def through(self, key: str, name: str, into: str, out: str) -> Chart:
@@ -175,6 +186,7 @@ class _Drawing:
             for point in self._told.points
             if into in point.rates or out in point.rates
         ]
+        most = max((value for _point, value in values), default=0.0)
         used = ""
         if into in self._now or out in self._now:
             used = f"↓ {_rate(self._now.get(into, 0.0))} ↑ {_rate(self._now.get(out, 0.0))}"
@@ -185,7 +197,8 @@ class _Drawing:
             held="",
             percent=None,
             about=_about([value for _point, value in values], _rate),
-            columns=self._columns(values, max((value for _point, value in values), default=0.0), _rate),
+            columns=self._columns(values, most, _rate),
+            top=_rate(most) if most else "",
         )
 
     def _columns(
@@ -209,7 +222,8 @@ def _about(values: Sequence[float], text: Callable[[float], str]) -> str:
     return _("mean %(mean)s · peak %(peak)s") % words
 
 
-def _amount(slot: str, value: float) -> str:
+def amount_text(slot: str, value: float) -> str:
+    """Return an amount of a slot for people: bytes with their unit, all else as a number."""
     if is_size(slot):
         return format_size(round(value))
     return f"{value:.2f}".rstrip("0").rstrip(".") if is_accelerator(slot) or value < 100 else f"{value:.0f}"

@@ -16,8 +16,9 @@ from backendai.core.secret_names import looks_secret
 from backendai.web.launcher.allocation_fields import CUSTOM
 from backendai.web.launcher.form import LaunchForm
 
-_NEVER = frozenset({"request_key", "owner", "access_key", "time_zone", "wished"})
+_NEVER = frozenset({"request_key", "owner", "access_key", "time_zone", "wished", "emptied"})
 _ROWS = ("environ.name", "environ.value")
+_PATH, _TEXTS = "files.path", ("files.bytes", "files.content")
 _COMMANDS = frozenset({"startup_command", *_ROWS})
 _OF_CUSTOM = frozenset({"cpu", "mem", "shm"})
 
@@ -26,7 +27,7 @@ Sent = MultiValueDict[str, str]
 
 def said_in(query: QueryDict, form: LaunchForm) -> dict[str, list[str]]:
     """Return what an address says of the form's fields, by the name under which each is sent."""
-    known = (set(form.fields) - _NEVER - {"environ"}) | set(_ROWS)
+    known = (set(form.fields) - _NEVER - {"environ", "files"}) | {*_ROWS, _PATH}
     said = {name: query.getlist(name) for name in query if name in known}
     if any(name in _OF_CUSTOM or name.startswith("slot.") for name in said):
         said.setdefault("preset", [CUSTOM])
@@ -40,11 +41,17 @@ def with_said(usual: Sent, said: Mapping[str, list[str]]) -> Sent:
     sent = usual.copy()
     for name, values in said.items():
         sent.setlist(name, values)
+    if _PATH in said:  # names without what they stand for, but for those of the launch that fills the form
+        for part in _TEXTS:
+            known = dict(zip(usual.getlist(_PATH), usual.getlist(part), strict=False))
+            sent.setlist(part, [known.get(path, "") for path in said[_PATH]])
     if _ROWS[0] in said:
         names, values = said[_ROWS[0]], said.get(_ROWS[1], [])
         values = [*values, *[""] * (len(names) - len(values))]
         pairs = zip(names, values, strict=False)
-        sent.setlist(_ROWS[1], [value or (kept.get(name, "") if looks_secret(name) else "") for name, value in pairs])
+        values = [value or (kept.get(name, "") if looks_secret(name) else "") for name, value in pairs]
+        sent.setlist(_ROWS[1], values)
+        sent.setlist("emptied", [name for name, value in zip(names, values, strict=False) if name and not value])
     return sent
 
 
@@ -55,4 +62,6 @@ def is_foreign(said: Mapping[str, list[str]]) -> bool:
 
 def usual_text(usual: Sent) -> str:
     """Return as JSON what the script leaves out of the address: the form as it is without it."""
-    return json.dumps({name: values for name, values in usual.lists() if any(values) and name not in _NEVER})
+    return json.dumps(
+        {name: values for name, values in usual.lists() if any(values) and name not in _NEVER | set(_TEXTS)}
+    )

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Any, cast
 
 from django import forms
-from django.utils.translation import gettext_lazy as _
 
 from backendai.accounts.models import Project, User
 from backendai.cluster.models import ResourceGroup
@@ -20,6 +19,7 @@ from backendai.compute.status import ClusterMode
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.texts.sentences import in_words_lazy
+from backendai.texts.translation import gettext_lazy as _
 from backendai.web.launcher.allocation_checks import wrong_amounts
 from backendai.web.launcher.choices import RowsField, offer_agents, offer_groups
 from backendai.web.launcher.presets import is_number, preset_choices, split_size, typed_amounts
@@ -54,7 +54,12 @@ class AllocationFields(forms.Form):
         max_value=MOST_AT_ONCE,
         initial=1,
         label=_("Sessions"),
-        help_text=_("Each has all of the above; those that find no room wait. A cluster is launched alone."),
+        help_text=_("Number of identical sessions. Those that do not fit are queued."),
+        error_messages={
+            "invalid": _("Enter a whole number of sessions, such as 2."),
+            "min_value": _("At least 1 session."),
+            "max_value": _("At most %(limit_value)s sessions at once."),
+        },
     )
     cluster_size = forms.IntegerField(
         required=False,
@@ -62,6 +67,11 @@ class AllocationFields(forms.Form):
         max_value=LARGEST_CLUSTER,
         initial=1,
         label=_("Kernels"),
+        error_messages={
+            "invalid": _("Enter a whole number of kernels, such as 2."),
+            "min_value": _("At least 1 kernel."),
+            "max_value": _("At most %(limit_value)s kernels in one session."),
+        },
         help_text=_("Each is a container with all of the above. They reach each other as main1, sub1, sub2 …"),
     )
     cluster_mode = forms.ChoiceField(

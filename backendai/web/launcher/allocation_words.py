@@ -10,7 +10,7 @@ from django.utils.translation import gettext_noop as _noop
 from backendai.accounts.policies import DOMAIN, KEY_PAIR, PROJECT, USER
 from backendai.cluster.slot_types import look_of, shown_amount
 from backendai.core.errors import UserError
-from backendai.core.slots import INFINITY, MILLI, decimal_text, is_size, parse_amount
+from backendai.core.slots import INFINITY, MILLI, decimal_text, format_amount, is_size, parse_amount
 from backendai.planning.amounts import AGENT, IMAGE, SITE, Amount, Bound
 from backendai.texts.translation import gettext as _
 
@@ -217,6 +217,11 @@ def slide_of(amount: Amount, end: int) -> int:
     while end > slide * _MOST_PLACES:
         slide *= 2
     return slide
+
+
+def plain(slot: str, amount: int) -> str:
+    """Return an amount as a size or a bare number: its name stands beside it."""
+    return format_amount(slot, amount) if is_size(slot) else decimal_text(amount)
 
 
 def name_of(slot: str) -> str:

@@ -15,7 +15,7 @@ from backendai.core.image_names import parse_image_name
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.launcher.choices import ImageField
 from backendai.web.launcher.environments import Offer, offer_for
-from backendai.web.launcher.variables import Row, VariablesField, rows_of
+from backendai.web.launcher.variables import NamesField, Row, VariablesField, rows_of
 
 _MANUAL = {"autocomplete": "off", "autocapitalize": "off", "spellcheck": "false"}
 
@@ -38,6 +38,12 @@ class EnvironmentFields(forms.Form):
         widget=forms.TextInput(attrs=_MANUAL | {"placeholder": "registry.example.org/lab/python:3.12"}),
     )
     environ = VariablesField(required=False, label=_("Environment variables"))
+    emptied = NamesField(required=False)
+
+    def _clean_fields(self) -> None:
+        names = self["emptied"].value()
+        cast(Any, self.fields["environ"]).emptied = frozenset(names if isinstance(names, list) else ())
+        super()._clean_fields()  # type: ignore[misc]
 
     def offer_images(self, user: User) -> None:
         """Let people choose what this user may use, and type its name where the site takes that."""
@@ -47,8 +53,11 @@ class EnvironmentFields(forms.Form):
             del self.fields["manual_image"]
 
     def choose_first_image(self) -> None:
-        """Begin with the first environment that can be chosen where the form stands, unless it says one."""
-        if not self.is_bound and not self.initial.get("image") and (first := self.offer.first):
+        """Begin with an environment that can be chosen where the form stands, unless it says one."""
+        if self.is_bound or self.initial.get("image"):
+            return
+        _, group = cast(Any, self).place()
+        if first := self.offer.first_in(group):
             self.initial["image"] = first.name
 
     def clean_manual_image(self) -> str:

@@ -12,12 +12,14 @@ from typing import Any
 from backendai.accounts.models import Project, User
 from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
+from backendai.catalog.services import PREFERRED_IMAGE
 from backendai.cluster.models import Agent
 from backendai.core.errors import UserError
 from backendai.core.image_names import parse_image_name
 from backendai.texts.isolation import isolated
 from backendai.texts.translation import gettext as _
 from backendai.web.images import images_open
+from backendai.web.launcher.opened import opened_by
 
 FEW = 6
 _BASE, _ROLE, _FEATURES = "ai.backend.base-distro", "ai.backend.role", "ai.backend.features"
@@ -35,6 +37,11 @@ _ARCHITECTURES = Prepared(
         .distinct()
     )
 )
+_HOLDER = Prepared(
+    lambda group, reference: (
+        Agent.objects.registered().filter(resource_group__name=group, images__reference=reference).order_by()[:1]
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,11 @@ class Version:
     def badges_json(self) -> str:
         """The badges for a script, as JSON."""
         return json.dumps(self.badges)
+
+    @property
+    def opens(self) -> str:
+        """The app that a launch can open when the session runs; empty: none."""
+        return opened_by(self.image)
 
     @property
     def text(self) -> str:
@@ -103,11 +115,14 @@ class Offer:
         """Whether there are so many that one searches."""
         return len(self.environments) > FEW
 
-    @property
-    def first(self) -> Image | None:
-        """The image to begin with: the first that can be chosen."""
+    def first_in(self, group: str) -> Image | None:
+        """Return the image to begin with in this resource group (by name): the preferred one where an agent has it,
+        else the first that can be chosen."""
         open_ones = [each.first.image for each in self.environments if not each.obstacle]
-        return open_ones[0] if open_ones else None
+        preferred = next((image for image in open_ones if image.name == PREFERRED_IMAGE and image.is_built_here), None)
+        if preferred and _HOLDER.first(group, preferred.reference):
+            return preferred
+        return next((image for image in open_ones if image != preferred), preferred)
 
     @property
     def images(self) -> list[Image]:
@@ -175,7 +190,8 @@ def _version(image: Image) -> tuple[str, list[str]]:
 
 
 def _badges(owner: User, image: Any, tags: Collection[str]) -> tuple[str, ...]:
-    own = f"Customized{image.title or image.labels.get(_CUSTOMIZED, '')}" if image.is_customized else ""
+    called = image.title or image.labels.get(_CUSTOMIZED, "")
+    own = (_("%(name)s (customized)") % {"name": called} if called else _("customized")) if image.is_customized else ""
     whose = image.owner_email or "" if image.is_customized and image.owner_id != owner.pk else ""
     base = image.labels.get(_BASE, "")
     shown = (own, whose, base, image.architecture, *(tag for tag in tags if not tag.lower().startswith("customized_")))

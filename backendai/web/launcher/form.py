@@ -17,11 +17,13 @@ from django.utils.translation import gettext_lazy as _
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.create import check_names
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode, SessionType
 from backendai.core.errors import UserError
 from backendai.web.launcher.allocation_fields import AllocationFields
 from backendai.web.launcher.environment_fields import EnvironmentFields
+from backendai.web.launcher.file_fields import UPLOAD, FileFields
 from backendai.web.launcher.network_fields import NetworkFields
 from backendai.web.launcher.owner_fields import OwnerFields
 from backendai.web.launcher.thread_fields import ThreadFields
@@ -30,7 +32,7 @@ from backendai.web.launcher.type_fields import TypeFields
 _FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "shm"}
 
 
-class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentFields, OwnerFields, TypeFields):
+class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentFields, OwnerFields, FileFields, TypeFields):
     """All that a launch can say, and nothing of how it is shown."""
 
     request_key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
@@ -53,8 +55,10 @@ class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentField
         self.offer_places(user, actor, slots)
         self.choose_first_image()
 
-    def take(self, sent: MultiValueDict[str, str]) -> None:
+    def take(self, sent: MultiValueDict[str, str], uploads: MultiValueDict[str, Any] | None = None) -> None:
         """Make of a form that shows initial values one that was sent with these, so that it says what is wrong."""
+        if uploads:
+            self.take_uploads(sent, uploads.getlist(UPLOAD))
         self.data, self.is_bound = sent, True
 
     def full_clean(self) -> None:
@@ -88,31 +92,27 @@ class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentField
             agents=[data["agents"]] if data.get("agents") else [],
             owner=data["owner"],
             access_key=data.get("access_key", ""),
+            files=self.brought_files() if batch else (),
         )
 
     def how_many(self) -> int:
         """Return how many sessions are asked for; a cluster is launched alone."""
         data = self.cleaned_data
-        return 1 if (data["cluster_size"] or 1) > 1 else data["count"] or 1
+        return 1 if (data.get("cluster_size") or 1) > 1 else data.get("count") or 1
 
     def refuse(self, error: UserError) -> None:
         """Show a refusal at the field it names, else on top; with a link to the session that is in the way."""
         self.add_error(self._field_of(error), _with_link(error))
 
-    def refusal(self, error: UserError) -> str:
-        """Return a refusal with the label of the field it names, where its own words do not say which."""
-        name = self._field_of(error)
-        label = self.fields[name].label if name else ""
-        names = {str(label).lower(), str(name).removeprefix("slot.")}
-        said = not label or any(each in error.message.lower() for each in names)
-        return error.message if said else f"{label}: {error.message}"
-
-    def first_wrong(self) -> str:
-        """Return what is wrong with the first wrong field, with its name."""
-        name, errors = self.wrong_in_order()[0]
-        label = self.fields[name].label if name in self.fields else ""
-        title = str(label or name.removeprefix("slot.").replace("_", " ").capitalize())
-        return f"{title}: {errors[0].messages[0]}"
+    def demand_names(self) -> None:
+        """Refuse names that are taken: of a form that is to be launched. One that is sent twice has made the session
+        that has its name."""
+        data = self.cleaned_data
+        if name := data.get("name"):
+            try:
+                check_names(self.owner_of_amounts, self._actor, name, self.how_many())
+            except UserError as error:
+                self.refuse(error)
 
     def wrong_in_order(self) -> list[tuple[str, list[ValidationError]]]:
         """Return what is wrong with each wrong field, in the order in which the fields stand; what is nobody's last."""

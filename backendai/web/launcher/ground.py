@@ -5,7 +5,7 @@ could start now. Worked out once for a request.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from backendai.accounts.models import User
@@ -20,7 +20,7 @@ from backendai.planning.amounts import Amount, Machines, Shape, amounts_of
 from backendai.planning.availability import Availability, availability
 from backendai.texts.translation import gettext as _
 from backendai.web.launcher.allocation_fields import AllocationFields, initial_amounts
-from backendai.web.launcher.allocation_words import Words, name_of
+from backendai.web.launcher.allocation_words import Words, name_of, plain
 from backendai.web.launcher.presets import Obstacle, typed_amounts
 
 SIZES = ("cpu", "mem")
@@ -28,10 +28,11 @@ SIZES = ("cpu", "mem")
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Why a preset does not go with the environment or the number of kernels."""
+    """Why a preset does not fit where the form stands; ``short``: in a few words, empty where there are none."""
 
     message: str
     never: bool
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,25 @@ def _obstacles(found: Availability, image: Image, words: Mapping[str, Words], sh
     for fit in found.presets:
         misfits = list(_misfits(fit.preset.amounts, image, words))
         final = next((each for each in misfits if each.never), None)
-        if fit.reason and fit.reason.never:
-            obstacles[fit.preset.pk] = fit.reason
-        elif final or fit.reason:
-            obstacles[fit.preset.pk] = final or cast(Obstacle, fit.reason)
-        elif misfits and shape.kernels > 1:
-            obstacles[fit.preset.pk] = misfits[0]
+        reason = Misfit(fit.reason.message, fit.reason.never) if fit.reason else None
+        first = reason if reason and reason.never else final or reason
+        if first is None and misfits and shape.kernels > 1:
+            first = misfits[0]
+        if first is not None:
+            obstacles[fit.preset.pk] = replace(first, short=_short(fit.preset.amounts, words, never=first.never))
     return obstacles
+
+
+def _short(slots: Slots, words: Mapping[str, Words], *, never: bool) -> str:
+    """Return the first amount that is too much, and how much there is; empty where none is."""
+    for slot, known in words.items():
+        wanted, most, now = slots[slot], known.amount.maximum, known.remaining_amount
+        values = {"wanted": f"{plain(slot, wanted)} {name_of(slot)}"}
+        if never and most and wanted > most.amount:
+            return _("needs %(wanted)s, at most %(most)s") % (values | {"most": plain(slot, most.amount)})
+        if not never and now is not None and wanted > now:
+            return _("needs %(wanted)s, %(free)s free") % (values | {"free": plain(slot, max(0, now))})
+    return ""
 
 
 def _misfits(slots: Slots, image: Image, words: Mapping[str, Words]) -> Iterator[Misfit]:

@@ -18,10 +18,12 @@ from backendai.accounts.models import User
 from backendai.catalog.models import Image, ResourcePreset
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession, LaunchRecord
+from backendai.compute.services.session_files import brought_by
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.texts.translation import gettext as _
 from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
+from backendai.web.launcher.file_fields import PARTS, FileRow, FilesField, rows_of_files
 from backendai.web.launcher.presets import typed_amounts
 from backendai.web.launcher.variables import VariablesField
 
@@ -79,6 +81,7 @@ def refill_of(record: LaunchRecord, actor: User) -> Refill:
     if owner is None:
         gone["owner"] = _("Whom it was launched for is not there any more, or you may not act for them.")
     initial = initial_of({name: value for name, value in said.items() if name not in gone})
+    initial["files"] = _files(said, actor)
     if name := initial.get("name"):
         initial["name"] = free_name(owner or actor, name, int(initial.get("count") or 1))
     return Refill(record, owner or actor, initial, gone, list(_notes(said)))
@@ -107,7 +110,10 @@ def sent_by(form: forms.Form) -> MultiValueDict[str, str]:
         value = bound.value()
         if value in (None, "") and type(bound.field.widget) is forms.Select:
             value = next((str(key) for key, _label in cast(Any, bound.field).choices), "")  # as a browser does
-        if isinstance(bound.field, VariablesField):
+        if isinstance(bound.field, FilesField):
+            for part, name in PARTS.items():
+                data.setlist(f"{bound.html_name}.{part}", [getattr(row, name) for row in value or ()])
+        elif isinstance(bound.field, VariablesField):
             rows = list(value.items() if isinstance(value, Mapping) else value or ())
             data.setlist(f"{bound.html_name}.name", [name for name, _ in rows])
             data.setlist(f"{bound.html_name}.value", [text for _, text in rows])
@@ -157,6 +163,12 @@ def free_name(owner: User, name: str, count: int = 1) -> str:
     end = "-" + "".join(secrets.choice(_LETTERS) for _ in range(4))
     room = _LONGEST_NAME - len(end + numbers[-1])
     return name[:room].rstrip("._-") + end
+
+
+def _files(said: Mapping[str, Any], actor: User) -> list[FileRow]:
+    """Return the files with their texts, as far as the session that had them is there."""
+    kept = {row.path: row for row in rows_of_files(brought_by(said["files_of"], actor))} if "files_of" in said else {}
+    return [kept.get(path, FileRow(path)) for path in said.get("files", ())]
 
 
 def _owner(said: Mapping[str, Any], actor: User) -> User | None:

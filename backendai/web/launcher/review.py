@@ -46,6 +46,11 @@ class Fault(NamedTuple):
     message: str
     row: int | None
 
+    @property
+    def step(self) -> int:
+        """The number of the step on which the field stands."""
+        return step_of(self.field)
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -72,7 +77,12 @@ class Review:
     @property
     def wrong_steps(self) -> str:
         """The numbers of the steps with something wrong."""
-        return " ".join(str(number) for number in sorted({step_of(fault.field) for fault in self.faults}))
+        return " ".join(str(number) for number in sorted({fault.step for fault in self.faults}))
+
+    @property
+    def others(self) -> int:
+        """How many faults there are beside the first."""
+        return max(0, len(self.faults) - 1)
 
     @property
     def is_batch(self) -> bool:
@@ -139,6 +149,8 @@ def review_of(form: LaunchForm, user: User) -> Review:
             checked = check_launch(user, form.spec(), form.how_many())
         except UserError as error:
             form.refuse(error)
+    if form.is_bound and checked is None:  # the services tell of the first fault alone
+        form.demand_names()
     return Review(form, checked)
 
 

@@ -20,6 +20,7 @@ _STEP_OF = {
     "session_type": TYPE,
     "name": TYPE,
     "startup_command": TYPE,
+    "files": TYPE,
     "starts_at": TYPE,
     "batch_timeout": TYPE,
     "priority": TYPE,

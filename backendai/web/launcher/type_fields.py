@@ -43,13 +43,13 @@ class TypeFields(forms.Form):
         choices=SessionType, initial=SessionType.INTERACTIVE, widget=forms.RadioSelect, label=_("Type")
     )
     name = forms.CharField(
-        required=False, label=_("Name"), help_text=_("Left empty, a name is made from the environment.")
+        required=False, label=_("Name"), help_text=_("4 to 64 characters. Leave empty to generate a name.")
     )
     startup_command = forms.CharField(
         required=False,
         label=_("Startup command"),
         help_text=_("Runs in a shell as soon as the session is ready; the session ends with it."),
-        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "data-code": True, "autocapitalize": "off"}),
     )
     starts_at = forms.DateTimeField(
         required=False,
@@ -69,12 +69,17 @@ class TypeFields(forms.Form):
         min_value=0,
         max_value=HIGHEST_PRIORITY,
         label=_("Priority"),
+        error_messages={
+            "invalid": _("Enter a whole number, such as 10."),
+            "min_value": _("The lowest priority is %(limit_value)s."),
+            "max_value": _("The highest priority is %(limit_value)s."),
+        },
         widget=forms.NumberInput(attrs={"placeholder": str(USUAL_PRIORITY)}),
     )
     retry_on_agent_loss = forms.BooleanField(
         required=False,
-        label=_("Run it again if its node is lost"),
-        help_text=_("It waits for another node then, and runs from the start."),
+        label=_("Restart on another agent if its agent fails"),
+        help_text=_("It starts from the beginning."),
     )
     depends_on = forms.ModelMultipleChoiceField(
         ComputeSession.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label=_("Start after")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from django import forms
@@ -10,9 +10,11 @@ from django.core.exceptions import ValidationError
 
 from backendai.core.names import check_variable_name
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import gettext_lazy
 from backendai.web.launcher.checks import checked
 
 SPARE_ROWS = 3
+_NOT_KEPT = gettext_lazy("Values that look secret are not kept in the address: type %(name)s again.")
 _Pair = tuple[str, str]
 
 
@@ -43,6 +45,7 @@ class VariablesField(forms.Field):
     """Becomes a mapping of names that can be a variable's."""
 
     widget = VariableRows
+    emptied: Collection[str] = ()  # names whose values the page's address has not kept
 
     def clean(self, value: list[_Pair]) -> dict[str, str]:
         """Return the variables. What is wrong is told of each row, with its number (from 0) as the parameter ``row``:
@@ -53,13 +56,19 @@ class VariablesField(forms.Field):
             name = typed.strip()
             try:
                 if name or text.strip():
-                    found[_checked(name, text, found)] = text
+                    found[_checked(name, text, found, self.emptied)] = text
             except ValidationError as error:
                 params = {"row": row, "text": error.messages[0]}
                 wrong.append(ValidationError("%(text)s", code=error.code, params=params))
         if wrong:
             raise ValidationError(wrong)
         return found
+
+
+class NamesField(forms.Field):
+    """Any number of names, which the page itself sends back."""
+
+    widget = forms.MultipleHiddenInput
 
 
 def rows_of(value: Mapping[str, str] | list[_Pair] | None, wrong: Iterable[ValidationError] = ()) -> list[Row]:
@@ -69,12 +78,13 @@ def rows_of(value: Mapping[str, str] | list[_Pair] | None, wrong: Iterable[Valid
     return [Row(name, text, texts.get(row, "")) for row, (name, text) in enumerate([*pairs, *[("", "")] * SPARE_ROWS])]
 
 
-def _checked(name: str, text: str, before: Mapping[str, str]) -> str:
+def _checked(name: str, text: str, before: Mapping[str, str], emptied: Collection[str]) -> str:
     if not name:
         raise ValidationError(_("This value has no name."), code="missing-name")
     checked(check_variable_name, name)
     if not text:
-        raise ValidationError(_("%(name)s has no value."), code="missing-value", params={"name": name})
+        said = _("%(name)s has no value.") if name not in emptied else _NOT_KEPT
+        raise ValidationError(said, code="missing-value", params={"name": name})
     if name in before:
         raise ValidationError(_("%(name)s is there twice."), code="twice", params={"name": name})
     return name

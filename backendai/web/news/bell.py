@@ -9,7 +9,7 @@ from django.db.models import Count, Q
 
 from backendai.accounts.models import User
 from backendai.activity.models import BackgroundJob
-from backendai.activity.notices import choices_of, kinds_in
+from backendai.activity.notices import NoticeKind, choices_of, kinds_in
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
 
@@ -31,6 +31,11 @@ class Line:
         if self.job is not None:
             return not self.job.is_running and self.job.seen_at is None
         return any(notice.seen_at is None for notice in self.notices)
+
+    @property
+    def may_keep(self) -> bool:
+        """Whether the newest that is told of it is an idle warning, and it still runs."""
+        return self.session is not None and self.session.is_running and self.notices[0].kind == NoticeKind.IDLE
 
 
 def lines_of(user: User) -> list[Line]:

@@ -1,9 +1,12 @@
-"""The cards at the bottom right of every page: one for each session that is starting, or of which there is news."""
+"""The cards at the lower edge of every page: one for each session that is starting, or of which there is news."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from backendai.accounts.models import User
 from backendai.activity.notices import NoticeKind, choices_of, kinds_in
@@ -15,9 +18,10 @@ MOST_SHOWN = 3
 _MOST_READ = 100
 _STAYS = timedelta(hours=24)
 _LAUNCH_STAYS = timedelta(hours=1)
-_STAYS_RUNNING = timedelta(minutes=5)
+_STAYS_RUNNING = timedelta(minutes=2)
 _STAYS_ENDED = timedelta(seconds=15)  # long enough to be seen and to close itself
 _LASTING = (NoticeKind.FAILED, NoticeKind.ENDED)
+_NUMBER = re.compile(r"-\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,60 @@ class Card:
     def may_end(self) -> bool:
         """Whether there is something left to terminate."""
         return self.session.status in LIVE and self.session.status != Status.TERMINATING
+
+    @property
+    def may_keep(self) -> bool:
+        """Whether an idle warning stands for it."""
+        return self.notice.kind == NoticeKind.IDLE and self.session.is_running
+
+    @property
+    def since(self) -> datetime:
+        """When there was news of it last."""
+        return max(self.notice.created_at, self.session.changed_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Pile:
+    """Cards of one launch that say the same, shown as one; the newest first."""
+
+    cards: list[Card]
+
+    @property
+    def first(self) -> Card:
+        """The newest card."""
+        return self.cards[0]
+
+    @property
+    def name(self) -> str:
+        """What the names of its sessions have in common: ``many`` of ``many-1`` to ``many-16``."""
+        stems = {_NUMBER.sub("", card.session.name) for card in self.cards}
+        return stems.pop() if len(stems) == 1 and len(self.cards) > 1 else self.first.session.name
+
+    @property
+    def since(self) -> datetime:
+        """When there was news of one of them last."""
+        return max(card.since for card in self.cards)
+
+    @property
+    def closes_itself(self) -> bool:
+        """Whether all of them are over, and nothing more is to be said."""
+        return all(card.closes_itself for card in self.cards)
+
+    @property
+    def may_keep(self) -> bool:
+        """Whether idle warnings stand for them."""
+        return self.first.may_keep
+
+
+def piles_of(cards: Sequence[Card]) -> list[Pile]:
+    """Return the cards with those of one launch that say the same in one pile, in the order of each pile's newest."""
+    found: dict[Any, Pile] = {}
+    for card in cards:
+        session = card.session
+        why = session.status_reason if card.says_why else ""
+        key = (session.launch_id or session.pk, card.notice.kind, session.status, why)
+        found.setdefault(key, Pile([])).cards.append(card)
+    return list(found.values())
 
 
 def cards_of(user: User, *, now: datetime) -> list[Card]:

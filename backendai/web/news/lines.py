@@ -16,6 +16,7 @@ _ICONS = {
     NoticeKind.ENDING: "clock",
     NoticeKind.IDLE: "clock",
     NoticeKind.STARTED: "player-play",
+    NoticeKind.APP_CLOSED: "link",
 }
 
 
@@ -24,10 +25,11 @@ def headline(notice: SessionNotice) -> str:
     texts = {
         NoticeKind.LAUNCHED: _("Launched"),
         NoticeKind.STARTED: _("Started after its wait"),
-        NoticeKind.FAILED: _("It failed"),
+        NoticeKind.FAILED: _("Failed"),
         NoticeKind.ENDED: _("Ended by the platform"),
-        NoticeKind.ENDING: _("It will end soon"),
-        NoticeKind.IDLE: _("It is idle and will end"),
+        NoticeKind.ENDING: _("Ends soon"),
+        NoticeKind.IDLE: _("Idle"),
+        NoticeKind.APP_CLOSED: _("Public access has ended"),
     }
     return texts.get(NoticeKind(notice.kind), notice.kind)
 
@@ -37,7 +39,7 @@ def sentence(notice: SessionNotice) -> str:
     session: ComputeSession = notice.session
     if notice.kind in (NoticeKind.FAILED, NoticeKind.ENDED):
         return in_words(session.reason_text)
-    if notice.kind == NoticeKind.IDLE:
+    if notice.kind in (NoticeKind.IDLE, NoticeKind.APP_CLOSED):
         return in_words(notice.message)
     if notice.kind == NoticeKind.ENDING:
         usual = _("It has run for nearly as long as it may. Keep what you need elsewhere before.")

@@ -179,15 +179,19 @@ class CancelDrainPage(AgentDeed):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [
-            _("It takes sessions again from its next sync on, within seconds."),
-            _("Nothing that runs there is ended."),
-        ]
+        return [self._afterwards(), _("Nothing that runs there is ended.")]
 
     def act(self) -> str:
         """Cancel it."""
         cancel_drain(self.viewer, self.object)
-        return _("%(object)s takes sessions again.") % {"object": self.object}
+        return _("The drain of %(object)s is cancelled.") % {"object": self.object} + f" {self._afterwards()}"
+
+    def _afterwards(self) -> str:
+        if self.object.revoked_at:
+            return _("It takes no sessions until its credential is renewed and it joins again.")
+        if self.object.status == Agent.Status.LOST:
+            return _("It takes sessions again when it is back.")
+        return _("It takes sessions again from its next sync on, within seconds.")
 
 
 class MoveForm(forms.Form):

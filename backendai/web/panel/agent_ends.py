@@ -9,7 +9,7 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 
-from backendai.cluster.agents import join_command, renew_credential, revoke_credential
+from backendai.cluster.agents import guessed_address, join_command, renew_credential, revoke_credential
 from backendai.cluster.models import Agent
 from backendai.compute.services.retiring import retire_agent
 from backendai.core.durations import describe_duration
@@ -60,10 +60,16 @@ class RenewPage(AgentDeed):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [
+        told = [
             _("It works once, within a day, and for this machine alone."),
             _("The credential that the machine has now is refused from the moment it joins again."),
+            _("Stop the agent that runs there before you run the command."),
         ]
+        if self.object.backend == "process":
+            told.append(
+                _("Its sessions are native processes: they end with the agent, unless you stop it with kill -9.")
+            )
+        return told
 
     def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Show the token, this once: it is not stored, so the page is not a redirect."""
@@ -73,7 +79,8 @@ class RenewPage(AgentDeed):
 
     def shown_once(self, text: str) -> HttpResponse:
         """Return the page with the token's text."""
-        context = self.get_context_data(token=text, command=join_command(text))
+        command = join_command(text, name=self.object.name)
+        context = self.get_context_data(token=text, command=command, guessed=guessed_address())
         return self.response_class(self.request, ["web/panel/join_token.html"], context)
 
 

@@ -38,8 +38,8 @@ class AgentTable(PanelTable):
     name = tables.LinkColumn("manage:agent", args=[tables.A("pk")], verbose_name=_l("Agent"))
     resource_group = tables.Column(_l("Resource group"))
     status = tables.Column(_l("Status"))
-    schedulable = tables.BooleanColumn(verbose_name=_l("Takes sessions"), yesno=(_l("yes"), _l("no")))
-    use = tables.Column(_l("In use"), accessor="capacity", orderable=False, attrs={"td": {"class": "cell-bars"}})
+    schedulable = tables.Column(_l("Takes sessions"))
+    use = tables.Column(_l("Allocated"), accessor="capacity", orderable=False, attrs={"td": {"class": "cell-bars"}})
     load = tables.Column(_l("Load now"), accessor="live", orderable=False)
     engine = tables.Column(_l("Engine"), default="–")
     kernel_count = tables.Column(_l("Kernels"), attrs={"td": {"class": "number"}})
@@ -59,14 +59,23 @@ class AgentTable(PanelTable):
     def render_status(self, value: str, record: Agent) -> str:
         """Return the status as a word with its colour, and how many notes there are."""
         look = status(record.status)
-        notes = len(record.notes)
+        notes = len(record.notes) + bool(record.unknown_kernels)
         text = ngettext("%(number)s note", "%(number)s notes", notes) % {"number": notes} if notes else ""
-        text = _("turned away") if record.revoked_at else text
+        text = _("cannot start sessions") if record.fault else text
+        text = _("refused (credential revoked)") if record.revoked_at else text
         return format_html('{}<div class="sub">{}</div>', look, text) if text else look
 
     def value_status(self, record: Agent) -> str:
         """Return the status as it is stored."""
         return str(record.status)
+
+    def render_schedulable(self, record: Agent) -> str:
+        """Return whether new sessions start there now, and why not."""
+        return takes_sessions(record)
+
+    def value_schedulable(self, record: Agent) -> str:
+        """Return the same for files."""
+        return takes_sessions(record)
 
     def render_use(self, record: Agent) -> str:
         """Return what is taken of what it has."""
@@ -161,6 +170,7 @@ class AgentPage(PanelPage, TemplateView):
             "title": agent.name,
             "agent": agent,
             "bars": bars_of(taken, agent.slots),
+            "takes_sessions": takes_sessions(agent),
             "load": load_text(agent),
             "disk": disk_text(agent),
             "devices": device_rows(agent, shown_kernels),
@@ -174,6 +184,23 @@ class AgentPage(PanelPage, TemplateView):
         """Return the changing part alone when only that is asked for."""
         htmx: Any = getattr(self.request, "htmx", None)
         return ["web/panel/_agent_state.html"] if htmx and not htmx.boosted else [self.template_name]
+
+
+def takes_sessions(agent: Agent) -> str:
+    """Return whether new sessions start on the machine now: ``yes``, or ``no`` with the first thing that forbids it."""
+    if agent.status == Agent.Status.TERMINATED:
+        return _("no (gone)")
+    if agent.revoked_at:
+        return _("no (refused)")
+    if agent.status == Agent.Status.LOST:
+        return _("no (lost)")
+    if agent.is_drained or agent.status == Agent.Status.DRAINING:
+        return _("no (draining)")
+    if not agent.schedulable:
+        return _("no (switched off)")
+    if agent.fault:
+        return _("no (cannot start)")
+    return _("no (unknown kernels)") if agent.unknown_running else _("yes")
 
 
 def load_text(agent: Agent) -> str:

@@ -9,10 +9,12 @@ import django_filters
 import django_tables2 as tables
 from django.db.models import Q, QuerySet
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.activity.models import AuditEntry
 from backendai.activity.refusals import PREFIX
+from backendai.activity.services import COMMAND_LINE
 from backendai.texts.isolation import isolated
 from backendai.web.panel.listing import DayFilter, ListPage, PanelFilter, PanelTable
 from backendai.web.templatetags.portal import exact
@@ -22,16 +24,22 @@ class AuditTable(PanelTable):
     """One row per deed."""
 
     at = tables.Column(_l("When"))
-    actor = tables.Column(_l("Who"), accessor="actor__email", default=_l("the platform"))
-    action = tables.Column(_l("What"))
-    target_type = tables.Column(_l("To"))
-    target_id = tables.Column(_l("Id"))
+    actor = tables.Column(_l("Who"), accessor="actor__email", empty_values=())
+    action = tables.Column(_l("Action"))
+    target_type = tables.Column(_l("Target"))
+    target_id = tables.Column(_l("Target id"))
     details = tables.Column(_l("Details"), orderable=False)
 
     class Meta(PanelTable.Meta):
         model = AuditEntry
         fields = ("at", "actor", "action", "target_type", "target_id", "details")
         order_by = "-at"
+
+    def render_actor(self, value: Any, record: AuditEntry) -> str:
+        """Return the user, or what acted without one."""
+        if value:
+            return str(value)
+        return _("the command line") if record.details.get("by") == COMMAND_LINE else _("the platform")
 
     def render_at(self, value: Any) -> str:
         """Return the exact moment."""
@@ -59,7 +67,7 @@ class AuditFilter(PanelFilter):
     search_fields = ("action", "target_id", "actor__email")
     search_hint = _l("Who, what, or an id")
 
-    action = django_filters.CharFilter("action", "startswith", label=_l("Deed"), max_length=64)
+    action = django_filters.CharFilter("action", "startswith", label=_l("Action"), max_length=64)
     actor = django_filters.CharFilter("actor__email", "iexact", label=_l("By"), max_length=254)
     target_id = django_filters.CharFilter("target_id", label=_l("Target id"), max_length=64)
     refused = django_filters.ChoiceFilter(

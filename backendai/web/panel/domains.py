@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import django_tables2 as tables
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import Domain, Project, User
 from backendai.accounts.querysets import number_of
 from backendai.accounts.services import change_domain, create_domain, delete_domain
+from backendai.accounts.uses import counted_uses
 from backendai.texts.translation import gettext as _
-from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.deleting import DeleteUnlessUsed
+from backendai.web.panel.editing import FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 
@@ -97,13 +99,22 @@ class DomainPage(FormPage):
         return _("Domain %(saved)s is saved.") % {"saved": saved}
 
 
-class DomainDelete(DeletePage):
+class DomainDelete(DeleteUnlessUsed):
     """Delete a domain that nothing belongs to."""
 
     section = "domains"
     model = Domain
     list_address = "manage:domains"
     audit_name = "domain"
+    filters: ClassVar[dict[Any, tuple[str, str]]] = {User: ("domain", "pk"), Project: ("domain", "pk")}
+
+    def counted(self) -> dict[type[Model], int]:
+        """Return how many people and projects belong to it."""
+        return counted_uses(self.object)
+
+    def deactivate(self) -> None:
+        """Make it inactive, as the verb does it."""
+        change_domain(self.viewer, self.object, {"is_active": False})
 
     def act(self) -> str:
         """Delete it, as the verb does it."""

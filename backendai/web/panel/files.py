@@ -54,7 +54,7 @@ class FilesPage(PanelPage, TemplateView):
             except UserError as error:
                 show_error(form, error)
             else:
-                text = _("%(path)s is kept: sessions that start from now on have it.")
+                text = _("Saved %(path)s. New sessions will have it.")
                 messages.success(request, text % {"path": file.path})
                 return redirect(request.path)
         return self.render_to_response(self.get_context_data(form=form), status=422)

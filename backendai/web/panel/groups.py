@@ -8,20 +8,23 @@ from typing import Any, ClassVar
 import django_filters
 import django_tables2 as tables
 from django import forms
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Model, Q, QuerySet
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import TimeSpanField, short_duration
+from backendai.catalog.models import ResourcePreset
 from backendai.cluster.group_form import GroupForm
-from backendai.cluster.groups import change_group, create_group, delete_group
+from backendai.cluster.groups import change_group, create_group, delete_group, uses_of_group
 from backendai.cluster.idle import checkers_of, choose_checkers
 from backendai.cluster.models import Agent, IdleChecker, ResourceGroup
 from backendai.cluster.rules import SEQUENCE, strategies
 from backendai.cluster.session_defaults import LONGEST_RUN, parse_session_defaults
+from backendai.compute.models import ComputeSession
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
-from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.deleting import DeleteUnlessUsed
+from backendai.web.panel.editing import FormPage
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 
@@ -226,7 +229,7 @@ class GroupPage(FormPage):
 
     section = "groups"
     title = _l("New resource group")
-    lead = _l("A change holds from the next scheduler pass on, within two seconds; what runs goes on.")
+    lead = _l("A change takes effect within two seconds; what runs goes on.")
     model = ResourceGroup
     form_class = PanelGroupForm
     audit_name = "resource-group"
@@ -249,20 +252,30 @@ class GroupPage(FormPage):
         return _("Resource group %(saved)s is saved; the next pass follows it.") % {"saved": saved}
 
 
-class GroupDelete(DeletePage):
+class GroupDelete(DeleteUnlessUsed):
     """Asks before a group is deleted."""
 
     section = "groups"
     model = ResourceGroup
     audit_name = "resource-group"
     list_address = "manage:groups"
+    filters: ClassVar[dict[Any, tuple[str, str]]] = {
+        Agent: ("resource_group", "pk"),
+        ResourcePreset: ("resource_group", "pk"),
+        ComputeSession: ("group", "name"),
+    }
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [
-            _("Only a group without agents, sessions and presets can be deleted; its join tokens go with it."),
-            _("To keep people out and the history in, untick Takes sessions instead."),
-        ]
+        return [_("Its join tokens go with it.")]
+
+    def counted(self) -> dict[type[Model], int]:
+        """Return how many agents, sessions and presets belong to it."""
+        return uses_of_group(self.object)
+
+    def deactivate(self) -> None:
+        """Keep people out, as the verb does it."""
+        change_group(self.viewer, self.object, {"is_active": False})
 
     def act(self) -> str:
         """Delete it if nothing belongs to it."""

@@ -25,9 +25,9 @@ class CheckerTable(PanelTable):
     kind = tables.Column(_l("Kind"))
     limit = tables.Column(_l("After"), attrs={"td": {"class": "number"}})
     warning = tables.Column(_l("Warned for"), attrs={"td": {"class": "number"}})
-    places = tables.Column(_l("Holds in"), accessor="pk", orderable=False)
+    places = tables.Column(_l("Scope"), accessor="pk", orderable=False)
     warned = tables.Column(_l("Warned now"), attrs={"td": {"class": "number"}})
-    is_active = tables.BooleanColumn(verbose_name=_l("In force"), yesno=(_l("yes"), _l("no")))
+    is_active = tables.BooleanColumn(verbose_name=_l("Active"), yesno=(_l("yes"), _l("no")))
 
     class Meta(PanelTable.Meta):
         model = IdleChecker

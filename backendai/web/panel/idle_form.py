@@ -79,7 +79,7 @@ class CheckerForm(EditForm):
     is_site_wide = forms.BooleanField(
         required=False,
         label=_l("The whole site"),
-        help_text=_l("Everywhere but where a narrower one of its kind holds."),
+        help_text=_l("Everywhere, except where a checker of the same kind is set for a group or project."),
     )
     in_groups = forms.ModelMultipleChoiceField(
         ResourceGroup.objects.none(), required=False, label=_l("In resource groups")
@@ -95,7 +95,7 @@ class CheckerForm(EditForm):
     groups = (
         (_l("When a session counts as idle"), ("kind", "limit", "thresholds", "match", "grace", "session_types")),
         (_l("Warning, and more time"), ("warning", "extension", "max_extensions")),
-        (_l("Where it holds"), ("is_site_wide", "in_groups", "in_projects", "except_groups", "except_projects")),
+        (_l("Where it applies"), ("is_site_wide", "in_groups", "in_projects", "except_groups", "except_projects")),
     )
 
     class Meta:
@@ -105,7 +105,7 @@ class CheckerForm(EditForm):
             "warning", "extension", "max_extensions",
         ]  # fmt: skip
         labels: ClassVar[dict[str, Any]] = {
-            "is_active": _l("In force"),
+            "is_active": _l("Active"),
             "kind": _l("Kind"),
             "match": _l("Unused when"),
             "max_extensions": _l("How many clicks"),
@@ -131,6 +131,15 @@ class CheckerForm(EditForm):
                     "except_projects": places.except_projects,
                 }
             )
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse a checker that would be in force and apply nowhere."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        somewhere = any(cleaned.get(name) for name in ("is_site_wide", "in_groups", "in_projects"))
+        if cleaned.get("is_active") and not somewhere:
+            text = _("Choose where the checker applies: the whole site, or at least one resource group or project.")
+            self.add_error("is_site_wide", text)
+        return cleaned
 
     def places(self) -> Places:
         """Return where a valid form says that it holds."""

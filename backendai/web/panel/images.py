@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar
 
 import django_filters
 import django_tables2 as tables
 from django import forms
 from django.contrib import messages
-from django.db.models import Count, F, Max, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, F, Max, Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpResponse
 from django.shortcuts import redirect
@@ -20,16 +19,21 @@ from django.views.decorators.http import require_POST
 from backendai.accounts.amounts_field import AmountsField
 from backendai.catalog.images import adopt_from_agents, change_image, create_image, forget_image
 from backendai.catalog.models import Image, ImageOnAgent
+from backendai.compute.models import ComputeSession
 from backendai.compute.services.own_images import delete_own_image
+from backendai.compute.status import LIVE, Status
+from backendai.core.image_names import is_exact_digest
 from backendai.core.slots import format_size
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.panel.access import panel_page
-from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.deleting import DeleteUnlessUsed
+from backendai.web.panel.editing import FormPage
 from backendai.web.panel.forms import EditForm
+from backendai.web.panel.image_builds import builds_shown
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.requests import PageRequest
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ALWAYS = ("name", "title", "description", "is_enabled")
 
 
@@ -123,7 +127,7 @@ class ImageForm(EditForm):
     def clean_digest(self) -> str:
         """Return the digest; one that is none would be found out by each start, on its node."""
         said: str = self.cleaned_data["digest"].strip()
-        if said and "digest" in self.changed_data and not _DIGEST.fullmatch(said):
+        if said and "digest" in self.changed_data and not is_exact_digest(said):
             raise forms.ValidationError(_("Write sha256: and 64 digits from 0 to 9 and a to f, or leave it empty."))
         return said
 
@@ -158,6 +162,12 @@ class ImageList(ListPage):
             .annotate(agents=Coalesce(Subquery(counted), 0), size=Coalesce(F("size_bytes"), Subquery(largest)))
         )
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the list, with the builds of enabled images that no agent has."""
+        made_here = Image.objects.kept().filter(is_built_here=True, is_enabled=True)
+        builds = [build for build in builds_shown(made_here) if not build["agents"]]
+        return super().get_context_data(**({"builds": builds} | kwargs))
+
 
 class ImagePage(FormPage):
     """One image, or a new one by its reference."""
@@ -179,20 +189,58 @@ class ImagePage(FormPage):
             return create_image(self.viewer.pk, form.values())
         return change_image(self.viewer.pk, image, form.values())
 
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the form, with the build of an image that is built here."""
+        image = self.find()
+        return super().get_context_data(**({"builds": builds_shown([image] if image else [])} | kwargs))
+
     def success_text(self, saved: Any) -> str:
         """Return what is said after saving."""
         return _("Image %(saved)s is saved.") % {"saved": saved}
 
+    def notes(self, saved: Any) -> list[str]:
+        """Return who still uses an image that people cannot choose any more."""
+        return [] if saved.is_enabled else _uses_of(saved)
 
-class ImageForget(DeletePage):
+
+def _uses_of(image: Image) -> list[str]:
+    """Return what becomes of the sessions that a disabled image has."""
+    live = ComputeSession.objects.filter(image=image, status__in=LIVE)
+    waiting = live.filter(status=Status.PENDING).count()
+    running = live.count() - waiting
+    notes = []
+    if running:
+        text = ngettext("%(number)s session uses it and goes on.", "%(number)s sessions use it and go on.", running)
+        notes.append(text % {"number": running})
+    if waiting:
+        text = ngettext(
+            "%(number)s session waits for it and still starts.",
+            "%(number)s sessions wait for it and still start.",
+            waiting,
+        )
+        notes.append(text % {"number": waiting})
+    return notes
+
+
+class ImageForget(DeleteUnlessUsed):
     """Asks before an image leaves the catalogue."""
 
     section = "images"
-    title = _l("Forget image")
+    title = _l("Remove image")
     model = Image
     audit_name = "image"
     list_address = "manage:images"
-    submit_label = _l("Forget it")
+    submit_label = _l("Remove image")
+    can_deactivate = False
+
+    def counted(self) -> dict[type[Model], int]:
+        """Return how many sessions were started from it; one that was made of a session goes in spite of them."""
+        number = 0 if self.object.is_customized else ComputeSession.objects.filter(image=self.object).count()
+        return {ComputeSession: number} if number else {}
+
+    def question(self) -> str:
+        """Return what is asked."""
+        return _("Remove %(object)s from the catalogue?") % {"object": self.object}
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
@@ -203,8 +251,12 @@ class ImageForget(DeletePage):
             ]
         return [
             _("Nobody can start sessions from it any more; agents and registries keep it."),
-            _("An image that sessions were started from cannot be forgotten: disable it instead."),
         ]
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the question, and what to do with an image in use."""
+        instead = _("An image that sessions were started from cannot be removed: disable it instead.")
+        return super().get_context_data(**({"instead": instead} | kwargs))
 
     def act(self) -> str:
         """Do it through its verb."""
@@ -213,7 +265,7 @@ class ImageForget(DeletePage):
             delete_own_image(self.viewer, self.object, now=timezone.now())
         else:
             forget_image(self.viewer.pk, self.object)
-        return _("%(name)s is forgotten.") % {"name": name}
+        return _("%(name)s is removed from the catalogue.") % {"name": name}
 
 
 @require_POST

@@ -63,7 +63,7 @@ class ImportPage(PanelPage, TemplateView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         """Return the form, or what the file would do, or did."""
-        shown = {"form": FileForm(), "columns": COLUMNS, "most_shown": _SHOWN}
+        shown = {"form": FileForm(), "columns": COLUMNS, "most_shown": _SHOWN, "sample": _sample()}
         return super().get_context_data(**(shown | kwargs))
 
     def _uploaded(self, form: FileForm) -> bytes:
@@ -97,6 +97,15 @@ class ImportPage(PanelPage, TemplateView):
     def _actor(self) -> User:
         assert isinstance(self.request.user, User)
         return self.request.user
+
+
+def _sample() -> str:
+    """Return a file with every column that could be imported once its project exists."""
+    people = [
+        {"email": "ada@lab.example", "full_name": "Ada Example", "project": "default", "role": "project-admin"},
+        {"email": "ben@lab.example", "full_name": "Ben Example", "project": "default", "role": "member"},
+    ]
+    return "".join(csv_lines([COLUMNS, *([row.get(name, "") for name in COLUMNS] for row in people)]))
 
 
 def _content(text: str) -> bytes:

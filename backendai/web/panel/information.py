@@ -22,6 +22,7 @@ from backendai.compute.auditing import CHECKS, World
 from backendai.web.configuration import effective_configuration
 from backendai.web.health import agents_heard, health, versions
 from backendai.web.panel.access import PanelPage
+from backendai.web.table_sizes import amounts_kept
 
 # What can be asked of the database while somebody waits. The rest is for ``manage.py audit``: the whole history, and
 # what the container engines run.
@@ -44,6 +45,7 @@ class InformationPage(PanelPage, TemplateView):
             "parts": health(now),
             "versions": versions(),
             "agents": agents_heard(now),
+            "kept": amounts_kept(),
             "configuration": effective_configuration(),
         }
         return super().get_context_data(**(shown | kwargs))

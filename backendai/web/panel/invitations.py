@@ -110,9 +110,9 @@ class InvitationList(ListPage):
     table_class = InvitationTable
     filterset_class = InvitationFilter
     create_address = "manage:invitation-new"
-    create_label = _l("Invite somebody")
+    create_label = _l("Invite")
     empty_title = _l("Nobody has been invited yet")
-    empty_text = _l("An invitation is a link with which somebody makes their own account.")
+    empty_text = _l("An invitation is a link to create an account and join a project.")
 
     def get_queryset(self) -> QuerySet[Invitation]:
         """Return the visible invitations."""
@@ -134,9 +134,9 @@ class InvitationForm(EditForm):
             "role": _l("Role in the project"),
         }
         help_texts: ClassVar[dict[str, Any]] = {
-            "full_name": _l("They may change it when they come."),
+            "full_name": _l("They can change it later."),
             "role": _l("A project admin chooses who else belongs to the project."),
-            "policy": _l("For a new account. Empty: what new users get."),
+            "policy": _l("Leave empty to use the default for new users."),
         }
 
     def __init__(self, *args: Any, actor: User, project: str = "", **kwargs: Any) -> None:
@@ -145,8 +145,11 @@ class InvitationForm(EditForm):
         field: Any = self.fields["project"]
         field.queryset = projects.select_related("domain").order_by("domain__name", "name")
         field.label_from_instance = lambda one: f"{one.domain} / {one}"
+        only = list(field.queryset[:2])
         if project:
             self.initial["project"] = project
+        elif len(only) == 1:
+            self.initial["project"] = only[0].pk
         if not rules_people(actor):
             del self.fields["policy"]
 
@@ -155,8 +158,8 @@ class InvitationPage(FormPage):
     """Invites somebody and shows the link, this once."""
 
     section = "invitations"
-    title = _l("Invite somebody")
-    lead = _l("They make their own account with the link, or join with the account they have.")
+    title = _l("Invite")
+    lead = _l("New people create an account with the link; people with an account join with it.")
     rule = staticmethod(chooses_members)
     model = Invitation
     form_class = InvitationForm
@@ -208,16 +211,16 @@ class InvitationRevoke(DeletePage):
 
     def question(self) -> str:
         """Return what is asked."""
-        return _("Take back the invitation of %(email)s to %(project)s?") % {
+        return _("Revoke the invitation of %(email)s to %(project)s?") % {
             "email": self.object.email,
             "project": self.object.project,
         }
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        return [_("The link is of no use from now on. Who has accepted it already stays.")]
+        return [_("The link stops working. People who already accepted stay.")]
 
     def act(self) -> str:
         """Take it back."""
         revoke_invitation(self.viewer, self.object, now=timezone.now())
-        return _("The invitation of %(email)s is taken back.") % {"email": self.object.email}
+        return _("The invitation of %(email)s is revoked.") % {"email": self.object.email}

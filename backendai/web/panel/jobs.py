@@ -13,6 +13,8 @@ from django.utils.translation import gettext_lazy as _l
 
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import BackgroundJob
+from backendai.catalog.builds import failed_builds, retry_build
+from backendai.catalog.services import BUILD_JOB
 from backendai.catalog.tags import tags_that_stayed, try_removal_again
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
@@ -61,7 +63,7 @@ class JobTable(PanelTable):
 
     def render_cancel(self, record: Any) -> str:
         """Return the way to its end, while it runs, or to another try."""
-        if record.stayed:
+        if record.can_be_retried:
             return format_html(
                 '<a class="no-break" href="{}">{}</a>', reverse("manage:job-again", args=[record.pk]), _("Try again…")
             )
@@ -93,8 +95,10 @@ class JobList(ListPage):
 
     def get_queryset(self) -> QuerySet[BackgroundJob]:
         """Return all jobs."""
-        stayed = Exists(tags_that_stayed().filter(pk=OuterRef("pk")))
-        return BackgroundJob.objects.select_related("owner").annotate(stayed=stayed)
+        can_be_retried = Exists(tags_that_stayed().filter(pk=OuterRef("pk"))) | Exists(
+            failed_builds().filter(pk=OuterRef("pk"))
+        )
+        return BackgroundJob.objects.select_related("owner").annotate(can_be_retried=can_be_retried)
 
 
 class JobCancel(ConfirmPage):
@@ -121,7 +125,7 @@ class JobCancel(ConfirmPage):
 
 
 class JobAgain(ConfirmPage):
-    """Asks before a registry is asked once more to take out the tag of a deleted image."""
+    """Asks before an image is built again, or a registry is asked once more to take out the tag of a deleted image."""
 
     section = "jobs"
     title = _l("Try a job again")
@@ -136,9 +140,12 @@ class JobAgain(ConfirmPage):
     def consequences(self) -> list[str]:
         """Return what stood in the way, and what will happen."""
         said = [in_words(sentence) for sentence in (self.object.message, self.object.fix) if sentence]
+        if self.object.kind == BUILD_JOB:
+            return [*said, _("A new build begins within seconds; finished steps are kept.")]
         return [*said, _("A new job asks the registry; when it can, the tag of the deleted image is gone for good.")]
 
     def act(self) -> str:
         """Begin through its verb."""
-        try_removal_again(self.viewer, self.object, now=timezone.now())
+        retry = retry_build if self.object.kind == BUILD_JOB else try_removal_again
+        retry(self.viewer, self.object, now=timezone.now())
         return _("It is being tried again.")

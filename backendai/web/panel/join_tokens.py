@@ -14,7 +14,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import TimeSpanField
-from backendai.cluster.agents import join_command, make_join_token, revoke_join_token
+from backendai.cluster.agents import guessed_address, join_command, make_join_token, revoke_join_token
 from backendai.cluster.models import JoinToken, ResourceGroup
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
@@ -163,8 +163,9 @@ class JoinTokenPage(FormPage):
             except UserError as error:
                 show_error(form, error)
             else:
-                shown = {"token": text, "command": join_command(text), "back_url": reverse(self.list_address)}
-                context = self.get_context_data(form=form, **shown)
+                command = join_command(text, name_prefix=said["name_prefix"])
+                shown = {"token": text, "command": command, "guessed": guessed_address()}
+                context = self.get_context_data(form=form, back_url=reverse(self.list_address), **shown)
                 return self.response_class(request, ["web/panel/join_token.html"], context)
         return self.render_to_response(self.get_context_data(form=form), status=422)
 

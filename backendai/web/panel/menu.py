@@ -52,6 +52,7 @@ MENU: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
         (
             Entry("queue", _l("Pending sessions"), "clock", _administrator),
             Entry("agents", _l("Agents"), "server"),
+            Entry("unknown-kernels", _l("Unknown kernels"), "alert-triangle"),
             Entry("groups", _l("Resource groups"), "stack-2"),
             Entry("idle-checkers", _l("Idle checkers"), "clock"),
             Entry("presets", _l("Presets"), "adjustments"),

@@ -7,18 +7,20 @@ from typing import Any, ClassVar
 import django_filters
 import django_tables2 as tables
 from django.db.models import Q, QuerySet
+from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.duration_field import short_duration
 from backendai.accounts.models import Domain, KeyPair, PolicyDefault, Project, ResourcePolicy, User
-from backendai.accounts.policies import held_text, holders_text
+from backendai.accounts.policies import HOLDER_WORDS, held_text, holders_text
 from backendai.accounts.policy_form import PolicyForm
 from backendai.accounts.services.policies import delete_policy
 from backendai.core.slots import INFINITY
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
-from backendai.web.panel.editing import DeletePage, FormPage, notes_on_slots
+from backendai.web.panel.deleting import DeleteUnlessUsed, Use
+from backendai.web.panel.editing import FormPage, notes_on_slots
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 
@@ -123,7 +125,7 @@ class PolicyPage(FormPage):
     template_name = "web/panel/policy.html"
     section = "policies"
     title = _l("New policy")
-    lead = _l("A changed limit holds from the next pass; nothing that runs is ended.")
+    lead = _l("A changed limit takes effect within two seconds; nothing that runs is ended.")
     model = ResourcePolicy
     form_class = PolicyEditForm
     audit_name = "resource-policy"
@@ -149,7 +151,7 @@ class PolicyPage(FormPage):
         return super().get_context_data(**({"holders": holders} | kwargs))
 
 
-class PolicyDelete(DeletePage):
+class PolicyDelete(DeleteUnlessUsed):
     """Asks before a policy is deleted; one that somebody has stays."""
 
     section = "policies"
@@ -157,26 +159,20 @@ class PolicyDelete(DeletePage):
     model = ResourcePolicy
     audit_name = "resource-policy"
     list_address = "manage:policies"
+    can_deactivate = False
 
     def question(self) -> str:
         """Return what is asked."""
         return _("Delete policy %(object)s?") % {"object": self.object}
 
-    def consequences(self) -> list[str]:
-        """Return who has it, if anybody."""
-        counted = ResourcePolicy.objects.with_holders().get(pk=self.object.pk)
-        who = holders_text(counted)
+    def uses(self) -> list[Use]:
+        """Return who has it, and which new ones get it; its page names them."""
+        counted: Any = ResourcePolicy.objects.with_holders().prefetch_related("default_for").get(pk=self.object.pk)
+        page = reverse("manage:policy", args=[self.object.pk])
+        held = ((getattr(counted, f"number_of_{kind}"), word) for kind, word in HOLDER_WORDS.items())
+        uses = [Use(number, in_words(word if number == 1 else f"{word}s"), page) for number, word in held if number]
         kinds = [in_words(PolicyDefault.Holder(default.holder).label) for default in counted.default_for.all()]
-        said = (
-            [_("It holds for %(who)s: until they have another one it cannot be deleted.") % {"who": in_words(who)}]
-            if who != "nobody"
-            else []
-        )
-        return said + (
-            [_("New %(names)s get it: until that is changed it cannot be deleted.") % {"names": ", ".join(kinds)}]
-            if kinds
-            else []
-        )
+        return uses + [Use(None, _("new %(names)s get it") % {"names": kind}, page) for kind in kinds]
 
     def act(self) -> str:
         """Delete it; raises a Conflict that counts who has it."""

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django import forms
 from django.db.models import QuerySet
+from django.utils.functional import cached_property
+from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.amounts_field import AmountsField, SizeField
 from backendai.catalog.models import ResourcePreset
 from backendai.catalog.presets import delete_preset, write_preset
-from backendai.core.slots import format_size
+from backendai.cluster.models import Agent
+from backendai.core.slots import Slots, format_size
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.panel.editing import DeletePage, FormPage, notes_on_slots
 from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.templatetags.portal import amounts
+
+
+class Machines:
+    """The capacities of all agents but those that are gone for good, read at once."""
+
+    def __init__(self) -> None:
+        rows = Agent.objects.exclude(status=Agent.Status.TERMINATED).values_list("resource_group", "capacity")
+        alike = Counter((group, tuple(sorted(capacity.items()))) for group, capacity in rows)
+        self._kinds = [(group, Slots.parse(dict(capacity)), number) for (group, capacity), number in alike.items()]
+
+    def that_hold(self, preset: ResourcePreset) -> int:
+        """Return how many agents of the preset's group, or of all, could hold it if nothing else ran there."""
+        wanted, group_id = preset.amounts, preset.resource_group_id
+        return sum(
+            number for group, capacity, number in self._kinds if group_id in (None, group) and wanted.fits(capacity)
+        )
 
 
 class PresetTable(PanelTable):
@@ -27,12 +48,28 @@ class PresetTable(PanelTable):
     resource_group = tables.Column(_l("Resource group"), default=_l("all groups"))
     slots = tables.Column(_l("Amounts"), orderable=False)
     shm_bytes = tables.Column(_l("Shared memory"), default=_l("usual"))
+    fits = tables.Column(_l("Fits on"), empty_values=(), orderable=False)
     rank = tables.Column(_l("Place"), attrs={"td": {"class": "number"}})
 
     class Meta(PanelTable.Meta):
         model = ResourcePreset
-        fields = ("name", "resource_group", "slots", "shm_bytes", "rank")
+        fields = ("name", "resource_group", "slots", "shm_bytes", "fits", "rank")
         order_by = ("rank", "name")
+
+    @cached_property
+    def _machines(self) -> Machines:
+        return Machines()
+
+    def render_fits(self, record: ResourcePreset) -> str:
+        """Return how many agents are large enough, when they are empty."""
+        number = self._machines.that_hold(record)
+        if not number:
+            return format_html('<span class="status tone-bad">{}</span>', _("no agent"))
+        return ngettext("%(number)s agent", "%(number)s agents", number) % {"number": number}
+
+    def value_fits(self, record: ResourcePreset) -> int:
+        """Return the number for files."""
+        return self._machines.that_hold(record)
 
     def render_slots(self, value: Any) -> str:
         """Return the amounts for people."""
@@ -64,7 +101,9 @@ class PresetForm(EditForm):
         label=_l("Shared memory"),
         help_text=_l("Such as 256m or 2g: a part of the memory, and less than it. Empty: as usual."),
     )
-    rank = forms.IntegerField(label=_l("Place"), initial=0, help_text=_l("The lower comes first; equals go by name."))
+    rank = forms.IntegerField(
+        label=_l("Place"), initial=0, min_value=0, help_text=_l("The lower comes first; equals go by name.")
+    )
 
     class Meta:
         model = ResourcePreset
@@ -113,8 +152,15 @@ class PresetPage(FormPage):
         return _("Preset %(saved)s is saved.") % {"saved": saved}
 
     def notes(self, saved: Any) -> list[str]:
-        """Return which of its slots no machine has: nothing could start with it."""
-        return notes_on_slots(saved.slots)
+        """Return why nothing could start with it: a slot that no machine has, or amounts that no machine has."""
+        if unheard := notes_on_slots(saved.slots):
+            return unheard
+        if Machines().that_hold(saved):
+            return []
+        if saved.resource_group:
+            group = saved.resource_group
+            return [_("No agent of resource group %(group)s can hold this preset, even when empty.") % {"group": group}]
+        return [_("No agent can hold this preset, even when empty.")]
 
 
 class PresetDelete(DeletePage):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.http import Http404
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _l
@@ -12,9 +12,13 @@ from django.utils.translation import gettext_lazy as _l
 from backendai.accounts.models import Project, User
 from backendai.accounts.roles import Deed, Rank, may_project, rank_of, rules_people
 from backendai.accounts.services import change_project, create_project, delete_project
+from backendai.accounts.services.projects import GOES_WITH_PROJECT
+from backendai.accounts.uses import counted_uses
+from backendai.compute.models import ComputeSession
 from backendai.core.errors import UserError
 from backendai.texts.translation import gettext as _
-from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.deleting import DeleteUnlessUsed
+from backendai.web.panel.editing import FormPage
 from backendai.web.panel.forms import EditForm
 
 
@@ -86,7 +90,7 @@ class ProjectFormPage(FormPage):
         return reverse("manage:project", args=[saved.pk])
 
 
-class ProjectDelete(DeletePage):
+class ProjectDelete(DeleteUnlessUsed):
     """Delete a project in which nothing was ever run."""
 
     section = "projects"
@@ -94,6 +98,15 @@ class ProjectDelete(DeletePage):
     model = Project
     list_address = "manage:projects"
     audit_name = "project"
+    filters: ClassVar[dict[Any, tuple[str, str]]] = {ComputeSession: ("project", "name")}
+
+    def counted(self) -> dict[type[Model], int]:
+        """Return how much was run in it, ended sessions included."""
+        return counted_uses(self.object, leaving_out=GOES_WITH_PROJECT)
+
+    def deactivate(self) -> None:
+        """Make it inactive, as the verb does it."""
+        change_project(self.viewer, self.object, {"is_active": False})
 
     def get_queryset(self) -> QuerySet[Project]:
         """Return the projects that one manages."""

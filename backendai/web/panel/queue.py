@@ -25,14 +25,16 @@ from backendai.accounts.models import User
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.priorities import set_priority
+from backendai.compute.services.priorities import front_priorities, set_priority
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
+from backendai.planning.queue_heads import heads_of
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.addresses import addresses_of
 from backendai.web.panel.access import panel_page
-from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.panel.listing import PAGE_SIZE, ListPage, PanelFilter, PanelTable
 from backendai.web.requests import PageRequest
 from backendai.web.templatetags.portal import ago, amounts, with_times
 
@@ -55,11 +57,15 @@ class QueueTable(PanelTable):
     )
     name = tables.Column(gettext_lazy("Session"), attrs={"td": {"class": "queue-name"}})
     owner = tables.Column(gettext_lazy("Owner"), accessor="owner__email", attrs={"td": {"class": "queue-name"}})
-    resource_group = tables.Column(gettext_lazy("Resource group"))
-    asks = tables.Column(
-        gettext_lazy("Asks for"), accessor="slots", orderable=False, attrs={"td": {"class": "no-break"}}
+    resource_group = tables.Column(gettext_lazy("Group"), attrs={"td": {"class": "queue-group"}})
+    asks = tables.Column(gettext_lazy("Asks for"), accessor="slots", orderable=False)
+    reason = tables.Column(
+        gettext_lazy("Why it waits"),
+        accessor="reason_text",
+        orderable=False,
+        empty_values=(),
+        attrs={"td": {"class": "queue-why"}},
     )
-    reason = tables.Column(gettext_lazy("Why it waits"), accessor="reason_text", orderable=False, empty_values=())
     created_at = tables.Column(gettext_lazy("Since"), attrs={"td": {"class": "no-break"}})
     priority = tables.Column(gettext_lazy("Priority"))
 
@@ -122,7 +128,7 @@ class QueueTable(PanelTable):
         """Return the priority in a form of its own."""
         label = _("Priority of %(name)s") % {"name": record.name}
         return format_html(
-            '<form class="priority-form" method="post" action="{}">'
+            '<form class="priority-form" method="post" action="{}" novalidate>'
             '<input type="hidden" name="csrfmiddlewaretoken" value="{}"><input type="hidden" name="back" value="{}">'
             '<input class="form-control" type="number" name="priority" value="{}" min="0" max="{}" required'
             ' aria-label="{}"><button class="btn btn-sm" type="submit">{}</button></form>',
@@ -175,7 +181,7 @@ class QueueList(ListPage):
     rule = staticmethod(administrator)
     section = "queue"
     title = gettext_lazy("Pending sessions")
-    lead = gettext_lazy("in the order of their turns, group by group")
+    lead = gettext_lazy("in the order of their turns, group by group; priorities go from 0 to 100")
     template_name = "web/panel/queue.html"
     table_class = QueueTable
     filterset_class = QueueFilter
@@ -186,6 +192,14 @@ class QueueList(ListPage):
         """Return the pending sessions that this administrator may see."""
         visible: QuerySet[ComputeSession] = ComputeSession.objects.visible_to(self.viewer).pending()
         return visible.select_related("owner", "resource_group")
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the list, and who is first in line in the groups on this page of it."""
+        context = super().get_context_data(**kwargs)
+        rows = [row.record for row in context["table"].page.object_list]
+        groups = {row.resource_group_id: row.resource_group for row in rows}
+        heads = heads_of(self.viewer, list(groups.values())) if groups else []
+        return context | {"heads": heads, "highest_priority": HIGHEST_PRIORITY}
 
     def get_template_names(self) -> list[str]:
         """Return the list with its bar alone when only that is asked for."""
@@ -208,5 +222,48 @@ def queue_priority(request: PageRequest, pk: UUID) -> HttpResponse:
     else:
         said = _("%(name)s has priority %(priority)s now.") % {"name": session.name, "priority": priority}
         messages.success(request, said)
-    query = request.POST.get("back", "")[:2000]
+    return _back_to_queue(request.POST.get("back", ""))
+
+
+@require_POST
+@panel_page(administrator)
+def queue_priorities(request: PageRequest) -> HttpResponse:
+    """Give the ticked sessions one priority, or put them in front of their groups, and go back to the queue."""
+    chosen = [text for text in request.POST.getlist("session")[:PAGE_SIZE] if _is_id(text)]
+    visible = ComputeSession.objects.visible_to(request.user).select_related("owner", "project__domain")
+    sessions = list(visible.filter(pk__in=chosen).order_by("created_at", "pk"))
+    if not sessions:
+        messages.error(request, _("Select the sessions first."))
+    done = 0
+    try:
+        if request.POST.get("deed") == "front":
+            wanted = front_priorities(sessions)
+        else:
+            priority: int = forms.IntegerField().clean(request.POST.get("priority", ""))
+            wanted = dict.fromkeys([session.pk for session in sessions], priority)
+    except forms.ValidationError as error:
+        messages.error(request, f"{_('Priority')}: {' '.join(error.messages)}")
+        sessions = []
+    for session in sessions:
+        try:
+            set_priority(session, request.user, wanted[session.pk], now=timezone.now())
+            done += 1
+        except UserError as error:
+            messages.error(request, f"{session.name}: {in_words(error.message)}")
+    if done:
+        text = ngettext("%(number)s session has a new priority.", "%(number)s sessions have a new priority.", done)
+        messages.success(request, text % {"number": done})
+    return _back_to_queue(request.POST.get("back", "").partition("?")[2])
+
+
+def _is_id(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _back_to_queue(query: str) -> HttpResponse:
+    query = query[:2000]
     return redirect(f"{reverse('manage:queue')}?{query}" if query else reverse("manage:queue"))

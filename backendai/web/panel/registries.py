@@ -12,12 +12,15 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST
 
+from backendai.activity.jobs import newest_jobs
+from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Registry
-from backendai.catalog.registries import delete_registry, start_scan, write_registry
+from backendai.catalog.registries import SCAN_JOB, delete_registry, start_scan, write_registry
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
@@ -27,6 +30,12 @@ from backendai.web.panel.forms import EditForm
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.requests import PageRequest
 from backendai.web.templatetags.portal import ago
+
+_TONES: dict[str, str] = {
+    BackgroundJob.Status.DONE: "tone-good",
+    BackgroundJob.Status.FAILED: "tone-bad",
+    BackgroundJob.Status.CANCELLED: "tone-over",
+}
 
 
 class RegistryTable(PanelTable):
@@ -38,11 +47,33 @@ class RegistryTable(PanelTable):
     is_enabled = tables.BooleanColumn(verbose_name=_l("Enabled"), yesno=(_l("yes"), _l("no")))
     image_count = tables.Column(_l("Images"), attrs={"td": {"class": "number"}})
     scanned_at = tables.Column(_l("Looked through"), default=_l("never"))
+    state = tables.Column(_l("Last scan"), empty_values=(), orderable=False)
 
     class Meta(PanelTable.Meta):
         model = Registry
-        fields = ("name", "url", "kind", "is_enabled", "image_count", "scanned_at")
+        fields = ("name", "url", "kind", "is_enabled", "image_count", "scanned_at", "state")
         order_by = "name"
+
+    @cached_property
+    def _scans(self) -> dict[str, BackgroundJob]:
+        return newest_jobs(SCAN_JOB, [record.name for record in self.data.data])
+
+    def render_state(self, record: Registry) -> str:
+        """Return what came of the last scan; of one that failed, why."""
+        job = self._scans.get(record.name)
+        if job is None:
+            return "–"
+        tone = _TONES.get(job.status, "tone-wait")
+        look = format_html('<span class="status {}">{}</span>', tone, in_words(job.get_status_display()))
+        if job.status != BackgroundJob.Status.FAILED:
+            return look
+        address = reverse("manage:jobs")
+        return format_html('{}<div class="sub"><a href="{}">{}</a></div>', look, address, in_words(job.message))
+
+    def value_state(self, record: Registry) -> str:
+        """Return the same as text."""
+        job = self._scans.get(record.name)
+        return f"{job.status}: {job.message}" if job else ""
 
     def render_scanned_at(self, value: Any) -> str:
         """Return when."""

@@ -18,48 +18,50 @@ from django.views.generic import TemplateView
 from backendai.accounts.amounts_field import AmountsField
 from backendai.accounts.models import User
 from backendai.cluster.models import Announcement
+from backendai.cluster.session_network import Authority, authorities_of
 from backendai.cluster.site import change_site, stored_settings
 from backendai.core.errors import UserError
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import DeletePage, FormPage, show_error
 from backendai.web.panel.forms import EditForm, digest_of, refuse_unseen
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.panel.session_network_form import SessionNetworkFields
 from backendai.web.templatetags.portal import exact
 
 
-class SettingsForm(forms.Form):
+class SettingsForm(SessionNetworkFields):
     """Every setting with what it does."""
 
     custom_allocation = forms.BooleanField(
         required=False,
-        label=_l("People may type amounts of their own"),
-        help_text=_l("Unticked, the launch page offers presets alone. Scripts are not held to it."),
+        label=_l("Allow custom amounts"),
+        help_text=_l("If off, the launch page offers only presets. The API is not affected."),
     )
     agent_select = forms.BooleanField(
         required=False,
-        label=_l("People may choose the agent"),
-        help_text=_l("Ticked, the launch page offers the agents of the groups by name."),
+        label=_l("Allow choosing the agent"),
+        help_text=_l("The launch page lists the agents of each group by name."),
     )
     manual_image = forms.BooleanField(
         required=False,
-        label=_l("People may type the name of an image"),
-        help_text=_l(
-            "Ticked, the launch page has a field for it. It finds what people may use anyway, and nothing else."
-        ),
+        label=_l("Allow typing an image name"),
+        help_text=_l("Shows an image-name field on the launch page. Users can only enter images they have access to."),
     )
     group_resources_visible = forms.BooleanField(
         required=False,
-        label=_l("People see what is free"),
-        help_text=_l("Unticked, the bars beside the list of sessions are shown to superadmins alone."),
+        label=_l("Show free resources to users"),
+        help_text=_l("If off, only superadmins see the bars beside the list of sessions."),
     )
     public_apps = forms.BooleanField(
         required=False,
-        label=_l("People may open an app to everybody"),
-        help_text=_l("Ticked, whoever reaches an app's address uses it without signing in, until its owner closes it."),
+        label=_l("Allow public apps"),
+        help_text=_l(
+            "Users can make an app public for a limited time: anyone with the link uses it without signing in."
+        ),
     )
     container_caps = AmountsField(
-        label=_l("Most for one kernel"),
-        help_text=_l("Whoever asks, and however: such as cpu=32, mem=256g. Empty: no limit."),
+        label=_l("Maximum per kernel"),
+        help_text=_l("Applies to everyone, in the portal and the API, e.g. cpu=32, mem=256g. Empty: no limit."),
     )
     version = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -67,6 +69,11 @@ class SettingsForm(forms.Form):
         self._stored = stored_settings()
         self._version = digest_of(self._stored)
         super().__init__(data, initial={**self._stored, "version": self._version})
+
+    @property
+    def authorities(self) -> list[Authority]:
+        """The certificates that are stored."""
+        return authorities_of(self._stored["session_authorities"])
 
     def clean(self) -> dict[str, Any]:
         """Refuse to save over changes that the form has never shown."""
@@ -97,7 +104,7 @@ class SettingsPage(PanelPage, TemplateView):
             except UserError as error:
                 show_error(form, error)
             else:
-                messages.success(request, _("The settings are saved; they hold from now on."))
+                messages.success(request, _("The settings are saved and in effect."))
                 return redirect("manage:settings")
         return self.render_to_response(self.get_context_data(form=form), status=422)
 

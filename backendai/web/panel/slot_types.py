@@ -29,10 +29,11 @@ class SlotTypeTable(PanelTable):
     step = tables.Column(_l("Smallest step"), accessor="quantum", attrs={"td": {"class": "number"}})
     rank = tables.Column(_l("Rank"), attrs={"td": {"class": "number"}})
     is_enabled = tables.BooleanColumn(verbose_name=_l("Offered"), yesno=(_l("yes"), _l("no")))
+    offered_by = tables.Column(_l("Waits for approval, from agent"), default="–")
 
     class Meta(PanelTable.Meta):
         model = SlotType
-        fields = ("name", "display_name", "kind", "unit", "step", "rank", "is_enabled")
+        fields = ("name", "display_name", "kind", "unit", "step", "rank", "is_enabled", "offered_by")
         order_by = "rank"
 
     def render_step(self, value: int) -> str:
@@ -56,13 +57,13 @@ class SlotTypeList(ListPage):
 
     section = "slot-types"
     title = _l("Slot types")
-    lead = _l("the kinds of resources; an agent that offers a new one adds it here")
+    lead = _l("the kinds of resources; a new one of an agent waits here until you enable it")
     table_class = SlotTypeTable
     filterset_class = SlotTypeFilter
 
     def get_queryset(self) -> QuerySet[SlotType]:
         """Return all slot types."""
-        return SlotType.objects.all()
+        return SlotType.objects.select_related("offered_by")
 
 
 class SlotTypeForm(EditForm):

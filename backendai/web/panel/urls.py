@@ -11,6 +11,7 @@ from backendai.web.panel import (
     groups,
     idle_checkers,
     image_agents,
+    image_builds,
     images,
     information,
     jobs,
@@ -23,6 +24,7 @@ from backendai.web.panel import (
     slot_types,
     start,
     statistics,
+    unknown_kernels,
 )
 
 app_name = "manage"
@@ -35,6 +37,7 @@ urlpatterns = [
     path("", include("backendai.web.panel.people_urls")),
     path("queue/", queue.QueueList.as_view(), name="queue"),
     path("queue/<uuid:pk>/priority/", queue.queue_priority, name="queue-priority"),
+    path("queue/priorities/", queue.queue_priorities, name="queue-priorities"),
     path("agents/", agents.AgentList.as_view(), name="agents"),
     path("agents/<uuid:pk>/", agents.AgentPage.as_view(), name="agent"),
     path("agents/<uuid:pk>/switches/", agent_deeds.SwitchPage.as_view(), name="agent-switches"),
@@ -78,6 +81,7 @@ urlpatterns = [
     path("images/from-agents/", images.images_from_agents, name="images-from-agents"),
     path("images/<uuid:pk>/", images.ImagePage.as_view(), name="image"),
     path("images/<uuid:pk>/agents/", image_agents.ImageAgentsPage.as_view(), name="image-agents"),
+    path("images/<uuid:pk>/build/", image_builds.ImageBuildPage.as_view(), name="image-build"),
     path("images/<uuid:pk>/forget/", images.ImageForget.as_view(), name="image-forget"),
     path("registries/", registries.RegistryList.as_view(), name="registries"),
     path("registries/new/", registries.RegistryPage.as_view(), name="registry-new"),
@@ -87,5 +91,8 @@ urlpatterns = [
     path("jobs/", jobs.JobList.as_view(), name="jobs"),
     path("jobs/<uuid:pk>/cancel/", jobs.JobCancel.as_view(), name="job-cancel"),
     path("jobs/<uuid:pk>/again/", jobs.JobAgain.as_view(), name="job-again"),
+    path("unknown-kernels/", unknown_kernels.UnknownKernelList.as_view(), name="unknown-kernels"),
+    path("unknown-kernels/<int:pk>/adopt/", unknown_kernels.AdoptPage.as_view(), name="unknown-kernel-adopt"),
+    path("unknown-kernels/<int:pk>/remove/", unknown_kernels.RemovePage.as_view(), name="unknown-kernel-remove"),
     path("audit/", audit.AuditList.as_view(), name="audit"),
 ]

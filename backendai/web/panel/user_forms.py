@@ -41,7 +41,7 @@ class UserForm(EditForm):
         labels: ClassVar[dict[str, Any]] = {"email": _l("E-mail address"), "full_name": _l("Name")}
         help_texts: ClassVar[dict[str, Any]] = {
             "role": _l("Another role ends every login and token of theirs."),
-            "policy": _l("Empty: no limits of their own; those of key pair, project and domain hold all the same."),
+            "policy": _l("Leave empty for no personal limit. Key pair, project and domain limits still apply."),
         }
 
     def __init__(self, *args: Any, actor: User, **kwargs: Any) -> None:

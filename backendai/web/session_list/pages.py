@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Prefetch, Q, QuerySet, Value, prefetch_related_objects
+from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.accounts.prepared import Prepared
@@ -16,12 +17,14 @@ from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.services.bulk import list_of, listed
+from backendai.compute.services.public_apps import is_public
 from backendai.compute.status import SessionType
 from backendai.planning.idle_checks import announced_end
 from backendai.web.paging import LongPaginator, SortedKeys
 from backendai.web.session_list.address import Address
 from backendai.web.session_list.columns import NEWEST_FIRST, Column, in_order, is_by_time, order_of, usual_order
 from backendai.web.session_list.filters import SessionListFilter, kind_of, narrowed
+from backendai.web.session_list.usage import note_usage
 
 # Of what has ended only so many are put into an order that is not one of time: those that ended last.
 MOST_SORTED = 5_000
@@ -86,12 +89,13 @@ def rows_of(
     ids: Sequence[UUID], columns: Sequence[Column], order: Sequence[str] = NEWEST_FIRST
 ) -> list[ComputeSession]:
     """Return these sessions, of which the caller knows that they may be seen, with what rows of the list show of them;
-    two queries."""
+    two queries, and one for what is used where one of them runs."""
     found = _ROWS.rows(list_of(ids), tuple(order)) if ids else []
     kernels = Kernel.objects.only(*_OF_A_KERNEL)
     if "agent" in {column.name for column in columns}:
         kernels = kernels.select_related("agent").only(*_OF_A_KERNEL, "agent__name")
     prefetch_related_objects(found, Prefetch("kernels", kernels))
+    note_usage(found, now=timezone.now())
     return found
 
 
@@ -141,7 +145,7 @@ def _whose(user: User, mine: bool) -> SessionQuerySet:
 
 def _rows(ids: str, order: Sequence[str]) -> QuerySet[Any]:
     # By their ids alone: with the owner beside them SQLite goes through all that the owner ever had.
-    rows = ComputeSession.objects.filter(pk__in=listed(ids)).annotate(idle_end=announced_end())
+    rows = ComputeSession.objects.filter(pk__in=listed(ids)).annotate(idle_end=announced_end(), is_public=is_public())
     rows = rows.select_related("image", "resource_group", "owner", "project").only(*_OF_A_ROW)
     return in_order(rows, order)
 

@@ -48,16 +48,16 @@ def use_bars(bars: Sequence[Bar]) -> SafeString:
 _BAR = (
     '<div class="bar"><div class="bar-text"><span>{}</span> <span class="number"><strong>{}</strong>'
     ' <span class="text-secondary">{}</span></span></div>\n'
-    '<meter min="0" max="100" value="{}" class="{}" aria-label="{}">{} %</meter></div>'
+    '<meter min="0" max="100" value="{}" aria-label="{}">{} %</meter></div>'
 )
 
 
 def _parts_of(bar: Bar) -> tuple[object, ...]:
+    # No colour for full: an agent whose slots are all allocated is well used, and no alarm.
     name, used, total, percent = bar.name, bar.used_text, bar.total_text, bar.percent
     said = {"name": name, "used_text": used, "total_text": total}
-    fullness = "is-full" if percent >= 100 else "is-high" if percent >= 85 else ""
-    label = _("%(name)s: %(used_text)s of %(total_text)s in use") % said
-    return name, used, _("of %(total_text)s") % said, percent, fullness, label, percent
+    label = _("%(name)s: %(used_text)s of %(total_text)s allocated") % said
+    return name, used, _("of %(total_text)s") % said, percent, label, percent
 
 
 def _cell(row: Any, column: Any, wanted: tuple[Sequence[str], str | None], name: str) -> Any:

@@ -25,6 +25,7 @@ from backendai.planning.steps import shown_steps
 from backendai.texts.isolation import isolated
 from backendai.texts.sentences import in_words
 from backendai.web.advice import try_text
+from backendai.web.exits import exit_words
 from backendai.web.resources import name_of_slot
 from backendai.web.statuses import appearance_of, deed_of
 from backendai.web.step_names import name_of_step
@@ -66,6 +67,9 @@ def word(value: str) -> str:
     return appearance_of(value).word
 
 
+register.filter("exit_words", exit_words)
+
+
 @register.filter
 def what_happened(record: SchedulingRecord) -> str:
     """Return a row of the history in one sentence."""
@@ -105,6 +109,15 @@ def exact(moment: datetime | None) -> str:
         return "–"
     text = f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
     return format_html('<time datetime="{}" data-exact>{}</time>', moment.isoformat(), text)
+
+
+@register.simple_tag
+def soon(moment: datetime | None) -> str:
+    """Return a time element with the moment, which the page writes without its date when that is today."""
+    if moment is None:
+        return "–"
+    text = f"{timezone.localtime(moment):%Y-%m-%d %H:%M %Z}"
+    return format_html('<time datetime="{}" data-exact="short">{}</time>', moment.isoformat(), text)
 
 
 @register.filter
@@ -193,7 +206,7 @@ def _clocked(text: str) -> str:
         at = datetime.fromisoformat(f"{text}+00:00")
     except ValueError:  # a 31st of February, of which somebody else has written
         return f"{text} UTC"
-    return f"{exact(at)} ({ago(at)})"
+    return f"{soon(at)} ({ago(at)})"
 
 
 @cache

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import template
+from django.utils import timezone
 
 from backendai.cluster.site import site_settings
 from backendai.compute.services.apps import App, app_domain, apps_of, main_kernel
@@ -26,9 +28,15 @@ def app_list(context: Any) -> list[App]:
 
 
 @register.simple_tag(takes_context=True)
-def apps_for_everybody(context: Any) -> frozenset[str] | None:
-    """Return the names of the apps that are open to everybody; None where the site does not allow it."""
-    return public_services(context["session"]) if site_settings().public_apps else None
+def public_apps(context: Any) -> dict[str, datetime | None] | None:
+    """Return the public apps by name, each with its end; None where the site does not allow public apps."""
+    return public_services(context["session"], timezone.now()) if site_settings().public_apps else None
+
+
+@register.filter
+def end_of(public: dict[str, datetime | None], name: str) -> datetime | None:
+    """Return when the public app of this name becomes private; None: with the end of the session."""
+    return public.get(name)
 
 
 @register.simple_tag(takes_context=True)

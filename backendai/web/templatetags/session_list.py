@@ -7,15 +7,15 @@ from typing import Any
 
 from django import template
 from django.urls import reverse
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from backendai.compute.models import ComputeSession
-from backendai.compute.status import SessionType, Status
+from backendai.compute.status import Result, SessionType, Status
 from backendai.core.service_ports import service_ports_of
 from backendai.web.session_list.columns import Column
-from backendai.web.templatetags.portal import icon
+from backendai.web.templatetags.portal import icon, status
 
 register = template.Library()
 _OPENED = frozenset({"http", "preopen"})
@@ -39,28 +39,55 @@ def row_actions(session: ComputeSession) -> SafeString:
     return format_html_join("", _BUTTON, ((*one, session.name) for one in _actions(session)))
 
 
+@register.simple_tag
+def usage_bars(session: ComputeSession) -> SafeString:
+    """Return what a running session uses of what it has; a dash where nothing is measured."""
+    bars = getattr(session, "usage", None)
+    if bars is None:
+        return SafeString("")
+    if not bars:
+        return format_html('<span class="text-secondary" title="{}">–</span>', _("Usage: not measured yet"))
+    return format_html_join("", _BAR, ((bar.title, bar.short, bar.percent, bar.title) for bar in bars))
+
+
+_BAR = (
+    '<span class="row-use" title="{}"><span class="row-use-name" aria-hidden="true">{}</span>'
+    '<meter min="0" max="100" value="{}" aria-label="{}"></meter></span>'
+)
 _BUTTON = (
-    '<a class="btn btn-ghost btn-icon-only" href="{}" title="{}">{}'
+    '<a class="btn btn-ghost btn-icon-only" id="{}" href="{}" title="{}"{}>{}'
     '<span class="visually-hidden">{} <bdi>{}</bdi></span></a>'
 )
+_Button = tuple[str, str, str, SafeString, SafeString, str]
 
 
-def _actions(session: ComputeSession) -> Iterator[tuple[str, str, SafeString, str]]:
-    """Yield address, title, icon and title again."""
+def _actions(session: ComputeSession) -> Iterator[_Button]:
+    """Yield id, address, title, the attribute of a box, icon, and what stands before the name."""
     page = reverse("web:session", args=[session.pk])
     if session.is_running and _has_apps(session):
-        yield _one(f"{page}#apps-title", "apps", _("Apps of"))
+        yield _one(session, reverse("web:app_launcher", args=[session.pk]), "apps", _("Apps"), _("Apps of"), "apps")
     if session.is_running and session.session_type == SessionType.INTERACTIVE:
-        yield _one(f"{page}#terminal", "terminal-2", _("Terminal of"))
+        yield _one(session, f"{page}#terminal", "terminal-2", _("Terminal"), _("Terminal of"))
     if session.started_at or session.status in (Status.RUNNING, Status.TERMINATING):
-        yield _one(f"{page}#log", "file-text", _("Log of"))
+        yield _one(session, f"{page}#log", "file-text", _("Log"), _("Log of"))
     if not session.is_terminal:
         title = _("Cancel") if session.status == Status.PENDING else _("Terminate")
-        yield _one(reverse("web:terminate", args=[session.pk]), "power", title)
+        yield _one(session, reverse("web:terminate", args=[session.pk]), "power", title, title, "terminate")
+    else:
+        again = f"{reverse('web:launch')}?like={session.pk}"
+        yield _one(session, again, "refresh", _("Start again"), _("Start again"))
 
 
-def _one(address: str, name: str, title: str) -> tuple[str, str, SafeString, str]:
-    return address, title, icon(name), title
+def _one(session: ComputeSession, address: str, name: str, title: str, said: str, box: str = "") -> _Button:
+    opens = format_html(' data-box="{}"', box) if box else SafeString("")
+    return f"row-{name}-{session.pk}", address, title, opens, icon(name), said
+
+
+@register.simple_tag
+def session_status(session: ComputeSession) -> SafeString:
+    """Return where a session is in one badge; of a batch session that has ended, what came of it."""
+    is_told = session.status == Status.TERMINATED and session.session_type == SessionType.BATCH
+    return status(session.result if is_told and session.result != Result.UNDEFINED else session.status)
 
 
 def _has_apps(session: ComputeSession) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from backendai.accounts.adapters import has_proved_lately
 from backendai.accounts.roles import chooses_members
 from backendai.accounts.services.key_pairs import main_key_pair
 from backendai.accounts.sign_ins import login_moved
@@ -33,7 +37,11 @@ def account(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def password(request: PageRequest) -> HttpResponse:
-    """Change one's password; every other browser in which one is signed in is signed out by that."""
+    """Change one's password, which signs one out of every other browser. Without a proof of identity from the last five
+    minutes, ask for it first."""
+    if not has_proved_lately():
+        messages.info(request, _("Confirm that it is you. Then change your password."))
+        return redirect(f"{reverse('account_reauthenticate')}?{urlencode({'next': reverse('web:account')})}")
     form = PasswordForm(request.user, request.POST)
     if not form.is_valid():
         return _page(request, form, status=422)
@@ -52,6 +60,7 @@ def password(request: PageRequest) -> HttpResponse:
 def _page(request: PageRequest, form: PasswordForm, *, status: int = 200) -> HttpResponse:
     context = {
         "password_form": form,
+        "may_change_password": has_proved_lately(),
         "main_key_pair": main_key_pair(request.user),
         "chooses_members": chooses_members(request.user),
         "projects": request.user.projects.select_related("domain"),

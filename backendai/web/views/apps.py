@@ -34,7 +34,8 @@ def app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
     standing = Standing(login=request.session.session_key or "")
     obstacle = why_out_of_reach(request.get_host(), app_domain(session))
     try:
-        entry = None if obstacle else make_entry(request.user, session, service, standing, timezone.now())
+        host, now = request.get_host(), timezone.now()
+        entry = None if obstacle else make_entry(request.user, session, service, standing, now, portal=host)
     except UserError as error:
         obstacle, entry = error.message, None
     if entry is None:

@@ -21,6 +21,7 @@ from backendai.compute.services.check import project_of
 from backendai.compute.status import SessionType, Status
 from backendai.core.errors import UserError
 from backendai.planning.allowances import own_limits
+from backendai.planning.cluster_now import cluster_now
 from backendai.texts.sentences import in_words
 from backendai.usage.statistics import statistics, unit_of
 from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
@@ -91,7 +92,7 @@ def _cluster(user: User) -> dict[str, Any]:
     sessions = live.aggregate(active=Count("pk"), waiting=Count("pk", filter=Q(status=Status.PENDING)))
     agents = dict(Agent.objects.registered().order_by().values_list("status").annotate(Count("pk")))
     by_status = [(status, agents[status]) for status in Agent.Status if status in agents]
-    return {**sessions, "agents": by_status, "chart": _chart(user)}
+    return {**sessions, "agents": by_status, "now": cluster_now(), "chart": _chart(user)}
 
 
 def _chart(user: User) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def environment(request: PageRequest) -> HttpResponse:
             save_dotfile(request.user, request.user, **form.cleaned_data)
             messages.success(
                 request,
-                _("%(path)s is kept: sessions that start from now on have it.") % {"path": form.cleaned_data["path"]},
+                _("Saved %(path)s. New sessions will have it.") % {"path": form.cleaned_data["path"]},
             )
             return redirect("web:environment")
         except UserError as error:
@@ -100,7 +100,7 @@ def script(request: PageRequest) -> HttpResponse:
     if form.is_valid():
         try:
             set_bootstrap_script(request.user, form.cleaned_data["content"])
-            messages.success(request, _("The bootstrap script is kept."))
+            messages.success(request, _("The bootstrap script is saved."))
             return redirect("web:environment")
         except UserError as error:
             blame(form, error)

@@ -1,9 +1,11 @@
-"""Accepting an invitation: by making an account, or with the one that somebody has."""
+"""Accepting an invitation: with a new account, which signs in, or with the one that somebody has."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from allauth.account.internal.flows.login import perform_password_login
+from allauth.account.models import Login
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -16,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.accounts.models import Invitation, User
 from backendai.accounts.services import accept_as, accept_as_new, digest_of, open_invitation
+from backendai.accounts.sign_ins import expire_soon
 from backendai.core.errors import UserError
 from backendai.texts.translation import gettext as _
 
@@ -37,7 +40,7 @@ class NewAccountForm(forms.Form):
         help_text=_l("At least 10 characters, and not a common one."),
     )
     again = forms.CharField(
-        label=_l("Once more"),
+        label=_l("Repeat password"),
         max_length=128,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
@@ -56,7 +59,13 @@ class NewAccountForm(forms.Form):
 def opened(request: HttpRequest, text: str) -> HttpResponse:
     """Remember the invitation in the browser's session and go on under an address that says nothing: what the link
     carries is left in no history entry that one comes back to, and in no Referer."""
-    request.session[_KEY] = digest_of(text[:_LONGEST_TEXT])
+    digest = digest_of(text[:_LONGEST_TEXT])
+    try:
+        open_invitation(digest, now=timezone.now())
+    except UserError as error:  # nothing is kept of a link that anybody may have made up
+        return _page(request, {"problem": error.message}, status=410)
+    request.session[_KEY] = digest
+    expire_soon(request)
     answer = redirect("web:invitation")
     answer["Referrer-Policy"] = "no-referrer"
     return answer
@@ -90,7 +99,7 @@ def _as(request: HttpRequest, user: User, found: Invitation, digest: str) -> Htt
     except UserError as error:
         return _page(request, context | {"problem": error.message}, status=409)
     request.session.pop(_KEY, None)
-    messages.success(request, _("You belong to project %(name)s now.") % {"name": project.name})
+    messages.success(request, _("You are now a member of project %(name)s.") % {"name": project.name})
     return redirect("web:sessions")
 
 
@@ -100,13 +109,14 @@ def _as_new(request: HttpRequest, found: Invitation, digest: str) -> HttpRespons
         return _page(request, {"invitation": found, "form": form}, status=422 if form.is_bound else 200)
     said = form.cleaned_data
     try:
-        accept_as_new(digest, full_name=said["full_name"], password=said["password"], now=timezone.now())
+        user = accept_as_new(digest, full_name=said["full_name"], password=said["password"], now=timezone.now())
     except UserError as error:
         form.add_error(error.field if error.field in form.fields else None, error.message)
         return _page(request, {"invitation": found, "form": form}, status=422)
     request.session.pop(_KEY, None)
-    messages.success(request, _("Your account is made. Sign in as %(email)s.") % {"email": found.email})
-    return redirect("web:login")
+    messages.success(request, _("Welcome. You are a member of project %(name)s.") % {"name": found.project.name})
+    # As the form for signing in does it: what counts there (second factors, the number of logins) counts here.
+    return perform_password_login(request, {"email": user.email}, Login(user=user, email=user.email))
 
 
 def _page(request: HttpRequest, context: dict[str, Any], *, status: int = 200) -> HttpResponse:

@@ -21,17 +21,21 @@ from django.views.decorators.http import require_http_methods
 from backendai.accounts.models import User
 from backendai.accounts.rates import check_launch_rate
 from backendai.compute.models import ComputeSession
+from backendai.compute.services.apps import title_of
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch
-from backendai.compute.status import Status
+from backendai.compute.services.session_files import brought_by
+from backendai.compute.status import SessionType, Status
 from backendai.core.errors import NotFound, UserError
 from backendai.core.secret_names import NAME_PATTERN, VALUE_PATTERN
 from backendai.texts.translation import gettext as _
 from backendai.web.images import build_by_image, builds_for
 from backendai.web.launcher.address import is_foreign, said_in, usual_text, with_said
 from backendai.web.launcher.allocation import allocation_of
+from backendai.web.launcher.file_fields import rows_of_files
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.ground import begin_with_what_fits
+from backendai.web.launcher.opened import OPENED, is_launch_key, opened_by
 from backendai.web.launcher.owner import asked_owner, kept_for_another
 from backendai.web.launcher.refill import Refill, initial_of, refill_of, sent_by
 from backendai.web.launcher.review import review_of
@@ -88,7 +92,7 @@ def _form(
         refill.leave_empty(form, usual)
     context = {"usual": usual_text(usual), "secrets": (NAME_PATTERN, VALUE_PATTERN), "is_from_link": False}
     if request.POST and not _looks_up(request):
-        form.take(request.POST.copy())
+        form.take(request.POST.copy(), request.FILES)
     elif (said or refill) and not _looks_up(request):
         form.take(with_said(usual, said))
         context["is_from_link"] = is_foreign(said)
@@ -102,14 +106,18 @@ def _form(
 def _shown(request: PageRequest, form: LaunchForm) -> dict[str, Any]:
     """Return the form as the page shows it; one that was sent, or filled from an earlier launch, at its review."""
     is_whole = (request.method == "POST" and not _looks_up(request)) or "recent" in request.GET
+    is_refused = request.method == "POST" and request.POST.get("go") not in _ONLY_LOOK
     review = review_of(form, request.user) if form.is_bound else None
     return {
         "section": "sessions",
         "form": form,
         "review": review,
         "steps": steps_of(form.errors),
-        "step": step_named(request.GET.get("step", ""), usual=REVIEW if is_whole else TYPE),
+        "step": REVIEW if is_refused else step_named(request.GET.get("step", ""), usual=REVIEW if is_whole else TYPE),
         "replaced": _replaced(request),
+        "is_refused": is_refused,
+        "opened": OPENED,
+        "opened_title": title_of(OPENED),
     }
 
 
@@ -122,9 +130,10 @@ def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:
     key = form.cleaned_data["request_key"] or None
     replaced: ComputeSession | None = form.cleaned_data["replaces"]
     now = timezone.now()
-    check_launch_rate(request.user, now=now)
+    count = form.how_many()
+    check_launch_rate(request.user, count, now=now)
     with transaction.atomic():
-        launched = launch_and_remember(request.user, form.spec(), form.how_many(), idempotency_key=key, now=now)
+        launched = launch_and_remember(request.user, form.spec(), count, idempotency_key=key, now=now)
         if replaced and replaced.status == Status.PENDING:
             terminate_session(replaced, request.user)
         elif replaced and not replaced.is_terminal:
@@ -138,8 +147,18 @@ def _to_the_list(request: PageRequest, launched: list[ComputeSession]) -> HttpRe
         names = ", ".join(session.name for session in launched)
         told = {"names": names, "email": launched[0].owner.email}
         messages.success(request, _("Launched %(names)s for %(email)s.") % told)
+    key, service = request.POST.get("request_key", ""), request.POST.get("open_app", "")
+    waits_here = service == OPENED and not request.POST.get("tab_opened")
+    if waits_here and is_launch_key(key) and _can_open(request, launched):
+        return redirect("web:opening", launch_key=key, service=service)
     ids = ",".join(str(session.pk) for session in launched)
     return redirect(f"{reverse('web:sessions')}?launched={ids}")
+
+
+def _can_open(request: PageRequest, launched: list[ComputeSession]) -> bool:
+    first = launched[0]
+    mine = first.owner_id == request.user.pk and first.session_type == SessionType.INTERACTIVE
+    return len(launched) == 1 and mine and bool(opened_by(first.image))
 
 
 def _replaced(request: PageRequest) -> ComputeSession | None:
@@ -157,7 +176,8 @@ def _basis(request: PageRequest, refill: Refill | None) -> dict[str, Any]:
         return key
     replaces = model.pk if model.status == Status.PENDING else None
     waits_for = list(model.depends_on.live().values_list("pk", flat=True))
-    return key | initial_of(parameters_of(model)) | {"depends_on": waits_for, "replaces": replaces}
+    files = rows_of_files(brought_by(model.pk, request.user))
+    return key | initial_of(parameters_of(model)) | {"depends_on": waits_for, "replaces": replaces, "files": files}
 
 
 def _refill(request: PageRequest) -> Refill | None:

@@ -12,7 +12,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from backendai.compute.status import Status
-from backendai.core.errors import UserError
 from backendai.planning.turns import Busy
 from backendai.web.launcher.allocation import allocation_of
 from backendai.web.launcher.form import LaunchForm
@@ -36,21 +35,21 @@ def launch_amounts(request: PageRequest) -> HttpResponse:
 @never_cache
 @login_required
 def launch_preview(request: PageRequest) -> HttpResponse:
-    """Return the line that says what would become of the form as it is now, or why it would be refused."""
+    """Return the line that says what would become of the form as it is now, with what is wrong with its fields: the
+    faults of the review, any of which comes before what would start."""
     form = _form(request)
-    context: dict[str, Any] = {}
-    if not form.is_valid():
-        context["refusal"] = form.first_wrong()
-    else:
+    review = review_of(form, request.user)
+    context: dict[str, Any] = {"review": review}
+    if review.checked:
         try:
-            outlook = context["outlook"] = outlook_of_form(request.user, form, now=timezone.now())
-            context["begins"] = form.cleaned_data["starts_at"] if outlook.code == "start-time-not-reached" else None
-            replaced = form.cleaned_data["replaces"]
-            context["replaced"] = replaced if replaced and replaced.status == Status.PENDING else None
+            outlook = outlook_of_form(request.user, form, review.checked, now=timezone.now())
         except Busy as error:
             context["busy"] = error.message
-        except UserError as error:
-            context["refusal"] = form.refusal(error)
+        else:
+            begins = form.cleaned_data["starts_at"] if outlook.code == "start-time-not-reached" else None
+            replaced = form.cleaned_data["replaces"]
+            replaced = replaced if replaced and replaced.status == Status.PENDING else None
+            context |= {"outlook": outlook, "begins": begins, "replaced": replaced}
     return render(request, "web/launch/_outlook.html", context)
 
 

@@ -32,7 +32,7 @@ def notice_choices(request: PageRequest) -> HttpResponse:
         except UserError as error:
             messages.error(request, in_words(error.message))
         else:
-            messages.success(request, _("Your choices are kept."))
+            messages.success(request, _("Saved."))
         return redirect("web:notice_choices")
     return account_page(request, "web:notice_choices", _context(request))
 
@@ -42,7 +42,7 @@ def _context(request: PageRequest) -> dict[str, Any]:
     texts = {
         NoticeKind.STARTED: (
             _("A session starts"),
-            _("The card of every session that you launch, and news of a start after a wait of more than a minute."),
+            _("The card of every session that you launch, and a start after more than a minute of waiting."),
         ),
         NoticeKind.FAILED: (_("A session fails"), _("It could not be started, or its program failed.")),
         NoticeKind.ENDED: (

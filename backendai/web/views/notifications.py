@@ -15,11 +15,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from backendai.activity.jobs import cancel_job, clear_jobs, see_jobs
-from backendai.compute.services.notices import clear_notices, close_card, see_notices
+from backendai.compute.services.notices import clear_notices, close_card, close_cards, see_notices
 from backendai.core.errors import NotFound, UserError
 from backendai.web.news.bell import counts_of, lines_of
-from backendai.web.news.cards import MOST_SHOWN, cards_of
-from backendai.web.requests import PageRequest
+from backendai.web.news.cards import MOST_SHOWN, cards_of, piles_of
+from backendai.web.requests import PageRequest, ids_in
+
+_MOST_AT_ONCE = 200
+_LONGEST_ID = 18  # digits of a notice's number: what a database can hold
 
 
 @require_safe
@@ -50,8 +53,19 @@ def cards(request: PageRequest) -> HttpResponse:
 @require_POST
 @login_required
 def card_close(request: PageRequest, session_id: UUID) -> HttpResponse:
-    """Close the card of a session; whoever has none with it has closed nothing."""
-    close_card(request.user, session_id, now=timezone.now())
+    """Close the card of a session, and of those that ``session`` names beside it; nobody closes another person's."""
+    beside = ids_in(request.POST.getlist("session")[:_MOST_AT_ONCE])
+    close_card(request.user, session_id, *beside, now=timezone.now())
+    return _cards(request) if request.htmx else redirect("web:notifications")
+
+
+@require_POST
+@login_required
+def cards_close(request: PageRequest) -> HttpResponse:
+    """Close all cards up to the newest that the page has shown: what came later stays."""
+    text = request.POST.get("until", "")
+    if text.isdecimal() and len(text) <= _LONGEST_ID:
+        close_cards(request.user, int(text), now=timezone.now())
     return _cards(request) if request.htmx else redirect("web:notifications")
 
 
@@ -103,9 +117,22 @@ def _cards(request: PageRequest) -> HttpResponse:
         for card in cards_of(request.user, now=timezone.now())
         if not here.startswith(reverse("web:session", args=[card.session.pk]))
     ]
-    context = {"cards": cards[:MOST_SHOWN], "more": max(0, len(cards) - MOST_SHOWN), "beside_first": len(cards) - 1}
+    piles = piles_of(cards)
+    more = sum(len(pile.cards) for pile in piles[MOST_SHOWN:])
+    context = {
+        "piles": piles[:MOST_SHOWN],
+        "more": more,
+        "beside_first": len(cards) - len(piles[0].cards) if piles else 0,
+        "newest": max((card.notice.pk for card in cards), default=0),
+        "idle": [card.session.pk for card in cards if card.may_keep],
+    }
     return render(request, "web/_cards.html", context)
 
 
 def _context(request: PageRequest) -> dict[str, Any]:
-    return {"section": "notifications", "lines": lines_of(request.user)}
+    lines = lines_of(request.user)
+    return {
+        "section": "notifications",
+        "lines": lines,
+        "idle": [line.session.pk for line in lines if line.session and line.may_keep],
+    }

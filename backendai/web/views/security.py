@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.views import DownloadRecoveryCodesView, GenerateRecoveryCodesView, ViewRecoveryCodesView
@@ -24,8 +24,8 @@ from django.views.decorators.http import require_POST, require_safe
 
 from backendai.accounts.adapters import PortalFactors
 from backendai.accounts.ends import end_credentials
-from backendai.accounts.models import Login
-from backendai.accounts.second_factors import is_required_of
+from backendai.accounts.models import Login, User
+from backendai.accounts.second_factors import is_required_of, spend_code
 from backendai.accounts.sign_ins import login_moved
 from backendai.activity.services import audit
 from backendai.texts.translation import ngettext
@@ -78,6 +78,12 @@ class AddApp(ActivateTOTPView):
     """Set up an app that shows codes."""
 
     template_name = "mfa/totp/activate_form.html"
+
+    def form_valid(self, form: Form) -> HttpResponse:
+        """Add the app. The code is used up by that: it does not also sign somebody in."""
+        answer: HttpResponse = super().form_valid(form)
+        spend_code(cast(User, self.request.user), form.cleaned_data["code"])
+        return answer
 
 
 class _OnlyWhenThere:

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
+from backendai.compute.services.public_apps import is_public
 from backendai.core.errors import UserError
 from backendai.texts.translation import gettext as _
 from backendai.web.detail.context import detail_context, ending_context, waiting_for
@@ -128,7 +129,7 @@ def _ask(request: PageRequest, found: ComputeSession, mistake: str = "") -> Http
 
 def find_session(request: PageRequest, session_id: UUID) -> ComputeSession:
     """Return the session with what its pages name; 404 when the person may not see it."""
-    visible = ComputeSession.objects.visible_to(request.user)
+    visible = ComputeSession.objects.visible_to(request.user).annotate(is_public=is_public())
     rows = visible.select_related("image", "resource_group", "owner", "launched_by", "project")
     found: ComputeSession = get_object_or_404(rows, pk=session_id)
     return found

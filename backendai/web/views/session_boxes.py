@@ -16,10 +16,10 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.public_apps import close_to_others, open_to_everybody
+from backendai.compute.services.apps import app_logs_of
 from backendai.compute.services.renaming import rename_session
 from backendai.core.errors import UserError
 from backendai.web.detail.context import ending_context
@@ -64,25 +64,6 @@ def app_launcher(request: PageRequest, session_id: UUID) -> HttpResponse:
     return box(request, find_session(request, session_id), "web/_session_apps.html", {})
 
 
-@require_POST
-@login_required
-def public_app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
-    """Open an app to everybody, or close it again."""
-    found = find_session(request, session_id)
-    try:
-        if request.POST.get("open") == "yes":
-            open_to_everybody(request.user, found, service, now=timezone.now())
-        else:
-            close_to_others(request.user, found, service)
-    except UserError as error:
-        if asks_for_part(request):
-            return box(request, found, "web/_session_apps.html", {"mistake": error.message})
-        messages.error(request, error.message)
-    if asks_for_part(request):
-        return box(request, found, "web/_session_apps.html", {})
-    return redirect("web:app_launcher", session_id=session_id)
-
-
 @require_safe
 @never_cache
 @login_required
@@ -92,7 +73,9 @@ def log(request: PageRequest, session_id: UUID) -> HttpResponse:
     if not asks_for_part(request):
         kernel = urlencode({"kernel": request.GET["kernel"]}) if "kernel" in request.GET else ""
         return redirect(f"{reverse('web:session', args=[session_id])}?{kernel}#log")
-    return box(request, found, "web/_session_log.html", {"kernels": list(found.kernels.all())})
+    kernels = list(found.kernels.select_related("agent"))
+    context = {"kernels": kernels, "app_logs": app_logs_of(found, next(iter(kernels), None))}
+    return box(request, found, "web/_session_log.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

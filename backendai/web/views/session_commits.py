@@ -9,16 +9,17 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from backendai.catalog.models import Image
-from backendai.compute.services.commits import commit_under_way, most_own_images, start_commit
+from backendai.compute.services.commits import commit_under_way, most_own_images, obstacle_to_commit, start_commit
 from backendai.core.errors import UserError
+from backendai.web.home_look import home_of
 from backendai.web.requests import PageRequest
 from backendai.web.views.session import asks_for_part, find_session
 from backendai.web.views.session_boxes import box
@@ -60,3 +61,16 @@ def commit(request: PageRequest, session_id: UUID) -> HttpResponse:
         "most": most_own_images(request.user),
     }
     return box(request, found, "web/_session_commit.html", context)
+
+
+@require_safe
+@never_cache
+@login_required
+def left_out(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Tell the owner what lies in the session's home folder, which its image does not keep; 204 when nothing is known.
+    The node is asked, which may take seconds: the form does not wait for it."""
+    found = find_session(request, session_id)
+    home = home_of(found) if found.owner_id == request.user.pk and obstacle_to_commit(found) is None else None
+    if home is None:
+        return HttpResponse(status=204)
+    return render(request, "web/_session_left_out.html", {"home": home})

@@ -10,9 +10,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
@@ -22,7 +20,7 @@ from backendai.compute.status import LIVE, Status
 from backendai.core.errors import UserError
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
-from backendai.web.requests import PageRequest
+from backendai.web.requests import PageRequest, ids_in, way_back
 
 _MOST_NAMED = 20
 
@@ -32,7 +30,7 @@ _MOST_NAMED = 20
 @login_required
 def terminate_many(request: PageRequest) -> HttpResponse:
     """Ask for a confirmation; when it is given end the chosen sessions, and say of which one it could not be done."""
-    ids, back = _ids(request.POST.getlist("session")), _back(request)
+    ids, back = ids_in(request.POST.getlist("session")[: MOST_ENDED + 1]), way_back(request)
     if not ids:
         messages.error(request, _("Choose sessions first: nothing was ended."))
         return redirect(back)
@@ -45,25 +43,6 @@ def terminate_many(request: PageRequest) -> HttpResponse:
     else:
         _say(request, done)
     return redirect(back)
-
-
-def _ids(texts: Sequence[str]) -> list[UUID]:
-    """Return the ids; what is none is left out, and so is what exceeds the limit by more than one."""
-    found = []
-    for text in dict.fromkeys(texts[: MOST_ENDED + 1]):
-        try:
-            found.append(UUID(text))
-        except ValueError:
-            continue
-    return found
-
-
-def _back(request: PageRequest) -> str:
-    """Return where the list is that they were chosen from, the list of sessions unless it says so."""
-    back = request.POST.get("back", "")[:2000]
-    if back.startswith("/") and url_has_allowed_host_and_scheme(back, allowed_hosts=None):
-        return back
-    return reverse("web:sessions")
 
 
 def _question(request: PageRequest, ids: Sequence[UUID]) -> dict[str, Any]:

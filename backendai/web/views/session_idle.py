@@ -14,12 +14,16 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from backendai.compute.services.idle import extend_idle
+from backendai.compute.services.idle_keeping import Kept, keep_running
 from backendai.core.errors import UserError
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.detail.context import detail_context
-from backendai.web.requests import PageRequest
+from backendai.web.requests import PageRequest, ids_in, way_back
 from backendai.web.views.session import DRAWER, asks_for_part, find_session
+
+_MOST_NAMED = 10
 
 
 @require_POST
@@ -42,3 +46,38 @@ def longer(request: PageRequest, session_id: UUID, checker_id: int) -> HttpRespo
         context = detail_context(found, request.user, in_drawer=request.GET.get("in") == DRAWER, now=now)
         return render(request, "web/_session_panel.html", context)
     return redirect(reverse("web:session", args=[session_id]) + "#idle-checks")
+
+
+@require_POST
+@never_cache
+@login_required
+def keep_many(request: PageRequest) -> HttpResponse:
+    """Put the ends that idle checkers announce off for the sessions that the form names; a script gets what to say, and
+    the order to look at everything again."""
+    ids = ids_in(request.POST.getlist("session"))
+    try:
+        if not ids:
+            raise UserError("Select at least one session.", code="nothing-selected")
+        kept = keep_running(request.user, ids, now=timezone.now())
+    except UserError as error:
+        messages.error(request, in_words(error.message))
+    else:
+        _say(request, kept)
+    if request.htmx:
+        answer = render(request, "web/_messages_again.html")
+        answer["HX-Trigger"] = "look-again-at-all"
+        return answer
+    return redirect(way_back(request))
+
+
+def _say(request: PageRequest, kept: Kept) -> None:
+    if number := len(kept.until):
+        text = ngettext("%(number)s session keeps running.", "%(number)s sessions keep running.", number)
+        messages.success(request, text % {"number": number})
+    for name in kept.refused[:_MOST_NAMED]:
+        messages.error(request, _("%(name)s: its end cannot be put off any more.") % {"name": name})
+    if (more := len(kept.refused) - _MOST_NAMED) > 0:
+        text = ngettext("%(number)s more cannot be put off.", "%(number)s more cannot be put off.", more)
+        messages.error(request, text % {"number": more})
+    if not kept.until and not kept.refused:
+        messages.info(request, _("No idle warning stands for these sessions: nothing was changed."))

@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
@@ -16,7 +17,7 @@ from backendai.accounts.models import User
 from backendai.cluster.site import site_settings
 from backendai.compute.models import ComputeSession
 from backendai.web.images import builds_for
-from backendai.web.requests import PageRequest
+from backendai.web.requests import PageRequest, ids_in
 from backendai.web.resources import RoomBars, rooms_for
 from backendai.web.session_list.address import SIZES, Address
 from backendai.web.session_list.columns import (
@@ -37,6 +38,7 @@ from backendai.web.session_list.pages import (
     rows_of,
     type_tabs,
 )
+from backendai.web.session_list.usage import note_usage
 
 _ASKING = frozenset({"q", "session-filter"})  # what asks for another list, where the rest asks for the same one again
 
@@ -69,6 +71,18 @@ def session_row(request: PageRequest, session_id: UUID) -> HttpResponse:
     (found,) = rows_of([get_object_or_404(visible.only("pk"), pk=session_id).pk], columns)
     context = {"session": found, "address": Address.of(request.GET), "columns": columns}
     return render(request, "web/_session_row.html", context | {"column_names": {one.name for one in columns}})
+
+
+@require_safe
+@never_cache
+@login_required
+def sessions_usage(request: PageRequest) -> HttpResponse:
+    """Return the bars of what the named sessions use, each to be put into its row."""
+    ids = ids_in(request.GET.getlist("session")[: max(SIZES)])
+    visible = ComputeSession.objects.visible_to(request.user).running().filter(pk__in=ids)
+    found = list(visible.only("status", "slots", "cluster_size"))
+    note_usage(found, now=timezone.now())
+    return render(request, "web/_session_uses.html", {"sessions": found})
 
 
 @require_POST

@@ -99,7 +99,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         return redirect("web:sessions")
     form = SignUpForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        wait = begin_login("sign-up", request.META.get("REMOTE_ADDR", ""), now=timezone.now())
+        wait = begin_login("sign-up", request.META.get("REMOTE_ADDR", ""), now=timezone.now(), everywhere=False)
         if wait is None:
             found = form.cleaned_data
             ask_for_account(found["email"], found["password"], full_name=found["full_name"])

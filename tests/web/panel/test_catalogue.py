@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,11 +16,13 @@ from backendai.activity import jobs
 from backendai.activity.models import AuditEntry
 from backendai.catalog.models import Image, ImagePull, Registry, ResourcePreset
 from backendai.catalog.pulls import pulls_reported
+from backendai.catalog.registries import start_scan
 from backendai.catalog.services import record_images
+from backendai.cluster.models import Agent
 from backendai.wire.messages import ImageSighting
 from backendai.wire.pulls import PullReport, PullState
 from tests.cast import Cast
-from tests.factories import make_agent, make_group, make_image, make_session
+from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 
 pytestmark = pytest.mark.django_db
 Browse = Callable[[User], Client]
@@ -28,6 +32,10 @@ PRESETS, IMAGES, JOBS = "/manage/presets/", "/manage/images/", "/manage/jobs/"
 @pytest.fixture
 def dana(cast: Cast, browse: Browse) -> Client:
     return browse(cast.dana)
+
+
+def text_of(answer: Any) -> str:
+    return re.sub("[\u2068\u2069]", "", " ".join(re.sub(r"<[^>]+>", " ", answer.content.decode()).split()))
 
 
 def shown(client: Client, path: str) -> dict[str, Any]:
@@ -56,6 +64,32 @@ def test_a_preset_is_made_changed_and_deleted(dana: Client) -> None:
     assert AuditEntry.objects.get(action="preset.change").details["changes"].keys() == {"slots"}
     assert dana.post(f"{path}delete/").status_code == 302
     assert not ResourcePreset.objects.exists()
+
+
+def test_a_preset_that_no_agent_can_hold_is_saved_with_a_warning_and_listed_as_such(
+    dana: Client, django_assert_num_queries: Any
+) -> None:
+    lab = make_group("lab")
+    make_agent("small", cpu=2, mem="4g")
+    make_agent("large", cpu=8, mem="32g", group=lab)
+    make_agent("gone", cpu=99, mem="999g", status=Agent.Status.TERMINATED)
+    said = {}
+    for name, cpu, group in (
+        ("fits", "2", ""),
+        ("lab-only", "8", ""),
+        ("too-large", "64", ""),
+        ("wrong", "64", lab.pk),
+    ):
+        body = {"name": name, "slots": f"cpu={cpu}, mem=1g", "rank": "0", "resource_group": group}
+        said[name] = text_of(dana.post(f"{PRESETS}new/", body, follow=True))
+    assert "can hold this preset" not in said["fits"] + said["lab-only"]
+    assert "No agent can hold this preset, even when empty." in said["too-large"]
+    assert "No agent of resource group lab can hold this preset" in said["wrong"]
+    with django_assert_num_queries(7):  # who asks, groups, the number, the page, slot types, the agents: once each
+        table = dana.get(PRESETS).context["table"]
+    cells = {row.record.name: str(row.get_cell("fits")) for row in table.rows}
+    assert (cells["fits"], cells["lab-only"]) == ("2 agents", "1 agent")
+    assert all("no agent" in cells[name] for name in ("too-large", "wrong"))
 
 
 def test_what_is_wrong_with_a_preset_is_said_once_at_its_field(dana: Client) -> None:
@@ -125,6 +159,10 @@ def test_an_image_is_made_changed_and_forgotten(cast: Cast, dana: Client) -> Non
     assert dana.post(f"{path}forget/").status_code == 302
     make_session(cast.alice)
     used = f"{IMAGES}{Image.objects.get().pk}/forget/"
+    asked = dana.get(used).content.decode()
+    assert "1 compute session" in asked
+    assert "disable it instead" in asked
+    assert 'class="btn btn-danger"' not in asked, "nothing is offered that would be refused"
     assert dana.post(used).status_code == 422
 
 
@@ -138,7 +176,7 @@ def test_images_are_counted_on_agents_and_filtered_in_a_fixed_number_of_queries(
             seen = [ImageSighting(reference=image.reference, size_bytes=3 * 2**30)]
             record_images(make_agent(), seen, "d")
             record_images(make_agent(), seen, "d")
-        with django_assert_num_queries(5):  # 2 for who asks, architectures, count, rows
+        with django_assert_num_queries(6):  # 2 for who asks, architectures, images built here, count, rows
             page = dana.get(IMAGES)
         rows = {row.record.name: row.record for row in page.context["table"].rows}
         assert (rows["i-0-0"].agents, rows["i-0-0"].size, rows["off"].agents) == (2, 3 * 2**30, 0)
@@ -193,3 +231,28 @@ def test_a_registry_is_made_looked_through_and_its_password_never_shown(cast: Ca
     assert dana.post(path, shown(dana, path) | {"forget_password": "on"}).status_code == 302
     assert Registry.objects.get().password == ""
     assert dana.post(f"{path}delete/").status_code == 302
+
+
+def test_an_image_that_is_disabled_says_who_still_uses_it(cast: Cast, dana: Client) -> None:
+    make_running_session(cast.alice, make_agent("node-1"))
+    for _ in range(2):
+        make_session(cast.alice)
+    path = f"{IMAGES}{Image.objects.get().pk}/"
+    body = {name: value for name, value in shown(dana, path).items() if name != "is_enabled"}
+    body |= {"minimum": "cpu=0.1, mem=64m", "maximum": ""}
+    said = text_of(dana.post(path, body, follow=True))
+    assert not Image.objects.get().is_enabled
+    assert "1 session uses it and goes on." in said
+    assert "2 sessions wait for it and still start." in said
+
+
+def test_the_list_of_registries_says_how_the_last_scan_ended(cast: Cast, dana: Client) -> None:
+    registry = Registry.objects.create(name="far", url="https://registry.example")
+    now = timezone.now()
+    for message in ("an older fault", "registry.example on port 443 cannot be reached: it did not answer in time"):
+        job = start_scan(cast.dana, registry, now=now)
+        jobs.finish_job(job.pk, message=message, now=now, failed=True)
+        now += timedelta(seconds=1)
+    page = text_of(dana.get("/manage/registries/"))
+    assert "cannot be reached: it did not answer in time" in page
+    assert "an older fault" not in page

@@ -22,6 +22,7 @@ CHECKERS = "/manage/idle-checkers/"
 QUIET = {
     "name": "quiet", "is_active": "on", "kind": "network-timeout", "limit": "1h", "grace": "0", "match": "all",
     "session_types": ["interactive"], "warning": "10m", "extension": "1h", "max_extensions": "3",
+    "is_site_wide": "on",
 }  # fmt: skip
 
 
@@ -54,6 +55,16 @@ def test_a_checker_is_made_found_changed_and_deleted(dana: Client, cast: Cast) -
     assert not IdleChecker.objects.exists()
 
 
+def test_an_active_checker_without_a_place_is_not_saved(dana: Client) -> None:
+    nowhere = {name: value for name, value in QUIET.items() if name != "is_site_wide"}
+    answer = dana.post(f"{CHECKERS}new/", nowhere)
+    assert answer.status_code == 422 and "Choose where the checker applies" in answer.content.decode()
+    assert not IdleChecker.objects.exists()
+    resting = {name: value for name, value in nowhere.items() if name != "is_active"}
+    assert dana.post(f"{CHECKERS}new/", resting).status_code == 302
+    assert dana.post(f"{CHECKERS}new/", QUIET | {"name": "wide"}).status_code == 302
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -77,9 +88,9 @@ def test_a_name_that_is_taken_is_said_at_the_name(dana: Client) -> None:
     assert (answer.status_code, list(answer.context["form"].errors)) == (422, ["name"])
 
 
-def test_a_new_one_begins_with_what_is_usual_so_that_a_name_is_enough(dana: Client) -> None:
+def test_a_new_one_begins_with_what_is_usual_so_that_a_name_and_a_place_are_enough(dana: Client) -> None:
     path = f"{CHECKERS}new/"
-    assert dana.post(path, shown(dana, path) | {"name": "quiet", "grace": "0"}).status_code == 302
+    assert dana.post(path, shown(dana, path) | {"name": "quiet", "grace": "0", "is_site_wide": "on"}).status_code == 302
     checker = IdleChecker.objects.get()
     assert (checker.limit, checker.warning, checker.session_types) == (
         timedelta(hours=1),

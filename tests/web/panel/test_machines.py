@@ -11,12 +11,14 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import escape
 from pytest_django import DjangoAssertNumQueries
 
 from backendai.accounts.models import User
 from backendai.activity.models import AuditEntry
+from backendai.cluster.joining import join_agent
 from backendai.cluster.models import Agent, JoinToken, ResourceGroup
-from backendai.cluster.services import agent_of_token, join_agent
+from backendai.cluster.services import agent_of_token
 from backendai.wire.messages import JoinUp
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session
@@ -72,7 +74,7 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     assert "more-0" not in text_of(dana.get(f"{reverse('manage:agents')}?q=node", **HTMX))
     exported = b"".join(dana.get(f"{reverse('manage:agents')}?export=csv").streaming_content).decode()  # type: ignore[attr-defined]
     load = "CPU 42 % · memory 75 % · disk 3 % free"
-    assert f"node-1,default,ALIVE,True,CPU 1 of 4; Memory 1 GiB of 8 GiB,{load},Docker 20.10.24,1," in exported
+    assert f"node-1,default,ALIVE,yes,CPU 1 of 4; Memory 1 GiB of 8 GiB,{load},Docker 20.10.24,1," in exported
     old = dana.get(reverse("web:agents"))
     assert (old.status_code, old["Location"]) == (302, reverse("manage:agents"))
     with django_assert_num_queries(6):  # who asks, the machine, its kernels, what they hold, slot types
@@ -82,6 +84,12 @@ def test_the_list_shows_load_and_state_in_as_many_queries_for_many_machines(
     assert "1 GiB of 32 GiB (3 %), below its reserve" in text_of(one)
     assert "Docker 20.10.24 · Linux 6.1.0-18" in text_of(one)
     assert "more-0" not in text_of(dana.get(f"{reverse('manage:agents')}?low_disk=true", **HTMX))
+
+
+def test_the_list_says_which_agent_cannot_start_sessions(cast: Cast, dana: Client) -> None:
+    make_agent("broken", fault="Kernels cannot reach /srv.", notes=[{"code": "x", "message": "m", "fix": "f"}])
+    make_agent("sound")
+    assert text_of(dana.get(reverse("manage:agents"))).count("cannot start sessions") == 1
 
 
 def test_devices_are_shown_with_their_sessions_and_those_that_fail_as_well(cast: Cast, dana: Client) -> None:
@@ -173,7 +181,8 @@ def test_a_token_is_shown_once_with_its_command(cast: Cast, dana: Client) -> Non
     made = dana.post(new, sent(form, name_prefix="gpu-", valid_for="2h"))
     token = made.context["token"]
     assert "--join http://" in made.content.decode()
-    assert made.content.decode().count(token) == 2
+    assert made.content.decode().count(token) == 3, "in the command, in the button that copies it, and alone"
+    assert f'data-copy="{escape(made.context["command"])}"' in made.content.decode()
     assert "no-store" in made["Cache-Control"]
     listed = dana.get(reverse("manage:join-tokens")).content.decode()
     assert token not in listed
@@ -184,6 +193,10 @@ def test_a_token_is_shown_once_with_its_command(cast: Cast, dana: Client) -> Non
         assert list(wrong.context["form"].errors) == [field]
     assert dana.post(page(agent, "agent-revoke")).status_code == 302
     assert agent_of_token(credential) is None
+    Agent.objects.update(backend="process")
+    assert "kill -9" in dana.get(page(agent, "agent-renew")).content.decode()
+    Agent.objects.update(backend="docker")
+    assert "kill -9" not in dana.get(page(agent, "agent-renew")).content.decode()
     own = dana.post(page(agent, "agent-renew")).context["token"]
     assert join_agent(JoinUp(token=own, name="gpu-1", gateway_url=""))[0] == agent
     one = JoinToken.objects.order_by("pk").first()
@@ -242,3 +255,48 @@ def test_a_group_in_use_says_what_stands_in_the_way(cast: Cast, dana: Client) ->
     assert (refused.status_code, "still has 1 agent" in text_of(refused)) == (422, True)
     empty = make_group("empty")
     assert dana.post(reverse("manage:group-delete", args=[empty.pk])).status_code == 302
+
+
+def test_the_list_says_whether_sessions_start_there_whatever_was_done_to_the_machine(cast: Cast, dana: Client) -> None:
+    now = timezone.now()
+    make_agent("fine")
+    make_agent("off", schedulable=False)
+    make_agent("lost", status=Agent.Status.LOST)
+    make_agent("draining", status=Agent.Status.DRAINING, drain_started_at=now)
+    refused = make_agent("refused")
+    dana.post(page(refused, "agent-drain"))
+    dana.post(page(refused, "agent-cancel-drain"))
+    dana.post(page(refused, "agent-revoke"))
+
+    def answers() -> dict[str, str]:
+        rows = dana.get(reverse("manage:agents")).context["table"].rows
+        return {str(row.record): row.get_cell("schedulable") for row in rows}
+
+    wanted = {
+        "fine": "yes",
+        "off": "no (switched off)",
+        "lost": "no (lost)",
+        "draining": "no (draining)",
+        "refused": "no (refused)",
+    }
+    assert answers() == wanted
+    Agent.objects.filter(pk=refused.pk).update(status=Agent.Status.LOST)
+    assert answers() == wanted
+    assert "refused (credential revoked)" in text_of(dana.get(reverse("manage:agents")))
+    assert "Takes sessions no (refused)" in text_of(dana.get(page(refused)))
+
+
+def test_a_cancelled_drain_promises_nothing_of_a_refused_machine(cast: Cast, dana: Client) -> None:
+    agent = make_agent("gpu-01")
+    dana.post(page(agent, "agent-drain"))
+    dana.post(page(agent, "agent-revoke"))
+    said = text_of(dana.post(page(agent, "agent-cancel-drain"), follow=True))
+    assert "takes no sessions until its credential is renewed" in said
+
+
+def test_an_empty_machine_that_is_drained_counts_no_kernels(cast: Cast, dana: Client) -> None:
+    agent = make_agent("gpu-01")
+    dana.post(page(agent, "agent-drain"))
+    shown = text_of(dana.get(page(agent)))
+    assert "Empty, safe to switch off" in shown
+    assert "of 0 kernels" not in shown

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from allauth.mfa.models import Authenticator
@@ -17,7 +20,7 @@ from backendai.accounts.models import Domain, Invitation, Membership, Project, R
 from backendai.accounts.services import NewUser, accept_as_new, create_token, create_user, digest_of, let_in
 from backendai.activity.models import AuditEntry
 from tests.accounts.world import World, make_world
-from tests.cast import PASSWORD
+from tests.cast import PASSWORD, Cast
 from tests.factories import make_session
 
 pytestmark = pytest.mark.django_db
@@ -319,3 +322,18 @@ def test_a_file_is_looked_through_before_anything_happens(world: World, browse: 
     assert again.status_code == 422, "they are here by now"
     for broken in ({}, {"confirmed": "no base64!"}, {"file": SimpleUploadedFile("x.csv", b"\xff\xfe")}):
         assert erin.post("/manage/import/", broken).status_code == 422
+
+
+def test_the_sample_file_can_be_imported_as_it_is_and_roles_have_two_names(cast: Cast, browse: Browse) -> None:
+    dana = browse(cast.dana)
+    Project.objects.filter(pk=cast.project.pk).update(name="default")
+    page = dana.get("/manage/import/").content.decode()
+    link = re.search(r'download="people.csv" href="data:text/csv;charset=utf-8,([^"]+)"', page)
+    assert link
+    sample = unquote(unescape(link[1]))
+    file = SimpleUploadedFile("people.csv", sample.encode())
+    plan = dana.post("/manage/import/", {"file": file}).context["plan"]
+    assert plan.problems == []
+    assert [(step.entry.full_name, step.entry.role) for step in plan.steps] == [
+        ("Ada Example", "admin"), ("Ben Example", "member"),
+    ]  # fmt: skip

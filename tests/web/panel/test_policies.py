@@ -71,7 +71,7 @@ def test_a_policy_in_use_names_who_has_it_and_is_not_deleted(dana: Client, cast:
     page = text_of(dana.get(reverse("manage:policy", args=[policy.pk])))
     assert "<bdi>alice@example.com</bdi>, <bdi>bob@example.com</bdi>" in page
     path = reverse("manage:policy-delete", args=[policy.pk])
-    assert "It holds for 2 users" in text_of(dana.get(path))
+    assert f'<a href="{reverse("manage:policy", args=[policy.pk])}">2 users</a>' in text_of(dana.get(path))
     refused = dana.post(path)
     assert refused.status_code == 422
     assert "still holds for 2 users; give them another one first" in text_of(refused)

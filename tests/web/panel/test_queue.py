@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +20,7 @@ from backendai.accounts.services import create_person
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.waits import Waiting, note_waits
 from tests.cast import Cast
-from tests.factories import make_group, make_running_session, make_session
+from tests.factories import make_agent, make_group, make_running_session, make_session
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -90,9 +91,76 @@ def test_it_asks_as_often_for_many_as_for_one(
 ) -> None:
     dana = browse(cast.dana)
     make_session(cast.alice)
-    with django_assert_num_queries(6) as used:  # who asks, groups to filter by, the number, the page, slot types
+    with django_assert_num_queries(7) as used:  # who asks, groups, the number, the page, slot types, who is in front
         dana.get(ADDRESS)
     for _ in range(5):
         make_session(cast.bob)
     with django_assert_num_queries(len(used)):
         dana.get(ADDRESS)
+
+
+def waits_for_room(*sessions: ComputeSession) -> None:
+    waits = [
+        Waiting(session.pk, "insufficient-resources" if place == 1 else "behind-in-queue", "Waits.", position=place)
+        for place, session in enumerate(sessions, 1)
+    ]
+    note_waits(waits, now=timezone.now())
+
+
+def test_it_names_who_is_in_front_and_who_holds_what(
+    cast: Cast, browse: Browse, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    agent = make_agent("node-1", cpu=100, mem="100g")
+    running = [make_running_session(cast.bob, agent, name=f"holds-{number}") for number in range(7)]
+    ComputeSession.objects.filter(pk=running[0].pk).update(ends_at=timezone.now())
+    waits_for_room(make_session(cast.alice, name="large"), make_session(cast.alice, name="small"))
+    dana = browse(cast.dana)
+    with django_assert_num_queries(9):  # as without, and: holders, their agents
+        page = re.sub("[\u2068\u2069]", "", dana.get(ADDRESS).content.decode())
+    head = " ".join(re.sub("<[^>]+>", " ", page.partition('class="queue-head"')[2].partition("</section>")[0]).split())
+    assert "In front: large (alice@example.com), which asks for 1 CPU" in head
+    assert head.count("node-1") == 5
+    assert head.count("no end known") == 4 and head.count("ends by") == 1
+    assert "2 more sessions" in head
+    assert "small" not in head
+
+
+def test_a_domain_admin_sees_only_holders_of_the_domain(cast: Cast, browse: Browse) -> None:
+    admin = create_person("admin@example.com", password=None, role=User.Role.ADMIN, project=cast.elsewhere)
+    make_running_session(cast.alice, make_agent("node-1"), name="hers")
+    waits_for_room(make_session(cast.charlie, name="his-own"))
+    page = browse(admin).get(ADDRESS).content.decode()
+    assert "his-own" in page and "hers" not in page
+
+
+def test_the_ticked_sessions_get_one_priority_or_go_to_the_front(cast: Cast, browse: Browse) -> None:
+    make_group("lab")
+    first, second = make_session(cast.alice, name="first"), make_session(cast.bob, name="second")
+    ahead, lab = make_session(cast.alice, priority=30), make_session(cast.bob, resource_group="lab", name="alone")
+    dana, address = browse(cast.dana), reverse("manage:queue-priorities")
+    chosen = {"session": [first.pk, second.pk, lab.pk], "back": f"{ADDRESS}?q=x"}
+
+    def priorities() -> list[int]:
+        return [ComputeSession.objects.get(pk=session.pk).priority for session in (first, second, lab, ahead)]
+
+    answer = dana.post(address, chosen | {"deed": "set", "priority": "20"})
+    assert answer["Location"] == f"{ADDRESS}?q=x"
+    assert priorities() == [20, 20, 20, 30]
+    dana.post(address, chosen | {"deed": "front"})
+    assert priorities() == [31, 31, 20, 30]
+    for wrong in ({"priority": "many"}, {"priority": "101"}, {"priority": ""}, {"session": ["x"], "priority": "1"}):
+        answer = dana.post(address, chosen | {"deed": "set"} | wrong)
+        assert {message.level_tag for message in get_messages(answer.wsgi_request)} >= {"error"}
+    assert priorities() == [31, 31, 20, 30]
+    ComputeSession.objects.filter(pk=ahead.pk).update(priority=100)
+    answer = dana.post(address, chosen | {"deed": "front", "session": [first.pk]})
+    assert "100" in str([message.message for message in get_messages(answer.wsgi_request)])
+    assert priorities() == [31, 31, 20, 100]
+
+
+def test_sessions_of_others_are_not_moved_by_a_domain_admin(cast: Cast, browse: Browse) -> None:
+    admin = create_person("admin@example.com", password=None, role=User.Role.ADMIN, project=cast.elsewhere)
+    hers = make_session(cast.alice)
+    browse(admin).post(reverse("manage:queue-priorities"), {"deed": "set", "priority": "1", "session": [hers.pk]})
+    hers.refresh_from_db()
+    assert hers.priority == 10

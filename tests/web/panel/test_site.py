@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -22,8 +24,11 @@ from backendai.cluster.services import record_sync
 from backendai.cluster.site import change_site, site_settings
 from backendai.compute.models import Allocation
 from backendai.core.errors import UserError
+from backendai.core.version import VERSION
+from backendai.web import build
 from backendai.web.configuration import masked
 from tests.cast import Cast
+from tests.certificates import certificate, private_key
 from tests.controller.clocks import sync_of
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 from tests.web.conftest import HTMX
@@ -85,6 +90,23 @@ def test_a_launch_takes_steps_and_offered_slots_alone(cast: Cast, dana: Client) 
     fields = dana.get(reverse("web:launch")).context["form"].fields
     assert "slot.cuda.shares" in fields
     assert "slot.cuda.device" not in fields
+
+
+def test_the_settings_of_sessions_networks_are_checked_shown_and_kept(dana: Client) -> None:
+    address = reverse("manage:settings")
+    version = dana.get(address).context["form"]["version"].value()
+    typed = {"custom_allocation": "on", "package_extra_indexes": "https://a.example\r\nhttps://b.example"}
+    wrong = dana.post(address, typed | {"session_authorities": private_key(), "version": version})
+    assert "contains a private key" in wrong.context["form"].errors["session_authorities"][0]
+    right = {"session_authorities": certificate(), "package_index": "https://pypi.example", "version": version}
+    assert dana.post(address, typed | right).status_code == 302
+    assert site_settings().package_extra_indexes == ["https://a.example", "https://b.example"]
+    page = dana.get(address)
+    assert "Lab Root CA : valid until 2040-01-02" in text_of(page).replace("\u2068", "").replace("\u2069", "")
+    again = {name: page.context["form"][name].value() for name in page.context["form"].fields}
+    kept = {name: value for name, value in again.items() if value}
+    assert dana.post(address, kept | {"container_caps": ""}).status_code == 302
+    assert AuditEntry.objects.filter(action="site-settings.change").count() == 1, "the same again changes nothing"
 
 
 def test_settings_hold_from_the_next_request_on(cast: Cast, dana: Client, browse: Browse) -> None:
@@ -201,7 +223,7 @@ def test_nobody_reverts_unseen_how_somebody_else_has_set_the_site(cast: Cast, da
     told = dana.post(address, sent)
     assert told.status_code == 422
     text = told.context["form"].non_field_errors()[0]
-    assert "People may open an app to everybody is now yes; Most for one kernel is now cpu=4" in text
+    assert "Allow public apps is now yes; Maximum per kernel is now cpu=4" in text
     assert site_settings().public_apps
     again = sent | {"version": told.context["form"]["version"].value()}
     assert dana.post(address, again).status_code == 302, "seen, and saved all the same"
@@ -236,3 +258,31 @@ def test_registries_are_looked_through_from_the_maintenance_page(
     with django_assert_max_num_queries(12):
         text = text_of(dana.get(address))
     assert "Waits for a worker." in text and "Cancel…" in text
+
+
+@pytest.mark.usefixtures("nothing_answers")
+def test_information_tells_the_build_and_how_much_is_kept(cast: Cast, dana: Client, settings: Any) -> None:
+    settings.BUILD_COMMIT, settings.BUILD_DATE = "0123456789abcdef", "2026-01-31"
+    build.build_text.cache_clear()
+    make_session(cast.alice)
+    page = text_of(dana.get(reverse("manage:information")))
+    build.build_text.cache_clear()
+    assert f"Portal {VERSION} · 0123456789ab · 2026-01-31" in page
+    assert "Waiting sessions 1" in page
+    assert "Compute sessions 1" in page
+
+
+def test_a_clone_knows_its_commit_and_a_folder_without_one_says_the_version_alone(
+    settings: Any, tmp_path: Path
+) -> None:
+    settings.BUILD_COMMIT, settings.BASE_DIR = "", tmp_path
+    build.build_text.cache_clear()
+    assert build.build_text() == VERSION
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x", "--allow-empty"],
+    ):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    build.build_text.cache_clear()
+    assert re.fullmatch(rf"{VERSION} · [0-9a-f]{{12}} · \d{{4}}-\d\d-\d\d", build.build_text())
+    build.build_text.cache_clear()

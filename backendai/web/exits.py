@@ -1,0 +1,34 @@
+"""How a kernel's main process ended, in a word or two."""
+
+from __future__ import annotations
+
+from django.utils.translation import gettext_noop
+
+from backendai.compute.models import Kernel
+from backendai.compute.status import IDLE_REASONS
+from backendai.texts.translation import gettext as _
+
+_ON_ORDER = IDLE_REASONS | {
+    "user-requested",
+    "admin-requested",
+    "force-terminated",
+    "session-lifetime",
+    "task-timeout",
+    "agent-drained",
+    "agent-stopped",
+}
+_STOPPED = {143: gettext_noop("stopped (SIGTERM)"), 137: gettext_noop("stopped (SIGKILL)")}
+
+
+def was_stopped(kernel: Kernel) -> bool:
+    """Return whether its exit code only says that it was told to end, which is no failure."""
+    return kernel.exit_code in _STOPPED and kernel.status_reason in _ON_ORDER
+
+
+def exit_words(kernel: Kernel) -> str:
+    """Return its exit code in words; empty where there is none."""
+    if kernel.exit_code is None:
+        return ""
+    if was_stopped(kernel):
+        return _(_STOPPED[kernel.exit_code])
+    return _("exit %(code)s") % {"code": kernel.exit_code}

@@ -1,0 +1,97 @@
+"""Asking before a row is deleted that others may use: what uses it is said first, with the way to each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
+
+from backendai.accounts.models import Project, User
+from backendai.accounts.uses import words_for
+from backendai.catalog.models import ResourcePreset
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession
+from backendai.core.errors import UserError
+from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
+from backendai.web.panel.editing import DeletePage
+
+# The lists in which the rows are found; each page says by which filter.
+_LISTS: dict[type[Model], str] = {
+    User: "manage:users",
+    Project: "manage:projects",
+    Agent: "manage:agents",
+    ResourcePreset: "manage:presets",
+    ComputeSession: "web:sessions",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """So many rows of one kind that belong to it (None: it cannot be counted), and where they are listed (empty:
+    nowhere)."""
+
+    number: int | None
+    words: str
+    url: str
+
+
+class DeleteUnlessUsed(DeletePage):
+    """Base: while anything uses the row the page names it, and offers to deactivate the row instead of deleting it.
+
+    ``filters``: by model, with which filter its list shows the rows of this one (``name`` or ``pk`` of the row).
+    """
+
+    template_name = "web/panel/delete.html"
+    filters: ClassVar[dict[type[Model], tuple[str, str]]] = {}
+    can_deactivate: ClassVar[bool] = True
+
+    def counted(self) -> dict[type[Model], int]:
+        """Return how many rows of which model keep it from being deleted."""
+        raise NotImplementedError
+
+    def deactivate(self) -> None:
+        """Make it inactive, as its verb does it."""
+        raise NotImplementedError
+
+    def uses(self) -> list[Use]:
+        """Return what uses it, for people."""
+        return [
+            Use(number, in_words(words_for(model, number)), self._where(model))
+            for model, number in self.counted().items()
+        ]
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Deactivate it where that is asked for; else delete it."""
+        if request.POST.get("deed") != "deactivate" or not self.can_deactivate:
+            return super().post(request, *args, **kwargs)
+        self.object = get_object_or_404(self.get_queryset(), pk=self.kwargs["pk"])
+        try:
+            self.deactivate()
+        except UserError as error:
+            return self._again(in_words(error.message))
+        messages.success(request, _("%(object)s is inactive now.") % {"object": self.object})
+        return redirect(self.success_url())
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the question, with what uses it."""
+        uses = self.uses()
+        offers = self.can_deactivate and bool(uses)
+        shown = {
+            "uses": uses,
+            "is_inactive": offers and not self.object.is_active,
+            "may_deactivate": offers and self.object.is_active,
+        }
+        return super().get_context_data(**(shown | kwargs))
+
+    def _where(self, model: type[Model]) -> str:
+        if model not in self.filters:
+            return ""
+        name, attribute = self.filters[model]
+        return f"{reverse(_LISTS[model])}?{urlencode({name: getattr(self.object, attribute)})}"

@@ -1,0 +1,172 @@
+"""Kernels that run on agents and are not in the database: adopt their sessions, or remove them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django.db.models import QuerySet
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _l
+
+from backendai.compute.models import ComputeSession, UnknownKernel
+from backendai.compute.services.adopting import adopt_session
+from backendai.compute.services.unknown_kernels import remove_unknown
+from backendai.core.slots import Slots
+from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
+from backendai.web.panel.editing import ConfirmPage
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.templatetags.portal import ago
+
+
+class UnknownKernelTable(PanelTable):
+    """One row per kernel."""
+
+    name = tables.Column(_l("Session"), accessor="session_name", orderable=False, empty_values=())
+    owner = tables.Column(_l("Owner"), accessor="owner", orderable=False, default="–")
+    hostname = tables.Column(_l("Kernel"), accessor="hostname", orderable=False, empty_values=())
+    amounts = tables.Column(_l("Resources"), accessor="slots", orderable=False, default="–")
+    agent = tables.LinkColumn("manage:agent", args=[tables.A("agent_id")], verbose_name=_l("Agent"))
+    is_running = tables.Column(_l("State"))
+    found_at = tables.Column(_l("Found"))
+    decide = tables.Column(_l("Decision"), empty_values=(), orderable=False, exclude_from_export=True)
+
+    class Meta(PanelTable.Meta):
+        model = UnknownKernel
+        fields = ("name", "owner", "hostname", "amounts", "agent", "is_running", "found_at", "decide")
+        order_by = "found_at"
+
+    def render_name(self, record: UnknownKernel) -> str:
+        """Return the name of its session, as far as that is known."""
+        return record.session_name or _("not known")
+
+    def render_hostname(self, record: UnknownKernel) -> str:
+        """Return its host name, or the beginning of its id."""
+        return record.hostname or str(record.kernel_id)[:8]
+
+    def render_amounts(self, value: dict[str, str]) -> str:
+        """Return what it holds in words."""
+        return Slots.parse(value).describe()
+
+    def render_is_running(self, record: UnknownKernel) -> str:
+        """Return whether it runs, or is being removed."""
+        if record.removal_at:
+            return _("being removed")
+        return _("running") if record.is_running else _("stopped")
+
+    def render_found_at(self, value: Any) -> str:
+        """Return it relative to now."""
+        return ago(value)
+
+    def render_decide(self, record: UnknownKernel) -> str:
+        """Return the links to what can be done."""
+        if record.removal_at:
+            return "–"
+        remove = (reverse("manage:unknown-kernel-remove", args=[record.pk]), _("Remove kernel"))
+        if record.session_id is None:
+            return format_html('<a href="{}">{}</a>', *remove)
+        adopt = (reverse("manage:unknown-kernel-adopt", args=[record.pk]), _("Adopt session"))
+        return format_html('<a href="{}">{}</a> · <a href="{}">{}</a>', *adopt, *remove)
+
+
+class UnknownKernelFilter(PanelFilter):
+    """By agent."""
+
+    search_fields = ("agent__name",)
+    search_hint = _l("Agent")
+
+    class Meta:
+        model = UnknownKernel
+        fields: ClassVar[list[str]] = ["is_running"]
+
+
+class UnknownKernelList(ListPage):
+    """Every such kernel, for superadmins."""
+
+    section = "unknown-kernels"
+    title = _l("Unknown kernels")
+    lead = _l("kernels on agents that are not in the database, for example after a restore from a backup")
+    table_class = UnknownKernelTable
+    filterset_class = UnknownKernelFilter
+    empty_title = _l("No unknown kernels")
+    empty_text = _l("The database knows every kernel that the agents report.")
+
+    def get_queryset(self) -> QuerySet[UnknownKernel]:
+        """Return the rows with their agents."""
+        return UnknownKernel.objects.select_related("agent")
+
+
+class UnknownKernelDecision(ConfirmPage):
+    """Base: a question about one of them."""
+
+    section = "unknown-kernels"
+    model = UnknownKernel
+    list_address = "manage:unknown-kernels"
+    object: UnknownKernel
+
+    def get_queryset(self) -> QuerySet[UnknownKernel]:
+        """Return the rows with their agents."""
+        return UnknownKernel.objects.select_related("agent")
+
+    @property
+    def session_name(self) -> str:
+        """The name of its session, as far as that is known."""
+        return self.object.session_name or str(self.object.kernel_id)[:8]
+
+
+class AdoptPage(UnknownKernelDecision):
+    """Take a session back into the database."""
+
+    title = _l("Adopt session")
+    submit_label = _l("Adopt session")
+    is_dangerous = False
+
+    def get_queryset(self) -> QuerySet[UnknownKernel]:
+        """Return the kernels whose session is known."""
+        return super().get_queryset().filter(session_id__isnull=False, removal_at=None)
+
+    def question(self) -> str:
+        """Return what is asked."""
+        return _("Adopt session %(name)s?") % {"name": self.session_name}
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        number = UnknownKernel.objects.filter(session_id=self.object.session_id).count()
+        kernels = ngettext("%(number)s kernel", "%(number)s kernels", number) % {"number": number}
+        return [
+            _("The session of %(owner)s goes on with %(kernels)s, on the agents where they run.")
+            % {"owner": self.object.owner, "kernels": kernels},
+            _("Its environment variables and its history are not in this database and stay lost."),
+        ]
+
+    def act(self) -> str:
+        """Adopt it."""
+        session: ComputeSession = adopt_session(self.viewer, self.object.session_id, now=timezone.now())  # type: ignore[arg-type]
+        return _("Session %(name)s is adopted. Its agent confirms it within seconds.") % {"name": session.name}
+
+
+class RemovePage(UnknownKernelDecision):
+    """Have a kernel removed from its agent."""
+
+    title = _l("Remove kernel")
+    submit_label = _l("Remove kernel")
+
+    def question(self) -> str:
+        """Return what is asked."""
+        names = {"name": self.session_name, "agent": self.object.agent}
+        return _("Remove the kernel of %(name)s from %(agent)s?") % names
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return [
+            _("Its programs are stopped, and its home folder and its log are deleted. This cannot be undone."),
+            _("When the agent has no unknown kernel left, it takes new sessions again."),
+        ]
+
+    def act(self) -> str:
+        """Decide it."""
+        remove_unknown(self.viewer, self.object, now=timezone.now())
+        return _("The agent removes the kernel at its next sync.")

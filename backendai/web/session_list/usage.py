@@ -1,0 +1,72 @@
+"""What running sessions use of what they have, for the rows of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from backendai.cluster.slot_types import in_order
+from backendai.compute.models import ComputeSession
+from backendai.core.slots import MILLI, is_accelerator
+from backendai.texts.translation import gettext as _
+from backendai.usage.models import UsageSample
+from backendai.usage.samples import latest
+from backendai.web.detail.usage import amount_text
+from backendai.web.resources import name_of_slot
+
+_FRESH = timedelta(minutes=2)
+_MOST_BARS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class UseBar:
+    """The use of one slot: its name in a few letters, per cent of what the session has, and all of it in words."""
+
+    short: str
+    percent: int
+    title: str
+
+
+def note_usage(sessions: Iterable[Any], *, now: datetime) -> None:
+    """Set ``usage`` of each: its bars, empty where nothing was measured lately, None unless it runs. One query, none
+    when no session runs."""
+    every = list(sessions)
+    running = [session for session in every if session.is_running]
+    samples = latest([session.pk for session in running]) if running else {}
+    for session in every:
+        session.usage = None
+    for session in running:
+        fresh = [one for one in samples.get(session.pk, {}).values() if now - one.at < _FRESH]
+        session.usage = _bars(session, fresh)
+
+
+def _bars(session: ComputeSession, samples: Collection[UsageSample]) -> list[UseBar]:
+    slots = session.kernel_slots
+    found = []
+    for slot in in_order(slots.keys()):
+        each = slots[slot] / MILLI
+        values = [value for value in (_used(sample, slot, each) for sample in samples) if value is not None]
+        if not values or not each:
+            continue
+        held = each * session.cluster_size
+        words = {"name": name_of_slot(slot), "used": amount_text(slot, sum(values)), "held": amount_text(slot, held)}
+        title = _("%(name)s: %(used)s of %(held)s used") % words
+        found.append(UseBar(_short(slot), min(round(100 * sum(values) / held), 100), title))
+    return found[:_MOST_BARS]
+
+
+def _used(sample: UsageSample, slot: str, held: float) -> float | None:
+    """Return what one kernel used of a slot, in the slot's unit."""
+    if is_accelerator(slot):
+        util: Any = (sample.devices.get(slot) or {}).get("util")
+        return None if util is None else util * held
+    value: float | None = {"cpu": sample.cpu, "mem": sample.mem_bytes}.get(slot)
+    return value
+
+
+def _short(slot: str) -> str:
+    if is_accelerator(slot):
+        return _("GPU") if slot.startswith("cuda") else name_of_slot(slot)
+    return {"cpu": _("CPU"), "mem": _("Mem")}.get(slot, slot)

@@ -1,0 +1,92 @@
+"""Making an app public and private again, and the way from an app's address to the portal."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from backendai.compute.app_models import PublicFor
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.apps import behind_label
+from backendai.compute.services.public_apps import close_to_others, find_app, open_to_everybody
+from backendai.core.errors import NotFound, UserError
+from backendai.web.requests import PageRequest
+from backendai.web.views.session import asks_for_part, find_session
+from backendai.web.views.session_boxes import box
+
+_LENGTHS = (
+    (PublicFor.HOUR, _l("1 hour")),
+    (PublicFor.DAY, _l("1 day")),
+    (PublicFor.SESSION, _l("until the session ends")),
+)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def public_app(request: PageRequest, session_id: UUID, service: str) -> HttpResponse:
+    """Ask for how long an app shall be public; on POST make it public, or private again."""
+    found = find_session(request, session_id)
+    if request.method != "POST":
+        return _ask(request, found, service)
+    try:
+        if request.POST.get("open") != "yes":
+            close_to_others(request.user, found, service)
+        elif find_app(found, service).gives_shell and request.POST.get("confirm") != "yes":
+            return _ask(request, found, service, _("Confirm that anyone with the link can run commands as you."))
+        else:
+            public_for = _length(request.POST.get("public_for", PublicFor.DAY))
+            open_to_everybody(request.user, found, service, now=timezone.now(), public_for=public_for)
+    except UserError as error:
+        return _back(request, found, error.message)
+    return _back(request, found)
+
+
+@require_safe
+@never_cache
+@login_required
+def by_label(request: PageRequest, label: str) -> HttpResponse:
+    """Lead from the first part of an app's host name to the page that opens the app; 404 for sessions of others."""
+    behind = behind_label(label)
+    if behind is None:
+        raise Http404
+    sessions, service = behind
+    rows = ComputeSession.objects.visible_to(request.user)
+    session: ComputeSession = get_object_or_404(rows, pk__in=sessions.values("pk"))
+    return redirect("web:app", session_id=session.pk, service=service)
+
+
+def _length(text: str) -> PublicFor:
+    if text not in PublicFor.values:
+        raise UserError(
+            f"{text[:32]!r} is not allowed: choose one of {', '.join(PublicFor.values)}.", field="public_for"
+        )
+    return PublicFor(text)
+
+
+def _ask(request: PageRequest, session: ComputeSession, service: str, mistake: str = "") -> HttpResponse:
+    try:
+        app = find_app(session, service)
+    except NotFound as error:
+        raise Http404 from error
+    context: dict[str, Any] = {"app": app, "lengths": _LENGTHS, "mistake": mistake, "is_unconfirmed": bool(mistake)}
+    context["chosen"] = request.POST.get("public_for", PublicFor.DAY)
+    return box(request, session, "web/_session_public_app.html", context)
+
+
+def _back(request: PageRequest, session: ComputeSession, mistake: str = "") -> HttpResponse:
+    if asks_for_part(request):
+        return box(request, session, "web/_session_apps.html", {"mistake": mistake} if mistake else {})
+    if mistake:
+        messages.error(request, mistake)
+    return redirect("web:app_launcher", session_id=session.pk)

@@ -1,0 +1,23 @@
+"""Writes news into the database of a platform; runs inside its ``manage.py shell``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from backendai.cluster.idle import Places, write_checker
+from backendai.cluster.models import IdleChecker
+
+_NAME = "news-of-idleness"
+
+
+def make_idle() -> None:
+    """Let sessions that nobody uses be warned a minute after their start, two hours before their end."""
+    values = {"name": _NAME, "limit": timedelta(minutes=121), "warning": timedelta(minutes=1)}
+    checker = write_checker(None, IdleChecker(), values, Places(is_site_wide=True))
+    # Longer than administrators may set: nobody waits an hour for a test.
+    print(IdleChecker.objects.filter(pk=checker.pk).update(warning=timedelta(minutes=120)))  # noqa: T201
+
+
+def drop_idle() -> None:
+    """Take the idle checker away again."""
+    print(IdleChecker.objects.filter(name=_NAME).delete())  # noqa: T201
