@@ -11,18 +11,21 @@ from asgiref.sync import ThreadSensitiveContext
 from channels.routing import ProtocolTypeRouter
 from django.core.asgi import get_asgi_application
 from django.core.handlers.wsgi import WSGIHandler
+from django.db import close_old_connections
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 django_application = get_asgi_application()
 
 from django.conf import settings  # noqa: E402  (these need the set-up above)
 
+from backendai.core.open_files import raise_open_files  # noqa: E402
 from backendai.ops.body_limit import BodyLimit  # noqa: E402
 from backendai.ops.kept_objects import set_aside_what_stays  # noqa: E402
 from backendai.ops.whole_answers import WholeAnswers  # noqa: E402
 from backendai.realtime.routing import websocket_application  # noqa: E402
 
 _KEPT_THREADS = 16
+_MOST_OF_STRANGERS = 64 * 1024  # bytes of a body
 _ASYNC_PATHS = frozenset({"/node/v1/sync"})  # a long poll must not hold a thread
 
 
@@ -51,10 +54,13 @@ class WorkerThreads:
 
 def closing(application: Any) -> Any:
     """Return the WSGI application with its responses closed at their end: only then Django gives the request's
-    database connection back to the pool, and the adapter forgets to."""
+    database connection back to the pool, and the adapter forgets to. An answer that is complete needs none: the
+    connection goes back before it is sent, as a slow reader may take minutes."""
 
     def call(environ: Any, start_response: Any) -> Iterator[bytes]:
         response = application(environ, start_response)
+        if not getattr(response, "streaming", True):
+            close_old_connections()
         try:
             yield from response
         finally:
@@ -77,6 +83,7 @@ async def http(scope: Any, receive: Any, send: Any) -> None:
     await application({**scope, "headers": plain}, receive, send)
 
 
-limited = BodyLimit(http, most=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+raise_open_files()
+limited = BodyLimit(http, most=settings.DATA_UPLOAD_MAX_MEMORY_SIZE, most_of_strangers=_MOST_OF_STRANGERS)
 application = ProtocolTypeRouter({"http": limited, "websocket": websocket_application})
 set_aside_what_stays()

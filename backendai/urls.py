@@ -7,6 +7,7 @@ from django.urls import include, path
 # The administration has no door of its own: whoever is not signed in goes to the portal's.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 
+handler500 = "backendai.ops.database_away.answer_failure"
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/", include("backendai.api.urls")),

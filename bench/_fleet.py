@@ -19,8 +19,8 @@ from django.utils import timezone
 from backendai.accounts.models import Project, User
 from backendai.accounts.services import create_person, get_or_create_project
 from backendai.catalog.models import Image
+from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, ResourceGroup
-from backendai.cluster.services import create_join_token
 from backendai.compute.models import Allocation, ComputeSession, Kernel, SchedulingRecord, history_entry
 from backendai.compute.status import LIVE, TERMINAL, Outcome, Phase, Result, Status
 from backendai.core.slots import Slots

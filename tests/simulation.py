@@ -6,6 +6,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import UUID
 
 from django.db import close_old_connections
@@ -21,21 +23,25 @@ from backendai.agent.backends.base import (
     StartFailed,
 )
 from backendai.agent.ends import Ends
+from backendai.agent.epoch import EpochGuard
 from backendai.agent.lanes import Claim, Move
+from backendai.agent.manifests import Manifests
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.agent.reconcile import Reconciler
 from backendai.agent.roster import Roster
 from backendai.agent.starts import Starts
 from backendai.cluster.models import Agent
 from backendai.cluster.services import record_sync
+from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.logs import save_log
-from backendai.compute.services.node_view import spec_for, work_for
+from backendai.compute.services.node_view import work_for
 from backendai.compute.services.reports import kernel_reported
+from backendai.compute.services.unknown_kernels import note_unknown
 from backendai.controller import loops
 from backendai.core.errors import NotFound
 from backendai.core.slots import Slots
 from backendai.ops.auditing import Sighted
-from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp
+from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, SyncDown, SyncUp, UnknownKernel
 
 
 class Crashed(BaseException):
@@ -172,7 +178,10 @@ class InProcessPortal:
         self._call(lambda agent: save_log(agent, kernel_id, generation, log, truncated=truncated))
 
     def _work(self, agent: Agent, up: SyncUp) -> SyncDown:
-        return work_for(agent, up.kernels, want_images=False)
+        kept = {(one.kernel_id, one.generation) for one in up.unknown if one.kept}
+        answer = work_for(agent, up.kernels, want_images=False, kept=kept)
+        note_unknown(agent, answer, up.unknown, now=timezone.now())
+        return answer
 
     def _call(self, deed):
         fault, self.faults.portal = self.faults.portal, ""
@@ -197,14 +206,23 @@ class Node:
     def __init__(self, agent: Agent) -> None:
         self.agent, self.engine = agent, FakeEngine()
         self.portal = InProcessPortal(agent.pk, self.engine.faults)
+        self._folder = TemporaryDirectory()
         self.restart()
 
     def restart(self) -> None:
         """Start the node's process anew: all memory is gone, the containers are not."""
+        data = Path(self._folder.name)
         self.roster, self.reconciler, self.first = Roster(), Reconciler(), True
+        self.epoch, self.manifests = EpochGuard(data), Manifests(data / "manifests")
         self.ends = Ends(self.engine, self.portal, self.roster)
         self.starts = Starts(
-            self.engine, self.portal, self.roster, self.ends, agent=self.agent.name, on_pulled=lambda: None
+            self.engine,
+            self.portal,
+            self.roster,
+            self.ends,
+            agent=self.agent.name,
+            save_manifest=self.manifests.save,
+            on_pulled=lambda: None,
         )
 
     def sync(self) -> None:
@@ -224,13 +242,21 @@ class Node:
         up = SyncUp(
             boot_id="b", version="1", backend="docker", architecture="x86_64", gateway_url="http://127.0.0.1:1",
             capacity=self.agent.capacity, kernels=listing,
+            unknown=[
+                UnknownKernel(kernel_id=kernel_id, generation=generation, kept=True)
+                for kernel_id, generation in self.epoch.kept
+            ],
         )  # fmt: skip
         try:
             answer = self.portal.sync(up)
         except PortalUnreachable:
             self.reconciler.forget()
             return
-        orders = self.reconciler.compare(listing, answer, held=set(), eager=self.first)
+        self.epoch.hear(answer, listing)
+        orders = self.reconciler.compare(
+            listing, answer, held=set(), eager=self.first, kept=self.epoch.kept, in_touch=not self.first
+        )
+        self.epoch.keep(orders.doubted)
         self.first = False
         for stop in orders.stop:
             self._do("stop", stop.kernel_id, stop.generation, lambda c, stop=stop: self.ends.stop(stop.grace, c))

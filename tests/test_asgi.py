@@ -7,11 +7,14 @@ import gc
 import threading
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.core.signals import request_finished, request_started
+from django.db import connection, connections
+from django.http import HttpResponse
 
-from backendai.asgi import application
+from backendai.asgi import application, closing
 from backendai.ops.kept_objects import set_aside_what_stays
 from backendai.ops.whole_answers import WholeAnswers
 
@@ -193,3 +196,37 @@ def test_they_pass_over_what_the_first_pages_have_loaded_too() -> None:
     assert is_looked_at(late), "not after each: what is of a request under way must not stay for ever"
     gc.collect()
     assert not is_looked_at(late)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_long_answer_holds_no_database_connection_while_it_is_sent() -> None:
+    opened: list[Any] = []
+    still_open: list[bool] = []
+
+    def page(environ: dict[str, Any], start_response: Any) -> HttpResponse:
+        connection.close()  # one of an earlier test would keep the age that it was opened with
+        connection.ensure_connection()
+        opened.append(connections["default"])
+        start_response("200 OK", [("Content-Length", str(2**20))])
+        return HttpResponse(bytes(2**20))
+
+    async def read_slowly() -> None:
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            still_open.append(opened[0].connection is not None)
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/",
+            "query_string": b"",
+            "headers": [],
+            "http_version": "1.1",
+        }
+        await WholeAnswers(closing(page))(scope, receive, send)
+
+    with mock.patch.dict(connections.settings["default"], {"CONN_MAX_AGE": 0}):  # as with PostgreSQL's pool
+        asyncio.run(read_slowly())
+    assert still_open and not any(still_open)

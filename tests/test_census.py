@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from http.cookies import SimpleCookie
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 from django.db import connection, transaction
@@ -28,9 +29,9 @@ from backendai.activity.jobs import start_job
 from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.activity.refusals import PREFIX
 from backendai.catalog.models import ImageShare, Registry, ResourcePreset
+from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
-from backendai.cluster.services import create_join_token
-from backendai.compute.models import ComputeSession, Kernel, LaunchRecord
+from backendai.compute.models import ComputeSession, Kernel, LaunchRecord, UnknownKernel
 from backendai.realtime.routing import websocket_urlpatterns
 from tests.api.callers import log_gateway
 from tests.cast import Cast, make_cast
@@ -66,11 +67,14 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "language/": (P.PUBLIC, "POST"),
     "": (P.SIGNED_IN, "GET"),
     "sessions/terminate/": (P.SIGNED_IN, "POST"),
+    "sessions/keep/": (P.SIGNED_IN, "POST"),
+    "sessions/usage/": (P.SIGNED_IN, "GET"),
     "sessions/columns/": (P.SIGNED_IN, "POST"),
     "sessions/new/": (P.SIGNED_IN, "GET POST"),
     "sessions/new/amounts/": (P.SIGNED_IN, "POST"),
     "sessions/new/preview/": (P.SIGNED_IN, "POST"),
     "sessions/new/environments/": (P.SIGNED_IN, "POST"),
+    "sessions/new/opening/<str:launch_key>/<slug:service>/": (P.SIGNED_IN, "GET"),
     "sessions/new/review/": (P.SIGNED_IN, "POST"),
     "sessions/new/recent/": (P.SIGNED_IN, "GET"),
     "sessions/new/recent/<uuid:recent_launch_id>/": (P.OWN, "POST"),
@@ -84,12 +88,17 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/idle/<int:checker_id>/longer/": (P.VISIBLE, "POST"),
     "sessions/<uuid:session_id>/variables/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/log/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/commit/left-out/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/rename/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/commit/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/terminate/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/<slug:service>/": (P.VISIBLE, "GET"),
-    "sessions/<uuid:session_id>/apps/<slug:service>/public/": (P.VISIBLE, "POST"),
+    "sessions/<uuid:session_id>/apps/<slug:service>/public/": (P.VISIBLE, "GET POST"),
+    "apps/<slug:label>/": (P.VISIBLE, "GET"),
+    "help/": (P.SIGNED_IN, "GET"),
+    "help/<slug:slug>/": (P.SIGNED_IN, "GET"),
+    "help/pictures/<slug:name>.png": (P.SIGNED_IN, "GET"),
     "resources/panel/": (P.SIGNED_IN, "GET"),
     "dashboard/": (P.SIGNED_IN, "GET"),
     "agents/": (P.SUPERADMIN, "GET"),
@@ -135,7 +144,11 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/images/from-agents/": (P.SUPERADMIN, "POST"),
     "manage/images/<uuid:pk>/": (P.SUPERADMIN, "GET POST"),
     "manage/images/<uuid:pk>/agents/": (P.SUPERADMIN, "GET POST"),
+    "manage/images/<uuid:pk>/build/": (P.SUPERADMIN, "GET POST"),
     "manage/images/<uuid:pk>/forget/": (P.SUPERADMIN, "GET POST"),
+    "manage/unknown-kernels/": (P.SUPERADMIN, "GET"),
+    "manage/unknown-kernels/<int:pk>/adopt/": (P.SUPERADMIN, "GET POST"),
+    "manage/unknown-kernels/<int:pk>/remove/": (P.SUPERADMIN, "GET POST"),
     "manage/registries/": (P.SUPERADMIN, "GET"),
     "manage/registries/new/": (P.SUPERADMIN, "GET POST"),
     "manage/registries/<int:pk>/": (P.SUPERADMIN, "GET POST"),
@@ -151,6 +164,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/audit/": (P.SUPERADMIN, "GET"),
     "manage/queue/": (P.SUPERADMIN, "GET"),
     "manage/queue/<uuid:pk>/priority/": (P.SUPERADMIN, "POST"),
+    "manage/queue/priorities/": (P.SUPERADMIN, "POST"),
     "manage/agents/": (P.SUPERADMIN, "GET"),
     "manage/agents/<uuid:pk>/": (P.SUPERADMIN, "GET"),
     "manage/agents/<uuid:pk>/switches/": (P.SUPERADMIN, "GET POST"),
@@ -180,6 +194,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "notifications/": (P.SIGNED_IN, "GET"),
     "notifications/bell/": (P.SIGNED_IN, "GET"),
     "notifications/cards/": (P.SIGNED_IN, "GET"),
+    "notifications/cards/close/": (P.SIGNED_IN, "POST"),
     "notifications/cards/<uuid:session_id>/close/": (P.SIGNED_IN, "POST"),
     "notifications/seen/": (P.SIGNED_IN, "POST"),
     "notifications/clear/": (P.SIGNED_IN, "POST"),
@@ -243,6 +258,9 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/images/": (P.SIGNED_IN, "GET"),
     "api/v1/images/<uuid:image_id>/": (P.READ, "GET PATCH DELETE"),
     "api/v1/images/<uuid:image_id>/pull/": (P.SUPERADMIN, "GET POST"),
+    "api/v1/unknown-kernels/": (P.SUPERADMIN, "GET"),
+    "api/v1/unknown-kernels/<int:pk>/adopt/": (P.SUPERADMIN, "POST"),
+    "api/v1/unknown-kernels/<int:pk>/remove/": (P.SUPERADMIN, "POST"),
     "api/v1/registries/": (P.SUPERADMIN, "GET POST"),
     "api/v1/registries/<int:pk>/": (P.SUPERADMIN, "GET PATCH DELETE"),
     "api/v1/registries/<int:pk>/scan/": (P.SUPERADMIN, "POST"),
@@ -334,6 +352,16 @@ def a_registry() -> Registry:
     return Registry.objects.get_or_create(name="lab", defaults={"url": "https://cr.example.org"})[0]
 
 
+def an_unknown_kernel(agent: Agent) -> UnknownKernel:
+    session = uuid5(NAMESPACE_DNS, "forgotten")
+    values = {
+        "generation": 1,
+        "session_id": session,
+        "manifest": {"name": "lost", "owner": "a@b.c", "cluster_size": 2, "rank": 0},
+    }
+    return UnknownKernel.objects.get_or_create(agent=agent, kernel_id=session, defaults=values)[0]
+
+
 def a_checker() -> IdleChecker:
     return IdleChecker.objects.get_or_create(name="quiet")[0]
 
@@ -353,6 +381,8 @@ PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/announcements/": lambda _: Announcement.objects.get_or_create(text="Hello")[0],
     "manage/presets/": lambda world: world.preset,
     "manage/images/": lambda world: world.session.image,
+    "manage/unknown-kernels/": lambda world: an_unknown_kernel(world.agent),
+    "api/v1/unknown-kernels/": lambda world: an_unknown_kernel(world.agent),
     "manage/registries/": lambda _: a_registry(),
     "api/v1/registries/": lambda _: a_registry(),
     "manage/idle-checkers/": lambda _: a_checker(),
@@ -414,11 +444,13 @@ class World:
         samples = {"<slug:service>": "notes", "<slug:group>": "default", "<slug:provider_id>": "sso", "<int:pk>": "1"}
         samples |= {
             "<str:text>": "nothing",
+            "<str:launch_key>": "nothing",
             "<str:slot>": "cpu",
             "<uuid:pull_id>": str(self.job.pk),
             "<uuid:commit_id>": str(self.job.pk),
         }
         samples["<int:checker_id>"] = "1"
+        samples |= {"<slug:label>": f"notes-{self.session.pk.hex[:12]}", "<slug:slug>": "rest", "<slug:name>": "launch"}
         samples["<str:pair>"] = self.more["<str:access_key>"]
         for part, value in (samples | self.more).items():
             route = route.replace(part, value)
@@ -598,7 +630,7 @@ def ask(world: World, who: str, method: str, route: str) -> Any:
 
 def judge_stranger(policy: Policy, answer: Any, who: str) -> None:
     status = answer.status_code
-    text = "" if answer.streaming else answer.content.decode()
+    text = "" if answer.streaming else answer.content.decode(errors="replace")
     if policy is P.PUBLIC:
         assert status in (200, 302, 410, 503), "410: no invitation; 503: not ready, which anybody may know"
     elif policy is P.SHUT:

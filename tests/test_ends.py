@@ -30,6 +30,7 @@ from tests.api.test_key_pairs import signed
 from tests.appproxy.stage import Stage, stage
 from tests.cast import PASSWORD
 from tests.realtime.sockets import PORTAL, Header, Socket, socket
+from tests.web.conftest import prove
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
@@ -168,6 +169,7 @@ def sign_out(world: World) -> None:
 def change_password(world: World) -> None:
     new = "a quite different password"
     form = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
+    prove(world.here.browser)
     assert world.here.browser.post("/account/password/", form).status_code == 302
 
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from backendai.accounts.models import Domain, Membership, Project, User
 from backendai.activity.models import AuditEntry
 from backendai.cluster.models import Agent, Hearing, PassLease, ResourceGroup
-from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord
+from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord, UnknownKernel
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import LIVE, TERMINAL, Status
@@ -192,6 +192,7 @@ class WholePlatform(RuleBasedStateMachine):
     @invariant()
     def what_must_hold_holds(self) -> None:
         assert run_checks(World(self.platform.now, self.platform.containers()), SAFETY) == {}
+        assert not UnknownKernel.objects.exists(), "without a restore nothing is unknown"
 
     def teardown(self) -> None:
         try:
