@@ -17,7 +17,7 @@ PACKAGE = ROOT / "backendai"
 _BELOW_ACCOUNTS = {"activity", "wire", "core"}
 _BELOW_CLUSTER = {"accounts", "scheduler"} | _BELOW_ACCOUNTS  # a group names its strategies, and refuses unknown ones
 _BELOW_CATALOG = {"cluster"} | _BELOW_CLUSTER
-_BELOW_COMPUTE = {"catalog"} | _BELOW_CATALOG
+_BELOW_COMPUTE = {"catalog", "storage"} | _BELOW_CATALOG
 _BELOW_PLANNING = {"usage", "compute"} | _BELOW_COMPUTE
 _BELOW_DOORS = {"planning", "texts"} | _BELOW_PLANNING
 
@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "accounts": _BELOW_ACCOUNTS,
     "cluster": _BELOW_CLUSTER,
     "catalog": _BELOW_CATALOG,
+    "storage": _BELOW_CATALOG,
     "compute": _BELOW_COMPUTE,
     "usage": {"compute"} | _BELOW_COMPUTE,
     "planning": _BELOW_PLANNING,
@@ -39,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "realtime": _BELOW_PLANNING,
     "appproxy": {"texts"} | _BELOW_PLANNING,
     "agent": {"wire", "core"},
+    "files": {"wire", "core"},
 }
 FRAME = {"settings", "celery", "asgi", "wsgi", "urls", "ops", "__init__"}
 

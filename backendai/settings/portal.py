@@ -71,6 +71,7 @@ INSTALLED_APPS = [
     "backendai.accounts",
     "backendai.cluster",
     "backendai.catalog",
+    "backendai.storage",
     "backendai.compute",
     "backendai.usage",
     "backendai.planning",

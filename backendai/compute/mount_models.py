@@ -1,0 +1,35 @@
+"""Folders that sessions mount."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from backendai.storage.models import Folder
+from backendai.storage.status import Rights
+
+
+class SessionMount(models.Model):
+    """A folder that every kernel of a session mounts, frozen at launch.
+
+    It keeps the folder out of the trash until ``released_at``: when every kernel of the session has ended.
+    """
+
+    session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="mounts")
+    folder = models.ForeignKey(Folder, null=True, on_delete=models.SET_NULL, related_name="mounts")
+    folder_name = models.CharField(max_length=64, help_text="At launch.")
+    sub_path = models.CharField(max_length=1024, blank=True)
+    target = models.CharField(max_length=255, help_text="Absolute, inside the kernels.")
+    rights = models.CharField(max_length=8, choices=Rights)
+    is_automatic = models.BooleanField(default=False, help_text="A folder whose name begins with a dot.")
+    created_at = models.DateTimeField(default=timezone.now)
+    released_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["session", "target"]
+        constraints = [models.UniqueConstraint(fields=["session", "target"], name="mount_target_once")]
+        indexes = [models.Index(fields=["folder"], condition=Q(released_at=None), name="folder_in_use")]
+
+    def __str__(self) -> str:
+        return f"{self.session_id}: {self.folder_name} on {self.target}"

@@ -1,0 +1,62 @@
+"""Where folders lie on a storage host, and the marker that proves the host is there.
+
+``<root>/.backendai-storage.json`` names deployment, host and the uid that owns files. Without it (a share that is not
+mounted) nothing is served, mounted or written. A folder lies in ``<root>/<2 hex>/<uuid>`` with ``meta.json``,
+``data`` (the only part that kernels mount), ``incoming`` and ``trash``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+MARKER = ".backendai-storage.json"
+DATA, INCOMING, TRASH, META = "data", "incoming", "trash", "meta.json"
+_LONGEST_MARKER = 4096
+
+
+class StorageMissing(Exception):
+    """The path of a storage host does not hold its marker: not mounted, or another host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What proves that a path is a certain storage host of a certain deployment."""
+
+    deployment: str
+    host: str
+    uid: int
+
+
+def folder_path(root: Path, folder_id: UUID) -> Path:
+    """Return the directory of a folder; only ``data`` in it is shown to kernels."""
+    return root / folder_id.hex[:2] / str(folder_id)
+
+
+def write_marker(root: Path, marker: Marker) -> None:
+    """Write the marker of a new storage host. Raises FileExistsError if there is a marker already."""
+    text = json.dumps({"deployment": marker.deployment, "host": marker.host, "uid": marker.uid})
+    descriptor = os.open(root / MARKER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_marker(root: Path, *, host: str, deployment: str = "") -> Marker:
+    """Return the marker of a storage host; raises StorageMissing if the path is not this host of this deployment."""
+    try:
+        descriptor = os.open(root / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            content = json.loads(file.read(_LONGEST_MARKER))
+        marker = Marker(str(content["deployment"]), str(content["host"]), int(content["uid"]))
+    except FileNotFoundError as error:
+        raise StorageMissing(f"{root} has no {MARKER}: the share is not mounted, or was never prepared.") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StorageMissing(f"{root / MARKER} cannot be read: {error}.") from error
+    if marker.host != host or (deployment and marker.deployment != deployment):
+        raise StorageMissing(f"{root} is the storage host {marker.host} of deployment {marker.deployment}, not {host}.")
+    return marker

@@ -1,0 +1,184 @@
+"""Folders: data that outlives sessions, on named storage hosts."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.core.validators import MinValueValidator, RegexValidator
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from backendai.accounts.models import Project
+from backendai.cluster.models import Agent
+from backendai.storage.querysets import FolderGrantQuerySet, FolderQuerySet, StorageHostQuerySet
+from backendai.storage.status import FolderStatus, GrantKind, QuotaMode, Rights, Usage
+
+folder_name_rule = RegexValidator(
+    r"^[A-Za-z0-9._][A-Za-z0-9._-]{0,63}\Z",
+    "A folder name has 1 to 64 letters, digits, '.', '_' or '-', and does not begin with '-'.",
+)
+host_name_rule = RegexValidator(
+    r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z", "A host name has 1 to 32 small letters, digits or '-'."
+)
+
+
+class StorageHost(models.Model):
+    """A named place for folders. Each agent and its file server map the name to a path of their own."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=32, unique=True, validators=[host_name_rule])
+    title = models.CharField(max_length=128, blank=True)
+    address = models.CharField(max_length=255, help_text="Of its file server, such as http://127.0.0.1:8093.")
+    is_enabled = models.BooleanField(default=True, help_text="New folders can be created here.")
+    is_default = models.BooleanField(default=False)
+    quota_mode = models.CharField(max_length=16, choices=QuotaMode, default=QuotaMode.MEASURED, editable=False)
+    total_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
+    free_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
+    answered_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="Of its file server.")
+    fault = models.CharField(max_length=500, blank=True, editable=False, help_text="Empty: its file server works.")
+    unknown_folders = models.JSONField(
+        default=list, blank=True, editable=False, help_text="Directories there that the database does not know."
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = StorageHostQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["is_default"], condition=Q(is_default=True), name="one_default_host")
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class HostOnAgent(models.Model):
+    """Whether kernels of an agent can mount folders of a storage host."""
+
+    host = models.ForeignKey(StorageHost, on_delete=models.CASCADE, related_name="on_agents")
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="storage_hosts")
+    fault = models.CharField(max_length=500, blank=True, help_text="Why not; empty: they can.")
+    can_read_only = models.BooleanField(default=True, help_text="Read-only mounts are enforced there.")
+    can_sub_path = models.BooleanField(default=True)
+    free_bytes = models.BigIntegerField(null=True, blank=True)
+    reported_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["host", "agent"]
+        constraints = [models.UniqueConstraint(fields=["host", "agent"], name="storage_host_once_per_agent")]
+
+    def __str__(self) -> str:
+        return f"{self.host_id}/{self.agent_id}"
+
+
+class Folder(models.Model):
+    """Data of a user or a project. ``version`` grows with every order to the file server and every launch with it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=64, validators=[folder_name_rule])
+    host = models.ForeignKey(StorageHost, on_delete=models.PROTECT, related_name="folders")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="folders"
+    )
+    project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.PROTECT, related_name="folders")
+    usage = models.CharField(max_length=16, choices=Usage, default=Usage.GENERAL)
+    member_rights = models.CharField(
+        max_length=8, choices=Rights, default=Rights.EDIT, help_text="Of a project folder: what its members may do."
+    )
+    is_cloneable = models.BooleanField(default=False, help_text="Those who can view it may clone it.")
+    linked_path = models.CharField(
+        max_length=255, blank=True, help_text="An existing path of the host that is offered read-only."
+    )
+    status = models.CharField(max_length=16, choices=FolderStatus, default=FolderStatus.CREATING, editable=False)
+    status_message = models.CharField(max_length=500, blank=True, editable=False)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    limit_bytes = models.BigIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text="Empty: unlimited."
+    )
+    used_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
+    used_files = models.BigIntegerField(null=True, blank=True, editable=False)
+    measured_at = models.DateTimeField(null=True, blank=True, editable=False)
+    cloned_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="clones")
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    changed_at = models.DateTimeField(default=timezone.now, help_text="Of its status.")
+    trashed_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = FolderQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name", "pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=True, project__isnull=False) | Q(user__isnull=False, project__isnull=True),
+                name="folder_has_one_owner",
+            ),
+            models.UniqueConstraint(
+                fields=["user", "name"],
+                condition=Q(user__isnull=False, status__in=["CREATING", "READY", "ERROR"]),
+                name="folder_name_once_per_user",
+            ),
+            models.UniqueConstraint(
+                fields=["project", "name"],
+                condition=Q(project__isnull=False, status__in=["CREATING", "READY", "ERROR"]),
+                name="folder_name_once_per_project",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["status", "changed_at"],
+                condition=Q(status__in=["CREATING", "TRASHED", "DELETING", "ERROR"]),
+                name="folder_in_transition",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save it; raises a ValidationError by field."""
+        self.clean_fields(exclude=["host", "user", "project", "cloned_from", "created_by"])
+        super().save(*args, **kwargs)
+
+
+class FolderGrant(models.Model):
+    """The rights of one user to a folder that is not theirs. An invitation counts once it is accepted."""
+
+    folder = models.ForeignKey(Folder, on_delete=models.CASCADE, related_name="grants")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="folder_grants")
+    rights = models.CharField(max_length=8, choices=Rights)
+    kind = models.CharField(max_length=16, choices=GrantKind, default=GrantKind.INVITATION)
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = FolderGrantQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["folder", "user"]
+        constraints = [models.UniqueConstraint(fields=["folder", "user"], name="folder_granted_once")]
+
+    def __str__(self) -> str:
+        return f"{self.folder_id}/{self.user_id}: {self.rights}"
+
+
+class FolderSize(models.Model):
+    """How large a folder was on one day."""
+
+    folder = models.ForeignKey(Folder, on_delete=models.CASCADE, related_name="sizes")
+    day = models.DateField()
+    used_bytes = models.BigIntegerField()
+    used_files = models.BigIntegerField()
+
+    class Meta:
+        ordering = ["folder", "day"]
+        constraints = [models.UniqueConstraint(fields=["folder", "day"], name="folder_measured_once_a_day")]
+
+    def __str__(self) -> str:
+        return f"{self.folder_id} {self.day}: {self.used_bytes}"

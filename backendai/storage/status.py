@@ -1,0 +1,58 @@
+"""Statuses of folders, the transitions between them, and the rights people have to a folder."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from backendai.wire.folder_tickets import EDIT, NONE, VIEW
+
+
+class FolderStatus(models.TextChoices):
+    """Where a folder is in its life."""
+
+    CREATING = "CREATING", "creating"
+    READY = "READY", "ready"
+    TRASHED = "TRASHED", "in the trash"
+    DELETING = "DELETING", "deleting"
+    DELETED = "DELETED", "deleted"
+    ERROR = "ERROR", "error"
+
+
+TRANSITIONS: dict[FolderStatus, frozenset[FolderStatus]] = {
+    FolderStatus.CREATING: frozenset({FolderStatus.READY, FolderStatus.ERROR, FolderStatus.DELETING}),
+    FolderStatus.READY: frozenset({FolderStatus.TRASHED}),
+    FolderStatus.TRASHED: frozenset({FolderStatus.READY, FolderStatus.DELETING}),
+    FolderStatus.DELETING: frozenset({FolderStatus.DELETED, FolderStatus.ERROR}),
+    FolderStatus.ERROR: frozenset({FolderStatus.CREATING, FolderStatus.DELETING}),
+    FolderStatus.DELETED: frozenset(),
+}
+LIVE = frozenset(set(FolderStatus) - {FolderStatus.DELETED})
+
+
+class Usage(models.TextChoices):
+    """What a folder is for."""
+
+    GENERAL = "general", "general data"
+    MODEL = "model", "models to serve"
+
+
+class Rights(models.TextChoices):
+    """What a person may do with the files of a folder. Managing is not granted: owners and administrators manage."""
+
+    NONE = NONE, "no access"
+    VIEW = VIEW, "can view"
+    EDIT = EDIT, "can edit"
+
+
+class GrantKind(models.TextChoices):
+    """Why a grant exists: a folder was shared by invitation, or a project's default is replaced for one member."""
+
+    INVITATION = "invitation", "invitation"
+    OVERRIDE = "override", "override of the project's default"
+
+
+class QuotaMode(models.TextChoices):
+    """Whether a host's file system holds folders to their limit, or the platform only measures them."""
+
+    ENFORCED = "enforced", "enforced by the file system"
+    MEASURED = "measured", "measured"

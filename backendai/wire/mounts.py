@@ -1,0 +1,34 @@
+"""Folders that a kernel mounts, as they cross from the portal to an agent."""
+
+from __future__ import annotations
+
+from typing import Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from backendai.wire.fields import Message, Order
+
+CAPABILITY = "folders"  # an agent without it would start a kernel without its folders
+
+
+class MountSpec(Order):
+    """One folder that a kernel mounts. ``host`` names the storage host, which each agent maps to its own path;
+    ``sub_path`` is relative to the folder, ``target`` absolute inside the kernel."""
+
+    host: str
+    folder_id: UUID
+    folder_name: str
+    sub_path: str = ""
+    target: str
+    rights: Literal["view", "edit"]
+
+
+class HostReport(Message):
+    """What an agent says of one storage host: ``fault`` tells why kernels cannot mount folders of it there."""
+
+    name: str
+    fault: str = ""
+    read_only: bool = True  # whether read-only mounts can be enforced
+    sub_paths: bool = True
+    free_bytes: int | None = Field(default=None, ge=0)
