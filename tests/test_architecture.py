@@ -70,32 +70,47 @@ def first_party_imports(tree: ast.AST) -> list[tuple[int, str]]:
 DECLARATIONS = {"settings/portal.py", "wire/messages.py", "compute/models.py", "cluster/models.py"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_it_imports_only_from_rooms_below(path: Path) -> None:
-    room = room_of(path)
-    if room in FRAME:
-        return
-    assert room in MAY_IMPORT, f"{room} is not in the table of rooms"
-    for line, module in first_party_imports(parsed(path)):
-        target = module.split(".")[1] if "." in module else ""
-        assert target in MAY_IMPORT[room] | {room}, f"{path}:{line} imports {module}"
+def functions_of(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_it_hides_no_first_party_import_in_a_function(path: Path) -> None:
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            assert not first_party_imports(node), f"{path}:{node.lineno} {node.name} hides an import"
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_it_keeps_files_and_functions_small(path: Path) -> None:
-    most = 400 if path.relative_to(PACKAGE).as_posix() in DECLARATIONS else 300
-    assert path.read_text().count("\n") <= most, f"{path} has more than {most} lines"
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            size = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert size <= 40, f"{path}:{node.lineno} {node.name} has {size} lines"
+def test_every_file_imports_only_from_rooms_below() -> None:
+    files = [path for path in FILES if room_of(path) not in FRAME]
+    assert {room_of(path) for path in files} <= set(MAY_IMPORT), "a room is missing in the table of rooms"
+    offenders = [
+        f"{shown(path)}:{line} imports {module}"
+        for path in files
+        for line, module in first_party_imports(parsed(path))
+        if module.partition(".")[2].split(".")[0] not in MAY_IMPORT[room_of(path)] | {room_of(path)}
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_no_function_hides_a_first_party_import() -> None:
+    offenders = [
+        f"{shown(path)}:{function.lineno} {function.name}"
+        for path in FILES
+        for function in functions_of(parsed(path))
+        if first_party_imports(function)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_files_and_functions_are_small() -> None:
+    offenders = []
+    for path in FILES:
+        most = 400 if path.relative_to(PACKAGE).as_posix() in DECLARATIONS else 300
+        if (lines := path.read_text().count("\n")) > most:
+            offenders.append(f"{shown(path)} has {lines} lines, {most} are allowed")
+        for function in functions_of(parsed(path)):
+            size = (function.end_lineno or function.lineno) - function.lineno + 1
+            if size > 40:
+                offenders.append(f"{shown(path)}:{function.lineno} {function.name} has {size} lines, 40 are allowed")
+    assert not offenders, "\n".join(offenders)
 
 
 def test_it_has_no_import_cycle() -> None:

@@ -68,12 +68,10 @@ def test_it_refuses_icon_names_that_are_paths() -> None:
         icon("../web/login")
 
 
-@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
-def test_it_keeps_scripts_and_styles_out_of_templates(template: Path) -> None:
-    text = template.read_text()
-    assert not re.search(r"<script(?![^>]*\bsrc=)", text)
-    assert not re.search(r"<style|\sstyle=|\son[a-z]+=|hx-on|\|safe\b|autoescape off", text)
-    assert "https://" not in text
+def test_it_keeps_scripts_and_styles_out_of_templates() -> None:
+    refused = r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son[a-z]+=|hx-on|\|safe\b|autoescape off|https://"
+    found = {path.name: hits for path in TEMPLATES if (hits := re.findall(refused, path.read_text()))}
+    assert not found
 
 
 @pytest.mark.parametrize("place", ["templates/**/*.html", "static/js/*.js", "backendai/**/*.py"])
