@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('cluster', '0011_idle_checkers'),
+        ('cluster', '0001_squashed_0011_idle_checkers'),
     ]
 
     operations = [

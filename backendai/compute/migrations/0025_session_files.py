@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('compute', '0024_owner_priority'),
+        ('compute', '0001_squashed_0024_owner_priority'),
     ]
 
     operations = [
