@@ -122,6 +122,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-id'],
+                'indexes': [models.Index(fields=['owner', '-created_at'], name='compute_com_owner_i_180587_idx'), models.Index(fields=['-created_at', '-id'], name='session_newest'), models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['-ended_at', '-id', 'name'], name='session_last_ended'), models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['owner', '-ended_at', '-id', 'name'], name='session_ended_owner'), models.Index(condition=models.Q(('status', 'PENDING')), fields=['resource_group', '-priority', 'created_at'], name='session_queue'), models.Index(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=['status'], name='session_live_status')],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('owner', 'name'), name='session_name_once_per_owner_while_live'), models.UniqueConstraint(condition=models.Q(('cluster_network__isnull', False), ('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('cluster_network',), name='session_cluster_network_once_while_live'), models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='session_once_per_idempotency_key')],
             },
         ),
         migrations.CreateModel(
@@ -156,6 +158,8 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['rank'],
+                'indexes': [models.Index(fields=['agent', 'status'], name='compute_ker_agent_i_44df1f_idx'), models.Index(fields=['status'], name='compute_ker_status_ebcbda_idx')],
+                'constraints': [models.UniqueConstraint(fields=('session', 'rank'), name='kernel_rank_once_per_session')],
             },
         ),
         migrations.CreateModel(
@@ -186,6 +190,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['due_at', 'pk'],
+                'constraints': [models.UniqueConstraint(fields=('session', 'checker'), name='idle_warning_once_per_checker')],
             },
         ),
         migrations.CreateModel(
@@ -221,6 +226,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-pk'],
+                'indexes': [models.Index(condition=models.Q(('status__in', ['WAITING', 'COMMITTING', 'PUSHING'])), fields=['agent'], name='commit_not_over')],
             },
         ),
         migrations.CreateModel(
@@ -232,6 +238,10 @@ class Migration(migrations.Migration):
                 ('agent', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='cluster.agent')),
                 ('kernel', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='allocations', to='compute.kernel')),
             ],
+            options={
+                'indexes': [models.Index(fields=['agent', 'slot'], name='compute_all_agent_i_abea5b_idx')],
+                'constraints': [models.UniqueConstraint(fields=('kernel', 'slot'), name='allocation_once_per_kernel_and_slot')],
+            },
         ),
         migrations.CreateModel(
             name='LaunchRecord',
@@ -245,6 +255,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-is_pinned', '-created_at', '-id'],
+                'indexes': [models.Index(fields=['owner', '-is_pinned', '-created_at', '-id'], name='launch_newest')],
             },
         ),
         migrations.CreateModel(
@@ -259,6 +270,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-opened_at'],
+                'constraints': [models.UniqueConstraint(fields=('session', 'service'), name='public_app_once')],
             },
         ),
         migrations.CreateModel(
@@ -280,6 +292,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-updated_at', '-id'],
+                'indexes': [models.Index(fields=['session', '-id'], name='compute_sch_session_122e19_idx')],
             },
         ),
         migrations.CreateModel(
@@ -299,91 +312,9 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created_at', '-pk'],
+                'indexes': [models.Index(fields=['owner', '-id'], name='notice_of_owner')],
+                'constraints': [models.UniqueConstraint(fields=('session', 'kind'), name='notice_once_per_session_and_kind')],
             },
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(fields=['owner', '-created_at'], name='compute_com_owner_i_180587_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(fields=['-created_at', '-id'], name='session_newest'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['-ended_at', '-id', 'name'], name='session_last_ended'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(condition=models.Q(('status__in', ['CANCELLED', 'ERROR', 'TERMINATED'])), fields=['owner', '-ended_at', '-id', 'name'], name='session_ended_owner'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(condition=models.Q(('status', 'PENDING')), fields=['resource_group', '-priority', 'created_at'], name='session_queue'),
-        ),
-        migrations.AddIndex(
-            model_name='computesession',
-            index=models.Index(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=['status'], name='session_live_status'),
-        ),
-        migrations.AddConstraint(
-            model_name='computesession',
-            constraint=models.UniqueConstraint(condition=models.Q(('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('owner', 'name'), name='session_name_once_per_owner_while_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='computesession',
-            constraint=models.UniqueConstraint(condition=models.Q(('cluster_network__isnull', False), ('status__in', ['CREATING', 'PENDING', 'PREPARING', 'PULLING', 'RUNNING', 'SCHEDULED', 'TERMINATING'])), fields=('cluster_network',), name='session_cluster_network_once_while_live'),
-        ),
-        migrations.AddConstraint(
-            model_name='computesession',
-            constraint=models.UniqueConstraint(condition=models.Q(('idempotency_key__isnull', False)), fields=('owner', 'idempotency_key'), name='session_once_per_idempotency_key'),
-        ),
-        migrations.AddConstraint(
-            model_name='idlewarning',
-            constraint=models.UniqueConstraint(fields=('session', 'checker'), name='idle_warning_once_per_checker'),
-        ),
-        migrations.AddIndex(
-            model_name='kernel',
-            index=models.Index(fields=['agent', 'status'], name='compute_ker_agent_i_44df1f_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='kernel',
-            index=models.Index(fields=['status'], name='compute_ker_status_ebcbda_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='kernel',
-            constraint=models.UniqueConstraint(fields=('session', 'rank'), name='kernel_rank_once_per_session'),
-        ),
-        migrations.AddIndex(
-            model_name='imagecommit',
-            index=models.Index(condition=models.Q(('status__in', ['WAITING', 'COMMITTING', 'PUSHING'])), fields=['agent'], name='commit_not_over'),
-        ),
-        migrations.AddIndex(
-            model_name='allocation',
-            index=models.Index(fields=['agent', 'slot'], name='compute_all_agent_i_abea5b_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='allocation',
-            constraint=models.UniqueConstraint(fields=('kernel', 'slot'), name='allocation_once_per_kernel_and_slot'),
-        ),
-        migrations.AddIndex(
-            model_name='launchrecord',
-            index=models.Index(fields=['owner', '-is_pinned', '-created_at', '-id'], name='launch_newest'),
-        ),
-        migrations.AddConstraint(
-            model_name='publicapp',
-            constraint=models.UniqueConstraint(fields=('session', 'service'), name='public_app_once'),
-        ),
-        migrations.AddIndex(
-            model_name='schedulingrecord',
-            index=models.Index(fields=['session', '-id'], name='compute_sch_session_122e19_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='sessionnotice',
-            index=models.Index(fields=['owner', '-id'], name='notice_of_owner'),
-        ),
-        migrations.AddConstraint(
-            model_name='sessionnotice',
-            constraint=models.UniqueConstraint(fields=('session', 'kind'), name='notice_once_per_session_and_kind'),
         ),
         migrations.RunPython(leave_room, fill_up),
     ]
