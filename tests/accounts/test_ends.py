@@ -19,7 +19,7 @@ from backendai.activity.models import AuditEntry
 from backendai.core.errors import Conflict
 from tests.cast import Cast
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from backendai.accounts.logins import (
 from backendai.accounts.models import LoginCount
 from tests.cast import PASSWORD, Cast
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 

@@ -12,7 +12,7 @@ from backendai.accounts.models import ResourcePolicy
 from backendai.activity.models import AuditEntry
 from tests.cast import Cast
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 FORM = {
     "name": "students", "slots": "cpu=8, mem=64g, cuda.device=0", "unnamed_slots": "unlimited", "max_sessions": "3",

@@ -16,7 +16,7 @@ from backendai.accounts.models import Domain, KeyPair, Project, User
 from backendai.accounts.prepared import Prepared
 from tests.cast import Cast
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def test_a_change_is_seen_by_the_next_who_asks(cast: Cast) -> None:

@@ -18,7 +18,7 @@ from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, make_sessions, place, report_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 NOWHERE = "The registry does not know it."
 
 

@@ -17,7 +17,7 @@ from tests.api.callers import Caller
 from tests.cast import PASSWORD
 from tests.factories import make_session
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 USERS, PROJECTS, DOMAINS, INVITATIONS = (f"/api/v1/{name}/" for name in ("users", "projects", "domains", "invitations"))
 HOSTILE = "<script>alert(1)</script>\u202e" + "🦉" * 64
 

@@ -17,7 +17,7 @@ from tests.api.callers import Caller
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 POLICIES = "/api/v1/policies/"
 EVERYTHING = {
     "name": "students", "slots": {"cpu": 8, "mem": "64g", "cuda.device": 0}, "unnamed_slots": "limited",

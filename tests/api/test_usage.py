@@ -14,7 +14,7 @@ from tests.api.callers import SESSIONS, Caller
 from tests.cast import Cast
 from tests.factories import make_running_session
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture
