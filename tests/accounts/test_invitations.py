@@ -29,6 +29,8 @@ from backendai.core.errors import UserError
 from tests.accounts.world import World, make_world
 from tests.cast import PASSWORD
 
+pytestmark = pytest.mark.postgres
+
 NOW = timezone.now()
 NEW = "new@example.com"
 
