@@ -16,8 +16,9 @@ from django.db.models import Count, Exists, F, OuterRef
 
 from backendai.cluster.models import Agent
 from backendai.compute.models import Allocation, ComputeSession, IdleWarning, Kernel, SchedulingRecord
+from backendai.compute.reasons import ReasonKind, codes_of
 from backendai.compute.services.ledger import occupied_by_agent
-from backendai.compute.status import IDLE_REASONS, LIVE, PLACED, SESSION_MOVES, TERMINAL, Status
+from backendai.compute.status import LIVE, PLACED, SESSION_MOVES, TERMINAL, Status
 from backendai.core.slots import Slots, format_amount
 
 
@@ -138,7 +139,7 @@ def nobody_is_collected_by_surprise(world: World) -> list[str]:
         warned_at__lte=F("collected_at") - F("lead"),
         due_at__lte=F("collected_at"),
     )
-    ended = ComputeSession.objects.filter(status_reason__in=IDLE_REASONS).exclude(Exists(warned))
+    ended = ComputeSession.objects.filter(status_reason__in=codes_of(ReasonKind.IDLE)).exclude(Exists(warned))
     rows = ended.order_by("pk").values_list("pk", "status_reason")
     return [f"session {pk} was ended ({reason}) without a warning in time" for pk, reason in rows]
 

@@ -25,9 +25,9 @@ from backendai.compute.mount_models import SessionMount as SessionMount
 from backendai.compute.notice_models import SessionNotice as SessionNotice
 from backendai.compute.one_of import OneOf
 from backendai.compute.querysets import AllocationQuerySet, KernelQuerySet, SessionQuerySet
+from backendai.compute.reasons import reason_of
 from backendai.compute.status import (
     LIVE,
-    REASON_TEXTS,
     TERMINAL,
     ClusterMode,
     Outcome,
@@ -178,7 +178,7 @@ class ComputeSession(models.Model):
     @property
     def reason_text(self) -> str:
         """The reason in plain words."""
-        return self.status_message or REASON_TEXTS.get(self.status_reason, "")
+        return self.status_message or reason_of(self.status_reason).text
 
 
 ComputeSession._meta.get_field("status").register_lookup(OneOf)
@@ -241,7 +241,7 @@ class Kernel(models.Model):
     @property
     def reason_text(self) -> str:
         """The reason in plain words."""
-        return self.status_message or REASON_TEXTS.get(self.status_reason, "")
+        return self.status_message or reason_of(self.status_reason).text
 
 
 class Allocation(models.Model):

@@ -1,4 +1,4 @@
-"""Statuses of compute sessions and kernels, the moves between them, and the reasons that explain them.
+"""Statuses of compute sessions and kernels, and the moves between them.
 
 Sessions and kernels bear the same names. ``docs/architecture.md`` draws this table.
 """
@@ -104,105 +104,6 @@ KERNEL_MOVES: dict[Status, frozenset[Status]] = {
 } | {
     _S.RUNNING: frozenset({_S.TERMINATING, _S.TERMINATED, _S.ERROR}),
     _S.TERMINATED: frozenset({_S.PENDING}),
-}
-
-# Reasons whose fault is the platform's or the image's: a session that ends so is in ERROR, not TERMINATED.
-FAULTS = frozenset(
-    {
-        "image-not-found",
-        "registry-unreachable",
-        "registry-denied",
-        "pull-failed",
-        "pull-broken-off",
-        "pull-timeout",
-        "scratch-failed",
-        "network-pool-exhausted",
-        "device-lost",
-        "accelerator-runtime-missing",
-        "accelerator-refused",
-        "name-taken",
-        "wrong-deployment",
-        "failed-to-start",
-        "create-timeout",
-        "start-timeout",
-        "container-missing",
-        "sibling-failed",
-        "agent-lost",
-        "agent-terminated",
-        "backend-error",
-    }
-)
-
-FINISHED = "task-finished"  # the command of a batch session ended with exit code 0
-
-# The node is gone, or was emptied: a batch session that asked for it runs again elsewhere.
-LOSSES = frozenset({"agent-lost", "agent-terminated", "agent-drained"})
-
-# Reasons worth another try on another agent before the session is given up.
-RETRIABLE = frozenset(
-    {
-        "pull-broken-off",
-        "pull-timeout",
-        "scratch-failed",
-        "network-pool-exhausted",
-        "device-lost",
-        "accelerator-runtime-missing",
-        "accelerator-refused",
-        "failed-to-start",
-        "create-timeout",
-        "start-timeout",
-        "sibling-failed",
-        "backend-error",
-        *LOSSES,
-    }
-)
-
-# An idle checker ended it, after a warning.
-IDLE_REASONS = frozenset({"idle-timeout", "idle-utilization", "idle-session-lifetime"})
-
-# The node has no way to the image.
-NO_IMAGE = frozenset({"image-not-found", "registry-unreachable", "registry-denied"})
-
-REASON_TEXTS: dict[str, str] = {
-    "user-requested": "Ended by its owner.",
-    "admin-requested": "Ended by an administrator.",
-    "force-terminated": "Ended by force.",
-    "self-terminated": "The main program ended by itself.",
-    "task-finished": "The batch program finished.",
-    "task-failed": "The batch program failed.",
-    "out-of-memory": "It used more memory than it had asked for.",
-    "image-not-found": "The image is neither on the node nor in its registry.",
-    "registry-unreachable": "The image is not on the node, and its registry cannot be reached.",
-    "registry-denied": "The image is not on the node, and its registry does not let the platform in.",
-    "pull-failed": "The image could not be fetched.",
-    "pull-broken-off": "Fetching the image was broken off.",
-    "scratch-failed": "The node could not make its home folder.",
-    "network-pool-exhausted": "The node has no free network addresses.",
-    "device-lost": "A device that it was given failed before it started.",
-    "accelerator-runtime-missing": "The node cannot give GPUs to containers.",
-    "accelerator-refused": "NVIDIA's runtime on the node refused its GPUs.",
-    "name-taken": "Another container on the node has its name.",
-    "wrong-deployment": "The node belongs to another platform.",
-    "failed-to-start": "The node could not start it.",
-    "create-timeout": "Starting it took too long.",
-    "pull-timeout": "Fetching the image took too long.",
-    "start-timeout": "The node did not start it in time.",
-    "sibling-failed": "Another kernel of the session did not start.",
-    "pending-timeout": "It waited for longer than its resource group allows.",
-    "gave-up-scheduling": "It was tried as often as its resource group allows.",
-    "dependency-failed": "A session on which it depends ended without success.",
-    "task-timeout": "The batch program ran for longer than it was given.",
-    "idle-timeout": "Nobody had used it for longer than its resource group allows.",
-    "idle-utilization": "It used less of what it had than its resource group asks for.",
-    "idle-session-lifetime": "It ran for as long as an idle checker allows.",
-    "session-lifetime": "It ran for as long as its policy allows.",
-    "container-missing": "Its container vanished from the node.",
-    "agent-lost": "Its node has not answered for too long.",
-    "agent-terminated": "Its node was declared gone for good.",
-    "agent-drained": "Its node was emptied, and the time for that was over.",
-    "agent-stopped": "Its node's agent was stopped, and native processes end with it.",
-    "scratch-full": "It wrote more to its home folder than the limit allows.",
-    "layer-full": "It wrote more outside of its home folder than the limit allows.",
 }
 
 

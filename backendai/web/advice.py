@@ -63,6 +63,12 @@ _AFTERWARDS = {
     "image-not-found": _noop("An administrator can mend the image's reference or put the image on the agents."),
     "accelerator-runtime-missing": _noop("Tell an administrator: the agent lacks NVIDIA's container toolkit."),
     "accelerator-refused": _noop("Tell an administrator: NVIDIA's runtime on the agent refused the GPU."),
+    "cluster-network-failed": _noop(
+        "Start it again, or on one agent. If it fails again, tell an administrator: the agents do not reach each other."
+    ),
+    "engine-unreachable": _noop(
+        "Start it again. Tell an administrator: the container engine of the agent does not answer."
+    ),
     "device-lost": _noop("Start it again: the device that failed is given to nobody any more."),
     "agent-lost": _noop("Start it again: another agent takes it. Files in the container are gone with the node."),
     "task-timeout": _noop("Start it again with a longer batch timeout, or let the program go on from where it saved."),

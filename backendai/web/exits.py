@@ -5,18 +5,10 @@ from __future__ import annotations
 from django.utils.translation import gettext_noop
 
 from backendai.compute.models import Kernel
-from backendai.compute.status import IDLE_REASONS
+from backendai.compute.reasons import ReasonKind, codes_of
 from backendai.texts.translation import gettext as _
 
-_ON_ORDER = IDLE_REASONS | {
-    "user-requested",
-    "admin-requested",
-    "force-terminated",
-    "session-lifetime",
-    "task-timeout",
-    "agent-drained",
-    "agent-stopped",
-}
+_ON_ORDER = frozenset({*codes_of(ReasonKind.REQUEST, ReasonKind.IDLE, ReasonKind.LIMIT), "agent-drained"})
 _STOPPED = {143: gettext_noop("stopped (SIGTERM)"), 137: gettext_noop("stopped (SIGKILL)")}
 
 

@@ -81,7 +81,7 @@ def test_it_warns_the_owner_and_ends_at_the_deadline_with_the_numbers(session: C
         session.status_data
     )
     assert session.status_data["warned_at"] == (session.started_at + 50 * MINUTE).isoformat()
-    assert rows(session)[-2:] == [("run", "STALE", "idle-warned", 1), ("run", "EXPIRED", "idle-timeout", 1)]
+    assert rows(session)[-2:] == [("run", "SUCCESS", "idle-warned", 1), ("run", "EXPIRED", "idle-timeout", 1)]
     kernel = only_kernel(session)
     kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, exit_code=137))
     session.refresh_from_db()

@@ -19,10 +19,11 @@ from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.reasons import reason_of
 from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.commits import refuse_while_saved
 from backendai.compute.services.moves import Why, move, move_kernels
-from backendai.compute.status import FAULTS, LIVE, PLACED, TERMINAL, Outcome, Phase, Result, SessionType, Status
+from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, SessionType, Status
 from backendai.core.errors import Conflict
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE, node_queue
@@ -102,8 +103,7 @@ def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> 
         targets[_last_status(session)].append(session.pk)
     moved: set[UUID] = set()
     for to, ids in targets.items():
-        # A code would replace the reason of what never ran, and the first reason of an end stays.
-        moved |= move(ids, to, replace(why, code="") if to == Status.CANCELLED else why, now=now)
+        moved |= move(ids, to, _last_why(why, to, sessions), now=now)
     ids = [session.pk for session in sessions]
     cancel_dependents(ids, now=now)
     waiting = ComputeSession.objects.filter(depends_on__in=ids, status=Status.PENDING).order_by()
@@ -111,6 +111,15 @@ def finish(sessions: Collection[ComputeSession], why: Why, *, now: datetime) -> 
     for group_id in sorted(groups | {session.resource_group_id for session in sessions}):
         hint_on_commit("controller.schedule_group", group_id, queue=CONTROL_QUEUE)
     return moved
+
+
+def _last_why(why: Why, to: Status, sessions: Collection[ComputeSession]) -> Why:
+    if to == Status.CANCELLED:
+        return replace(why, code="")  # a code would replace the reason of what never ran
+    if to == Status.ERROR and not why.code:
+        codes = {session.pk: session.status_reason for session in sessions}
+        return replace(why, outcome=Outcome.FAILURE, codes=codes)
+    return why
 
 
 def hint_stops(session_ids: Collection[UUID]) -> None:
@@ -210,7 +219,7 @@ def _cancel_kernels(session_ids: Collection[UUID], now: datetime) -> None:
 
 
 def _last_status(session: ComputeSession) -> Status:
-    if session.status_reason in FAULTS:
+    if reason_of(session.status_reason).final == Status.ERROR:
         return Status.ERROR
     if session.started_at is None and session.session_type != SessionType.BATCH:
         return Status.CANCELLED

@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 
 from backendai.accounts.prepared import Prepared
 from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.reasons import reason_of
 from backendai.compute.services.bulk import list_of, listed, update_rows
 from backendai.compute.services.by_row import by_row
 from backendai.compute.services.ending import end_each, finish
@@ -142,7 +143,8 @@ def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
         first = _first(one.telling)
         data = {"exit_code": first.exit_code, "kernel": str(first.pk), "hostname": first.hostname}
         message = f"{first.hostname}: {first.reason_text}" if len(one.kernels) > 1 else first.reason_text
-        why = Why(phase_of(one.session.status), first.status_reason, message, data, steps=steps)
+        outcome = reason_of(first.status_reason).outcome
+        why = Why(phase_of(one.session.status), first.status_reason, message, data, outcome, steps)
         groups[why.phase, why.code, _result(one.session, first)][one.session.pk] = why
     reasons: dict[UUID, Why] = {}
     for (_, _, result), whys in groups.items():

@@ -75,7 +75,7 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
         IdleWarning.objects.bulk_create(
             rows, update_conflicts=True, unique_fields=["session", "checker"], update_fields=written
         )
-        note_idle({one.session_id: one.message for one in some}, WARNED, Outcome.STALE, now)
+        note_idle({one.session_id: one.message for one in some}, WARNED, Outcome.SUCCESS, now)
         tell_owners(held, now)
     return len(some)
 

@@ -24,7 +24,7 @@ from backendai.wire.browser import SessionEvent, publish_on_commit
 @dataclass(frozen=True, slots=True)
 class Why:
     """Why a status changes: the phase that does it, a kebab-case code, a sentence, numbers, and what was looked at (by
-    session, as the text of a JSON list)."""
+    session, as the text of a JSON list). ``codes``: what the history says instead of ``code``, by session."""
 
     phase: Phase
     code: str = ""
@@ -32,6 +32,7 @@ class Why:
     data: Mapping[str, Any] = field(default_factory=dict)
     outcome: Outcome = Outcome.SUCCESS
     steps: Mapping[UUID, str] = field(default_factory=dict)
+    codes: Mapping[UUID, str] = field(default_factory=dict)
 
 
 _NO_LONGER_WAITING = {"wait_record": None, "wait_digest": "", "queue_position": None}
@@ -131,7 +132,10 @@ def tell(session_ids: Collection[UUID]) -> None:
 def _write_history(moved: Collection[tuple[UUID, str]], to: Status, why: Why, now: datetime) -> None:
     tells = why.outcome != Outcome.SUCCESS or to in TERMINAL or to == Status.TERMINATING
     code = why.code if tells else ""
-    entries = [Entry(pk, source, why.outcome, code, why.message, why.steps.get(pk, NO_STEPS)) for pk, source in moved]
+    entries = [
+        Entry(pk, source, why.outcome, why.codes.get(pk, code), why.message, why.steps.get(pk, NO_STEPS))
+        for pk, source in moved
+    ]
     write_history(entries, why.phase, to, now=now)
 
 

@@ -15,8 +15,9 @@ from django.utils.dateparse import parse_datetime
 from backendai.activity.notices import NoticeKind
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
+from backendai.compute.reasons import reason_of
 from backendai.compute.services.bulk import among, insert_new
-from backendai.compute.status import FAULTS, Status
+from backendai.compute.status import Status
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
 LONG_WAIT = timedelta(minutes=1)  # who waits for less looks on
@@ -28,8 +29,6 @@ _MOST_AT_ONCE = 500
 
 # Ends that the owner asked for, or that are the good end of the work: no news.
 _EXPECTED = frozenset({"user-requested", "self-terminated", "task-finished"})
-# Not the platform's fault, but the work has failed.
-_FAILURES = FAULTS | {"task-failed", "out-of-memory", "scratch-full", "layer-full"}
 
 
 class Moved(NamedTuple):
@@ -65,7 +64,7 @@ def note_moves(moved: Sequence[Moved], to: Status, code: str, now: datetime) -> 
     if to == Status.RUNNING:
         _write([each for each in moved if now - _time(each.created_at) > LONG_WAIT], NoticeKind.STARTED, now)
     elif to in (Status.TERMINATING, Status.CANCELLED) and code and code not in _EXPECTED:
-        _write(moved, NoticeKind.FAILED if code in _FAILURES else NoticeKind.ENDED, now)
+        _write(moved, NoticeKind.FAILED if reason_of(code).fails else NoticeKind.ENDED, now)
 
 
 def warn_owners(messages: Mapping[UUID, str], due_at: datetime, *, now: datetime) -> None:

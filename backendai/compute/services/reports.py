@@ -16,13 +16,14 @@ from django.utils import timezone
 from backendai.accounts.prepared import Prepared
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
+from backendai.compute.reasons import FINISHED
 from backendai.compute.services.bulk import among, list_of, listed
 from backendai.compute.services.by_row import Kind, by_row
 from backendai.compute.services.follow import follow
 from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import move_kernels, touch
 from backendai.compute.services.steps import step_failed, steps_taken
-from backendai.compute.status import FINISHED, KERNEL_MOVES, STARTING, TERMINAL, SessionType, Status, sources_of
+from backendai.compute.status import KERNEL_MOVES, STARTING, TERMINAL, SessionType, Status, sources_of
 from backendai.core.errors import NotFound
 from backendai.wire.messages import KernelReport, KernelState
 

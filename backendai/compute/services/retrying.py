@@ -11,16 +11,13 @@ from uuid import UUID
 from django.db import transaction
 
 from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.reasons import FINISHED, ReasonKind, reason_of
 from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import Why, move, move_kernels, touch
 from backendai.compute.services.steps import steps_of
 from backendai.compute.status import (
-    FINISHED,
-    LOSSES,
-    NO_IMAGE,
-    RETRIABLE,
     STARTING,
     TERMINAL,
     Outcome,
@@ -50,7 +47,7 @@ def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
     agent, and retries are left. A batch program that has begun is not run twice, unless its owner asked for that and
     its node was lost."""
     ended = [kernel for kernel in kernels if kernel.status in TERMINAL and not has_done_its_part(session, kernel)]
-    if runs_again(session) and all(kernel.status_reason in LOSSES | {SIBLING} for kernel in ended):
+    if runs_again(session) and all(_is_lost(kernel) for kernel in ended):
         return True
     return (
         session.status in STARTING
@@ -148,8 +145,12 @@ def phase_of(status: str) -> Phase:
 
 def _may_pass(session: ComputeSession, kernel: Kernel) -> bool:
     # An image that is made on the nodes may be missing on one and there on the next.
-    elsewhere = session.image.is_built_here and kernel.status_reason in NO_IMAGE
-    return kernel.status_reason in RETRIABLE or elsewhere
+    reason = reason_of(kernel.status_reason)
+    return reason.is_retriable or (session.image.is_built_here and reason.kind == ReasonKind.IMAGE)
+
+
+def _is_lost(kernel: Kernel) -> bool:
+    return kernel.status_reason == SIBLING or reason_of(kernel.status_reason).kind == ReasonKind.AGENT_LOST
 
 
 def _named(session: ComputeSession, kernel: Kernel) -> str:

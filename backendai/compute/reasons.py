@@ -1,0 +1,134 @@
+"""Why sessions and kernels end: one table of codes with kind, last status, whether another try may help, and a text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from backendai.compute.status import Outcome, Status
+
+FINISHED = "task-finished"  # the command of a batch session ended with exit code 0
+
+
+class ReasonKind(StrEnum):
+    """What brought about an end."""
+
+    REQUEST = "request"  # a person asked for it
+    PROGRAM = "program"  # the program of the session
+    IDLE = "idle"  # an idle checker, after a warning
+    LIMIT = "limit"  # a time limit
+    QUEUE = "queue"  # the session never started
+    IMAGE = "image"  # its image could not be used
+    AGENT_LOST = "agent-lost"  # its agent is gone or was emptied
+    FAULT = "fault"  # a fault of the platform or of an agent
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason. ``fails``: the work of the session did not end as its owner wanted, through no wish of anybody.
+
+    ``is_retriable``: a start that ended so may succeed on another agent.
+    """
+
+    kind: ReasonKind
+    text: str
+    final: Status = Status.TERMINATED
+    is_retriable: bool = False
+    fails: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the scheduling history records a step or an end with this reason."""
+        return Outcome.FAILURE if self.fails else Outcome.SUCCESS
+
+
+def _requested(text: str) -> Reason:
+    return Reason(ReasonKind.REQUEST, text)
+
+
+def _failed_program(text: str) -> Reason:
+    return Reason(ReasonKind.PROGRAM, text, fails=True)
+
+
+def _idle(text: str) -> Reason:
+    return Reason(ReasonKind.IDLE, text)
+
+
+def _limit(text: str) -> Reason:
+    return Reason(ReasonKind.LIMIT, text)
+
+
+def _not_started(text: str) -> Reason:
+    return Reason(ReasonKind.QUEUE, text, Status.CANCELLED)
+
+
+def _image(text: str, *, is_retriable: bool = False) -> Reason:
+    return Reason(ReasonKind.IMAGE, text, Status.ERROR, is_retriable, fails=True)
+
+
+def _lost(text: str, final: Status = Status.ERROR) -> Reason:
+    return Reason(ReasonKind.AGENT_LOST, text, final, is_retriable=True, fails=final == Status.ERROR)
+
+
+def _fault(text: str, *, is_retriable: bool = True) -> Reason:
+    return Reason(ReasonKind.FAULT, text, Status.ERROR, is_retriable, fails=True)
+
+
+REASONS: dict[str, Reason] = {
+    "user-requested": _requested("Ended by its owner."),
+    "admin-requested": _requested("Ended by an administrator."),
+    "force-terminated": _requested("Ended by force."),
+    "agent-stopped": _requested("Its node's agent was stopped, and native processes end with it."),
+    "self-terminated": Reason(ReasonKind.PROGRAM, "The main program ended by itself."),
+    FINISHED: Reason(ReasonKind.PROGRAM, "The batch program finished."),
+    "task-failed": _failed_program("The batch program failed."),
+    "out-of-memory": _failed_program("It used more memory than it had asked for."),
+    "scratch-full": _failed_program("It wrote more to its home folder than the limit allows."),
+    "layer-full": _failed_program("It wrote more outside of its home folder than the limit allows."),
+    "idle-timeout": _idle("Nobody had used it for longer than its resource group allows."),
+    "idle-utilization": _idle("It used less of what it had than its resource group asks for."),
+    "idle-session-lifetime": _idle("It ran for as long as an idle checker allows."),
+    "task-timeout": _limit("The batch program ran for longer than it was given."),
+    "session-lifetime": _limit("It ran for as long as its policy allows."),
+    "pending-timeout": _not_started("It waited for longer than its resource group allows."),
+    "gave-up-scheduling": _not_started("It was tried as often as its resource group allows."),
+    "dependency-failed": _not_started("A session on which it depends ended without success."),
+    "image-not-found": _image("The image is neither on the node nor in its registry."),
+    "registry-unreachable": _image("The image is not on the node, and its registry cannot be reached."),
+    "registry-denied": _image("The image is not on the node, and its registry does not let the platform in."),
+    "pull-failed": _image("The image could not be fetched."),
+    "pull-broken-off": _image("Fetching the image was broken off.", is_retriable=True),
+    "pull-timeout": _image("Fetching the image took too long.", is_retriable=True),
+    "agent-lost": _lost("Its node has not answered for too long."),
+    "agent-terminated": _lost("Its node was declared gone for good."),
+    "agent-drained": _lost("Its node was emptied, and the time for that was over.", Status.TERMINATED),
+    "scratch-failed": _fault("The node could not make its home folder."),
+    "network-pool-exhausted": _fault("The node has no free network addresses."),
+    "cluster-network-failed": _fault("The agent could not join the network of the cluster session."),
+    "no-network": _fault("The network of its container was removed."),
+    "engine-unreachable": _fault("The container engine of the agent did not answer."),
+    "device-lost": _fault("A device that it was given failed before it started."),
+    "accelerator-runtime-missing": _fault("The node cannot give GPUs to containers."),
+    "accelerator-refused": _fault("NVIDIA's runtime on the node refused its GPUs."),
+    "name-taken": _fault("Another container on the node has its name.", is_retriable=False),
+    "wrong-deployment": _fault("The node belongs to another platform.", is_retriable=False),
+    "failed-to-start": _fault("The node could not start it."),
+    "create-timeout": _fault("Starting it took too long."),
+    "start-timeout": _fault("The node did not start it in time."),
+    "sibling-failed": _fault("Another kernel of the session did not start."),
+    "container-missing": _fault("Its container vanished from the node.", is_retriable=False),
+    "backend-error": _fault("The agent could not do what was asked of it."),
+}
+# An agent of another version may send a code that is not in the table: it is a fault of that agent.
+_UNKNOWN = _fault("", is_retriable=False)
+_ASKED_FOR = Reason(ReasonKind.REQUEST, "")
+
+
+def reason_of(code: str) -> Reason:
+    """Return what is known of a code; an unknown code is a fault, an empty one an ordinary end."""
+    return REASONS.get(code, _UNKNOWN if code else _ASKED_FOR)
+
+
+def codes_of(*kinds: ReasonKind) -> list[str]:
+    """Return the codes of these kinds, for queries."""
+    return [code for code, reason in REASONS.items() if reason.kind in kinds]

@@ -1,0 +1,93 @@
+"""The table of reasons: each end is told as what it was, in the status, the history and the notices."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from backendai.compute.models import ComputeSession, SchedulingRecord, SessionNotice
+from backendai.compute.reasons import REASONS, reason_of
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.status import Outcome, Status
+from backendai.wire.messages import KernelState
+from tests.cast import Cast
+from tests.factories import make_agent, make_group, make_running_session, make_session, place, report_of
+
+pytestmark = pytest.mark.django_db
+PACKAGE = Path(__file__).resolve().parents[2] / "backendai"
+FAILURES = sorted(code for code, reason in REASONS.items() if reason.fails)
+RETRIABLE = sorted(code for code, reason in REASONS.items() if reason.is_retriable)
+
+
+def end_with(session: ComputeSession, code: str) -> ComputeSession:
+    kernel = session.kernels.get()
+    kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, reason=code, message="Words."))
+    session.refresh_from_db()
+    return session
+
+
+def results_of(session: ComputeSession) -> list[tuple[str, str, str]]:
+    rows = SchedulingRecord.objects.filter(session=session).order_by("id")
+    return list(rows.values_list("result", "error_code", "to_status"))
+
+
+@pytest.mark.parametrize("code", FAILURES)
+def test_a_failed_end_is_a_failure_with_its_code_in_history_and_notice(cast: Cast, code: str) -> None:
+    session = end_with(make_running_session(cast.alice, make_agent()), code)
+    assert (session.status, session.status_reason) == (REASONS[code].final, code)
+    assert (Outcome.FAILURE, code, Status.TERMINATING) in results_of(session)
+    assert (Outcome.SUCCESS, code, Status.TERMINATING) not in results_of(session)
+    assert SessionNotice.objects.filter(session=session, kind="failed").count() == 1
+
+
+@pytest.mark.parametrize("code", ["user-requested", "self-terminated", "agent-drained", "agent-stopped"])
+def test_an_end_that_was_wished_for_is_no_failure(cast: Cast, code: str) -> None:
+    session = end_with(make_running_session(cast.alice, make_agent()), code)
+    assert session.status == Status.TERMINATED
+    assert Outcome.FAILURE not in {result for result, _, _ in results_of(session)}
+
+
+@pytest.mark.parametrize("code", [code for code in FAILURES if REASONS[code].final == Status.ERROR])
+def test_the_last_step_of_a_session_in_error_is_a_failure_too(cast: Cast, code: str) -> None:
+    session = end_with(make_running_session(cast.alice, make_agent()), code)
+    assert results_of(session)[-1] == (Outcome.FAILURE, code, Status.ERROR)
+
+
+@pytest.mark.parametrize("code", RETRIABLE)
+def test_a_start_that_may_succeed_elsewhere_is_tried_again(cast: Cast, code: str) -> None:
+    make_group(max_retries=1)
+    agent, session = make_agent(), make_session(cast.alice)
+    place(session, agent)
+    session = end_with(session, code)
+    assert (session.status, session.avoid_agents) == (Status.PENDING, [str(agent.pk)])
+    assert results_of(session)[-1][:2] == (Outcome.NEED_RETRY, code)
+
+
+def test_a_code_of_a_newer_agent_is_a_fault_and_keeps_its_sentence(cast: Cast) -> None:
+    session = end_with(make_running_session(cast.alice, make_agent()), "moon-in-the-way")
+    assert (session.status, session.status_reason) == (Status.ERROR, "moon-in-the-way")
+    assert session.status_message == "Words."
+
+
+def test_every_code_with_which_an_agent_refuses_a_start_is_in_the_table() -> None:
+    found = set()
+    for path in (PACKAGE / "agent" / "backends").glob("*.py"):
+        text = path.read_text()
+        found |= set(re.findall(r"StartFailed\([^()]*(?:\([^()]*\)[^()]*)*code=\"([a-z-]+)\"", text))
+    assert {"cluster-network-failed", "scratch-failed", "name-taken"} <= found
+    assert found <= set(REASONS)
+
+
+def test_every_code_that_the_services_end_sessions_with_is_in_the_table() -> None:
+    folders = [PACKAGE / "compute" / "services", PACKAGE / "controller"]
+    texts = [path.read_text() for folder in folders for path in folder.glob("*.py")]
+    found = {code for text in texts for code in re.findall(r"Why\(\s*Phase\.\w+,\s*\"([a-z-]+)\"", text)}
+    assert {"agent-lost", "task-timeout", "pending-timeout"} <= found
+    assert found <= set(REASONS)
+
+
+def test_an_unknown_code_is_a_fault_and_an_empty_one_is_none() -> None:
+    assert reason_of("never-heard-of").final == Status.ERROR
+    assert not reason_of("").fails
