@@ -20,11 +20,11 @@ from django.db.models.functions import Cast
 from backendai.compute.models import Kernel, SchedulingRecord
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.status import PLACED, TERMINAL, Status
+from backendai.core import advisory_locks
 from backendai.core.slots import MILLI, Slots
 from backendai.usage.models import ObservationMark, ObservedKernel
 from backendai.usage.upsert import add_to_buckets, write_marks
 
-_OBSERVING_LOCK = 0x62616933  # any number that nobody else uses in this database
 # Rows of the history get their ids before they are committed: what is younger may still come.
 _SLACK = timedelta(minutes=10)
 
@@ -69,7 +69,7 @@ def _only_observer() -> bool:
     if connection.vendor != "postgresql":
         return True  # the write transaction itself
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_OBSERVING_LOCK])
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [advisory_locks.OBSERVING])
         return bool(cursor.fetchone()[0])
 
 

@@ -16,6 +16,7 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.status import LIVE, ClusterMode, Status
+from backendai.core import advisory_locks
 from backendai.wire.cluster_network import (
     ClusterNetwork,
     gateway_address,
@@ -51,7 +52,7 @@ def number_networks(session_ids: Collection[UUID]) -> list[UUID]:
         return []
     if connection.vendor == "postgresql":  # SQLite has one writer
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [advisory_locks.CLUSTER_NETWORK])
     taken = set(_numbered().values_list("cluster_network", flat=True))
     free = [number for number in range(most_networks(settings.CLUSTER_POOL)) if number not in taken]
     for session_id, number in zip(ids, free, strict=False):
@@ -128,6 +129,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host in ("", "localhost")
-
-
-_LOCK = 0x62616932  # any number that nobody else uses in this database

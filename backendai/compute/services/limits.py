@@ -26,6 +26,7 @@ from backendai.compute.models import Allocation, ComputeSession
 from backendai.compute.services.bulk import among, id_of, raw_id
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.status import PLACED
+from backendai.core import advisory_locks
 from backendai.core.errors import Conflict
 from backendai.core.slots import Slots, format_amount
 from backendai.scheduler.limits import Limits
@@ -34,7 +35,6 @@ from backendai.scheduler.snapshot import Holder, LimitView
 
 _COLUMNS = {KEY_PAIR: "access_key", USER: "owner_id", PROJECT: "project_id", DOMAIN: "project__domain_id"}
 _IDS = (_COLUMNS[USER], _COLUMNS[PROJECT])
-_HOLDER_LOCK = 0x62616932  # any number that nobody else uses in this database
 _LOCKS = 1024
 _PATIENCE = "8s"
 _ALL = 2**31 - 1
@@ -129,7 +129,8 @@ def lock_holders(keys: Iterable[str]) -> None:
         # A queue of launches under one limit is no reason to fail.
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
         cursor.execute(
-            "SELECT pg_advisory_xact_lock(%s, number) FROM unnest(%s::int[]) AS number", [_HOLDER_LOCK, numbers]
+            "SELECT pg_advisory_xact_lock(%s, number) FROM unnest(%s::int[]) AS number",
+            [advisory_locks.HOLDER, numbers],
         )
 
 

@@ -22,6 +22,7 @@ from backendai.compute.services.ledger import Amounts, Claim, allocate, amounts_
 from backendai.compute.services.limits import recheck
 from backendai.compute.services.moves import Why, move
 from backendai.compute.status import Phase, Status
+from backendai.core import advisory_locks
 from backendai.core.slots import decimal_text
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import node_queue
@@ -83,10 +84,7 @@ def lock_group(group_id: int) -> None:
     """Hold the group's placements still until the transaction ends (SQLite: the write transaction itself does)."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_PLACEMENT_LOCK, group_id])
-
-
-_PLACEMENT_LOCK = 0x62616931  # any number that nobody else uses in this database
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [advisory_locks.PLACEMENT, group_id])
 
 
 def _pending_kernels(assignments: Sequence[Assignment]) -> dict[UUID, _Pending]:

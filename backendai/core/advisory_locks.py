@@ -1,0 +1,11 @@
+"""Keys of PostgreSQL's advisory locks, in one table so that no number stands for two things.
+
+Each is held until the end of its transaction. A key with a second number is one lock for each number.
+"""
+
+from __future__ import annotations
+
+PLACEMENT = 0x62616931  # and the resource group: its pass carries out a plan
+HOLDER = 0x62616932  # and a hash of the holder: what counts against its limits is added up
+OBSERVING = 0x62616933  # usage is sampled
+CLUSTER_NETWORK = 0x62616934  # a cluster session chooses its network id
