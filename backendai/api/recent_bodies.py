@@ -6,6 +6,7 @@ from rest_framework import serializers
 
 from backendai.api.answers import Answer
 from backendai.api.parsing import StrictSerializer
+from backendai.api.session_bodies import LONGEST_NAME_READ, NAME_RULE
 from backendai.compute.models import LaunchRecord
 
 
@@ -25,5 +26,5 @@ class RecentLaunchBody(Answer[LaunchRecord]):
 class RecentLaunchChange(StrictSerializer):
     """What shall change of an entry; what is left out stays."""
 
-    name = serializers.CharField(required=False, max_length=64)
+    name = serializers.CharField(required=False, max_length=LONGEST_NAME_READ, help_text=NAME_RULE)
     is_pinned = serializers.BooleanField(required=False)

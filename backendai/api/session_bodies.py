@@ -16,6 +16,9 @@ from backendai.compute.status import SessionType
 from backendai.planning.steps import shown_steps
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
+# The rule is the service's, which refuses a longer name in its own words; this only keeps the answer short.
+LONGEST_NAME_READ = 200
+NAME_RULE = "4 to 64 letters, digits, dots, dashes and underscores; begins and ends with a letter or a digit."
 _Words = {"type": "object", "additionalProperties": {"type": "string"}, "nullable": True}
 
 
@@ -29,7 +32,9 @@ class BroughtFileBody(StrictSerializer):
 class LaunchRequest(StrictSerializer):
     """A launch; what is left out gets the default."""
 
-    name = serializers.CharField(max_length=64, default="", allow_blank=True)
+    name = serializers.CharField(
+        max_length=LONGEST_NAME_READ, default="", allow_blank=True, help_text=f"{NAME_RULE} Left out: generated."
+    )
     type = serializers.ChoiceField(choices=SessionType.choices, default=SessionType.INTERACTIVE)
     image = serializers.CharField(max_length=255)
     resources = AmountsField(default=dict)
@@ -96,7 +101,7 @@ class LaunchRequest(StrictSerializer):
 class RenameRequest(StrictSerializer):
     """Another name."""
 
-    name = serializers.CharField(max_length=64)
+    name = serializers.CharField(max_length=LONGEST_NAME_READ, help_text=NAME_RULE)
 
 
 class PriorityRequest(StrictSerializer):
