@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django import forms
@@ -121,6 +122,14 @@ class FormPage(PanelPage, TemplateView):
             return None
 
 
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What prevents an action, in words, and the page where it can be changed."""
+
+    words: str
+    url: str = ""
+
+
 class ConfirmPage(PanelPage, TemplateView):
     """A question before a deed. A page sets ``question``, ``consequences`` and ``submit_label``, and overrides ``act``.
 
@@ -163,6 +172,10 @@ class ConfirmPage(PanelPage, TemplateView):
         """Return what will happen, a sentence each."""
         return []
 
+    def obstacles(self) -> list[Obstacle]:
+        """Return what must change first; with any, the page has no button."""
+        return []
+
     def typed_word(self) -> str:
         """Return the word that must be typed; empty: none."""
         return ""
@@ -181,6 +194,7 @@ class ConfirmPage(PanelPage, TemplateView):
             "object": self.object,
             "question": self.question(),
             "consequences": self.consequences(),
+            "obstacles": self.obstacles(),
             "typed_word": self.typed_word(),
             "submit_label": self.submit_label,
             "is_dangerous": self.is_dangerous,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -9,6 +10,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.models import User
@@ -18,7 +20,21 @@ from backendai.accounts.services import let_in, set_password
 from backendai.compute.services.purging import live_sessions_of, purge_user
 from backendai.core.errors import UserError
 from backendai.texts.translation import gettext as _
-from backendai.web.panel.editing import ConfirmPage, show_error
+from backendai.web.panel.editing import ConfirmPage, Obstacle, show_error
+
+
+def purge_obstacles(person: User, live: Mapping[str, int]) -> list[Obstacle]:
+    """Return what must change before this person can be purged; ``live`` counts their live sessions by status."""
+    obstacles = []
+    if person.is_active:
+        address = reverse("manage:user-deactivate", args=[person.pk])
+        obstacles.append(Obstacle(_("The account is active: deactivate it first."), address))
+    if live:
+        text = ", ".join(f"{number} {status}" for status, number in live.items())
+        query = urlencode({"owner": person.email})
+        words = _("Active sessions: terminate them first (%(text)s).") % {"text": text}
+        obstacles.append(Obstacle(words, f"{reverse('web:sessions')}?{query}"))
+    return obstacles
 
 
 class UserDeed(ConfirmPage):
@@ -190,17 +206,17 @@ class PurgePage(UserDeed):
 
     def consequences(self) -> list[str]:
         """Return what will happen."""
-        live = live_sessions_of(self.object)
-        text = ", ".join(f"{number} {status}" for status, number in live.items())
         return [
-            *([_("The account is active: deactivate it first.")] if self.object.is_active else []),
-            *([_("Sessions that have not ended stand in the way: %(text)s.") % {"text": text}] if live else []),
             _("Name, address, keys, tokens, logins and memberships are deleted and cannot be brought back."),
             _(
                 "Sessions that have ended, figures of use and the audit trail stay; they name nobody, except that the "
                 "audit trail keeps what it said."
             ),
         ]
+
+    def obstacles(self) -> list[Obstacle]:
+        """Return an active account, and sessions that have not ended."""
+        return purge_obstacles(self.object, live_sessions_of(self.object))
 
     def typed_word(self) -> str:
         """Return the address."""

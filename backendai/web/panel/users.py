@@ -22,6 +22,7 @@ from backendai.web.panel.access import PanelPage
 from backendai.web.panel.holdings import gauges_of
 from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
 from backendai.web.panel.texts import name_text
+from backendai.web.panel.user_deeds import purge_obstacles
 from backendai.web.templatetags.portal import ago
 
 _DEEDS = {
@@ -114,12 +115,15 @@ class UserPage(PanelPage, TemplateView):
         viewer, now = self.request.user, timezone.now()
         assert isinstance(viewer, User)
         tokens = [token for token in AccessToken.objects.filter(user=user).select_related("user")]
+        live = live_sessions_of(user)
+        may = {name: may_user(viewer, deed, user) for name, deed in _DEEDS.items()}
         shown = {
             "title": user.email,
             "person": user,
-            "may": {name: may_user(viewer, deed, user) for name, deed in _DEEDS.items()},
+            "may": may,
+            "purge_obstacles": purge_obstacles(user, live) if may["purge"] and not user.is_active else [],
             "memberships": user.memberships.select_related("project__domain").order_by("project__name"),
-            "live": live_sessions_of(user),
+            "live": live,
             "ended": ComputeSession.objects.finished().filter(owner=user).count(),
             "gauges": gauges_of(user),
             "tokens": len(tokens),
