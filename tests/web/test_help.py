@@ -142,6 +142,24 @@ def test_a_search_finds_sections_of_the_guides_that_one_may_read(cast: Cast, bro
 
 
 @pytest.mark.django_db
+def test_a_search_puts_a_title_that_fits_first_and_then_who_speaks_of_it_most(
+    cast: Cast, browse: Browse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = (
+        "# Guide\n\n## Once\n\nidle checks\n\n## Often\n\nidle checks, idle, checks\n\n"
+        "## Checks\n\nidle\n\n## Idle checks\n\nx\n"
+    )
+    (tmp_path / "user-guide.md").write_text(guide)
+    (tmp_path / "rest.md").write_text("# REST\n\n## Listing idle checks\n\nidle idle checks\n")
+    monkeypatch.setattr("backendai.web.guides.documents.FOLDER", tmp_path)
+    monkeypatch.setattr(rendering, "_kept", {})
+    text = browse(cast.alice).get("/help/?q=Idle checks", **HTMX).content.decode()
+    titles = re.findall(r"<h2><a [^>]*>([^<]*)</a>", text)
+    assert titles == ["Listing idle checks", "Idle checks", "Checks", "Often", "Once"]
+    assert "5 sections found." in text
+
+
+@pytest.mark.django_db
 def test_pictures_of_the_guides_are_served_and_nothing_else(cast: Cast, browse: Browse) -> None:
     client = browse(cast.alice)
     picture = client.get(reverse("web:help_picture", args=["launch"]))

@@ -28,13 +28,22 @@ _SECTIONS = ("h2", "h3")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what is below it up to the next one. ``words`` is its text in small letters, for the search."""
+    """A heading and what is below it up to the next one. ``heading`` and ``words``: its title and its whole text in
+    lower case, for the search."""
 
     level: int
     anchor: str
     title: SafeString
     html: SafeString
+    heading: str
     words: str
+
+    def relevance(self, text: str) -> tuple[bool, int, int]:
+        """Return how well the section fits a search; larger is better: every word in its title, how many of the words
+        in its title, how often the words occur."""
+        words = text.lower().split()
+        in_title = sum(word in self.heading for word in words)
+        return in_title == len(words), in_title, sum(self.words.count(word) for word in words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +101,14 @@ class _Renderer:
         return Page(mark_safe(title), mark_safe(lead), sections, frozenset(anchors))  # noqa: S308  (made by the parser)
 
     def _section(self, tokens: Sequence[Token]) -> Section:
+        heading = _plain(tokens[1])
         words = " ".join(_plain(token) for token in tokens if token.type in ("inline", "fence", "code_block"))
         return Section(
             level=int(tokens[0].tag[1]),
             anchor=str(tokens[0].attrGet("id")),
             title=mark_safe(self._inline(tokens[1])),  # noqa: S308  (made by the parser)
             html=mark_safe(self._html(tokens[3:])),  # noqa: S308
+            heading=" ".join(heading.lower().split()),
             words=" ".join(words.lower().split()),
         )
 

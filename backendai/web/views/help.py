@@ -25,7 +25,7 @@ _LONGEST_SEARCH = 100
 @never_cache
 @login_required
 def guide(request: PageRequest, slug: str = USER_GUIDE) -> HttpResponse:
-    """Show a guide, or the sections of all readable guides that have every word of ``?q=``."""
+    """Show a guide, or the sections of all readable guides that have every word of ``?q=``, the best first."""
     guides = readable_by(request.user)
     chosen = next((one for one in guides if one.slug == slug), None)
     if chosen is None:
@@ -34,9 +34,8 @@ def guide(request: PageRequest, slug: str = USER_GUIDE) -> HttpResponse:
     context: dict[str, Any] = {"section": "help", "guides": guides, "guide": chosen, "q": q}
     context["page"] = _page(chosen, guides)
     if q:
-        found = [(one, _page(one, guides).matching(q)) for one in guides]
-        context["found"] = [(one, sections) for one, sections in found if sections]
-        context["number"] = sum(len(sections) for _, sections in found)
+        found = [(one, section) for one in guides for section in _page(one, guides).matching(q)]
+        context["found"] = sorted(found, key=lambda hit: hit[1].relevance(q), reverse=True)
     return render(request, "web/_help_text.html" if asks_for_part(request) else "web/help.html", context)
 
 
