@@ -13,7 +13,11 @@ from django.utils import timezone
 from backendai.accounts.models import User
 from backendai.activity import jobs
 from backendai.activity.models import BackgroundJob
+from backendai.activity.notices import NoticeKind
+from backendai.compute.notice_models import SessionNotice
+from backendai.compute.status import Status
 from tests.cast import Cast
+from tests.factories import make_running_session
 from tests.web.conftest import HTMX
 
 pytestmark = pytest.mark.django_db
@@ -73,3 +77,17 @@ def test_one_cancels_and_clears_with_and_without_scripts(cast: Cast, browse: Bro
     jobs.stop_job(going.pk, message="Stopped.", now=timezone.now())
     assert "Nothing new" in client.post(reverse("web:notifications_clear"), **HTMX).content.decode()
     assert BackgroundJob.objects.filter(owner=cast.alice).count() == 2, "put away, not deleted"
+
+
+def test_a_warning_about_a_session_that_has_ended_is_told_as_past(cast: Cast, browse: Browse) -> None:
+    client, due_at = browse(cast.alice), timezone.now()
+    session = make_running_session(cast.alice)
+    rows = {"session": session, "owner": cast.alice, "due_at": due_at, "created_at": due_at}
+    SessionNotice.objects.create(kind=NoticeKind.IDLE, message="Unused for 1 min.", **rows)
+    SessionNotice.objects.create(kind=NoticeKind.ENDING, **rows)
+    text = client.get(reverse(LIST), **HTMX).content.decode()
+    assert ">Idle</span>" in text and "Unused for 1 min." in text and ">Ends soon</span>" in text
+    type(session).objects.filter(pk=session.pk).update(status=Status.TERMINATED, ended_at=due_at)
+    text = client.get(reverse(LIST), **HTMX).content.decode()
+    assert "<span>Was idle</span>" in text and "<span>Was warned of its end</span>" in text
+    assert ">Idle</span>" not in text and "Unused for" not in text and "Ends soon" not in text

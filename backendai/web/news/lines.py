@@ -22,6 +22,8 @@ _ICONS = {
 
 def headline(notice: SessionNotice) -> str:
     """Return what happened, in a few words."""
+    if _is_over(notice):
+        return _("Was idle") if notice.kind == NoticeKind.IDLE else _("Was warned of its end")
     texts = {
         NoticeKind.LAUNCHED: _("Launched"),
         NoticeKind.STARTED: _("Started after its wait"),
@@ -39,19 +41,26 @@ def sentence(notice: SessionNotice) -> str:
     session: ComputeSession = notice.session
     if notice.kind in (NoticeKind.FAILED, NoticeKind.ENDED):
         return in_words(session.reason_text)
+    if _is_over(notice):
+        return ""  # a warning speaks of an end to come
     if notice.kind in (NoticeKind.IDLE, NoticeKind.APP_CLOSED):
         return in_words(notice.message)
     if notice.kind == NoticeKind.ENDING:
-        usual = _("It has run for nearly as long as it may. Keep what you need elsewhere before.")
+        usual = _("The session has nearly reached its time limit. Save what you need elsewhere first.")
         return in_words(notice.message) or usual
     return ""
 
 
 def tone(notice: SessionNotice) -> str:
     """Return the tone of a notice: bad, wait, or nothing."""
-    return _TONES.get(NoticeKind(notice.kind), "")
+    return "" if _is_over(notice) else _TONES.get(NoticeKind(notice.kind), "")
 
 
 def icon_of(notice: SessionNotice) -> str:
     """Return the name of the icon beside it."""
     return _ICONS.get(NoticeKind(notice.kind), "info-circle")
+
+
+def _is_over(notice: SessionNotice) -> bool:
+    """Return whether the notice warns of the end of a session that has ended."""
+    return notice.kind in (NoticeKind.IDLE, NoticeKind.ENDING) and notice.session.is_terminal

@@ -44,14 +44,14 @@ def _context(request: PageRequest) -> dict[str, Any]:
             _("A session starts"),
             _("The card of every session that you launch, and a start after more than a minute of waiting."),
         ),
-        NoticeKind.FAILED: (_("A session fails"), _("It could not be started, or its program failed.")),
+        NoticeKind.FAILED: (_("A session fails"), _("The session could not be started, or its program failed.")),
         NoticeKind.ENDED: (
             _("A session is ended by the platform"),
-            _("Its time was up, its server was emptied, an administrator ended it."),
+            _("The session was idle, reached its time limit, its agent was drained, or an administrator terminated it."),
         ),
         NoticeKind.ENDING: (
             _("A session will end soon"),
-            _("An hour before, or when half of its time is over, if that is later."),
+            _("An idle warning. Before a time limit: an hour before, or after half of the time, whichever is later."),
         ),
     }
     rows = [(kind, *texts[kind], choices[kind]) for kind in CHOSEN]
