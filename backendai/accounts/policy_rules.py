@@ -16,7 +16,16 @@ def clean_amounts(amounts: Any, *, field: str) -> dict[str, str]:
     """Return the amounts as exact decimal strings, zeros included; raises a UserError that names the wrong one."""
     if not isinstance(amounts, Mapping):
         raise UserError("Write slots with their amounts, such as cpu=8, mem=64g.", field=field, code="invalid-amounts")
-    return {name: decimal_text(parse_amount(name, value, field=field)) for name, value in sorted(amounts.items())}
+    return {name: decimal_text(_parsed(name, value, field)) for name, value in sorted(amounts.items())}
+
+
+def _parsed(name: str, value: Any, field: str) -> int:
+    try:
+        return parse_amount(name, value, field=field)
+    except UserError as error:
+        if error.code == "unknown-slot":  # it names the slot already
+            raise
+        raise UserError(f"{name}: {error.message}", field=field, code=error.code) from error
 
 
 def thousandths(amounts: Mapping[str, str], *, field: str) -> dict[str, int]:

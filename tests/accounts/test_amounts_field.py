@@ -6,6 +6,8 @@ import pytest
 from django.core.exceptions import ValidationError
 
 from backendai.accounts.amounts_field import AmountsField
+from backendai.accounts.policy_rules import clean_amounts
+from backendai.core.errors import UserError
 
 
 def test_every_fault_is_told_at_once() -> None:
@@ -13,8 +15,21 @@ def test_every_fault_is_told_at_once() -> None:
         AmountsField().to_python("cpu=x, mem=lots, gpus, disk=1, disk=2")
     told = " ".join(refused.value.messages)
     assert len(refused.value.messages) == 4
-    for part in ("'x'", "'lots'", "'gpus'", "disk stands there twice"):
+    for part in ("cpu: 'x' is not a number.", "mem: 'lots' is not a size", "'gpus'", "disk stands there twice"):
         assert part in told
+
+
+def test_stored_amounts_name_the_slot_that_is_wrong() -> None:
+    for amounts, words in (
+        ({"cpu": "x"}, "cpu: 'x' is not a number."),
+        ({"mem": "1e99"}, "mem: '1e99' is not a size"),
+        ({"cuda.shares": "0.0001"}, "cuda.shares: 0.0001 is too fine"),
+        ({"gpu!": 1}, "'gpu!' is not a resource name."),
+    ):
+        with pytest.raises(UserError) as refused:
+            clean_amounts({"mem": "1g"} | amounts, field="slots")
+        assert refused.value.message.startswith(words)
+        assert refused.value.field == "slots"
 
 
 def test_right_amounts_are_exact() -> None:
