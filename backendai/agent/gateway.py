@@ -136,8 +136,10 @@ class Gateway:
 
     async def _app_log(self, request: web.Request, app: str) -> web.Response:
         services = self._view.backend.services
-        if services is None or not is_service_name(app):
-            raise web.HTTPNotFound(text="There is no log of this app.")
+        if services is None:
+            raise web.HTTPNotFound(text="This agent keeps no app logs: its backend starts no apps in kernels.")
+        if not is_service_name(app):
+            raise web.HTTPNotFound(text=f"{app[:32]!r} is not an app name: use an app of the session's image.")
         _, content = await self._ask(request, "log", partial(services.log, service=app, limit=_APP_LOG_BYTES))
         return web.Response(body=content, content_type="application/octet-stream")
 

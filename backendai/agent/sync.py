@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 _LONG_POLL_SECONDS = 10.0
 _SWEEP_SECONDS = 30.0
 _LONGEST_REST = 10.0
-_LONGEST_REFUSED_REST = 300.0  # a revoked credential is not mended by asking
+_LONGEST_REFUSED_REST = 300.0  # a revoked credential stays revoked however often the agent asks
 _BUSY_REST = 0.5
 _FIRST_INTERVAL = 5.0
 _LEAST_INTERVAL = 0.5
@@ -177,7 +177,7 @@ class SyncLoop:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._poked.clear()
-            begun = time.monotonic()
+            started_at = time.monotonic()
             try:
                 self.sync_once()
                 self._failures, self._refused = 0, False
@@ -191,7 +191,7 @@ class SyncLoop:
             except Exception:
                 self._failures += 1
                 logger.exception("sync failed")
-            self._poked.wait(self._rest(time.monotonic() - begun))
+            self._poked.wait(self._rest(time.monotonic() - started_at))
 
     def _rest(self, spent: float) -> float:
         if self._failures:

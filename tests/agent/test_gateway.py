@@ -255,12 +255,14 @@ async def test_it_tells_what_is_in_a_home_folder_to_those_with_a_ticket_for_it()
 async def test_it_reads_the_output_of_an_app_and_of_nothing_else() -> None:
     async with setting() as here:
         address, ticket = f"/kernels/{here.kernel_id}/log", here.ticket(purpose="log")
-        assert (await here.client.get(f"{address}?app=jupyterlab", headers=ticket)).status == 404, "it has no services"
+        none = await here.client.get(f"{address}?app=jupyterlab", headers=ticket)
+        assert none.status == 404 and "keeps no app logs" in await none.text()
         here.backend.services = FakeServices()
         here.backend.services.words = b"Serving at 8888"
         answer = await here.client.get(f"{address}?app=jupyterlab", headers=ticket)
         assert await answer.read() == b"Serving at 8888"
         for name in ("", "../etc", "a/b", "A"):
-            assert (await here.client.get(address, params={"app": name}, headers=ticket)).status == 404
+            refused = await here.client.get(address, params={"app": name}, headers=ticket)
+            assert refused.status == 404 and "is not an app name" in await refused.text()
         refused = await here.client.get(f"{address}?app=jupyterlab", headers=here.ticket(purpose="terminal"))
         assert refused.status == 403

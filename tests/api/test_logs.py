@@ -51,16 +51,21 @@ def test_it_reads_what_an_app_has_written_while_the_session_runs(cast: Cast) -> 
     with log_gateway(200, b"one\ntwo\n") as (address, seen):
         session = make_running_session(cast.alice, make_agent(gateway_url=address))
         kernel, alice, path = session.kernels.get(), Caller(cast.alice), f"{SESSIONS}{session.pk}/logs/"
-        assert alice.get(path, app="jupyterlab").status_code == 404, "its image has none"
+        none = alice.get(path, app="jupyterlab")
+        assert (none.status_code, none.json()["code"]) == (404, "no-log"), "its image has none"
+        assert "No app of this session has output" in none.json()["detail"]
         Image.objects.filter(pk=session.image_id).update(services="jupyterlab:http:[8888]")
         assert alice.get(path, app="jupyterlab", tail=1).content == b"two\n"
         for stranger in ("other", "../x", "jupyterlab&follow=1"):
-            assert alice.get(path, app=stranger).status_code == 404
+            refused = alice.get(path, app=stranger)
+            assert (refused.status_code, refused.json()["code"]) == (404, "no-log")
+            assert "Use one of: jupyterlab" in refused.json()["detail"]
         Agent.objects.filter(pk=kernel.agent_id).update(backend="process")
         assert alice.get(path, app="jupyterlab").status_code == 404
     assert [told for told, _ in seen] == [f"/kernels/{kernel.pk}/log?app=jupyterlab"]
     ended = ended_session(cast, b"its own")
-    assert Caller(cast.alice).get(f"{SESSIONS}{ended.pk}/logs/", app="jupyterlab").status_code == 404
+    over = Caller(cast.alice).get(f"{SESSIONS}{ended.pk}/logs/", app="jupyterlab")
+    assert over.status_code == 404 and "only while the session runs" in over.json()["detail"]
 
 
 def test_it_reads_the_kept_log_of_a_kernel_that_ended(cast: Cast) -> None:

@@ -69,11 +69,22 @@ class SessionLog(APIView):
 
 
 def _log_of_app(session: ComputeSession, kernel: Kernel, app: str, tail: int | None) -> tuple[bytes, bool]:
-    is_known = kernel.rank == 0 and app in dict(app_logs_of(session, kernel))
-    found = read_log(kernel, tail=None, app=app) if is_known else None
+    known = [name for name, _title in app_logs_of(session, kernel)] if kernel.rank == 0 else []
+    found = read_log(kernel, tail=None, app=app) if app in known else None
     if found is None:
-        raise NotFound("There is no output of an app of this name.", code="no-log")
+        raise NotFound(_why_no_app_log(session, kernel, app[:32], known), code="no-log")
     return _end_of(found[0], tail), found[1]
+
+
+def _why_no_app_log(session: ComputeSession, kernel: Kernel, app: str, known: list[str]) -> str:
+    if not session.is_running:
+        return "App output can be read only while the session runs. Leave out app to read the session's log."
+    if kernel.rank:
+        return "Apps run on the main kernel only. Leave out kernel to read the output of an app."
+    if app in known:
+        return f"The agent has no output of the app {app}. Start the app, then try again."
+    usable = f"Use one of: {', '.join(known)}." if known else "No app of this session has output that can be read."
+    return f"This session has no app named {app} with output. {usable}"
 
 
 def _log_of(kernel: Kernel, tail: int | None) -> tuple[bytes, bool]:
