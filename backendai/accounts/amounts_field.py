@@ -56,7 +56,7 @@ class AmountsField(forms.CharField):
 
 
 def _flaw(name: str, amount: str) -> str:
-    """Return what is wrong with one amount, empty when nothing is; the form shows the faults of all amounts together."""
+    """Return what is wrong with one amount, empty when nothing is: the form lists the faults of all amounts."""
     try:
         clean_amounts({name: amount}, field="amounts")
     except UserError as error:

@@ -28,29 +28,33 @@ _CHANGES = {
     "dependency-failed": _noop("Let the other session end well first, then launch this one anew."),
     "session-type-not-allowed": _noop("Choose another resource group, or the other type of session."),
     "designated-agent-unknown": _noop("Name agents of this resource group, or none: then any of them will do."),
-    "invalid-amount": _noop("Ask for an amount that the devices can be given in."),
-    "scheduler-error": _noop(
-        "Tell an administrator the error's number: the log has the rest. The other sessions go on."
-    ),
+    "invalid-amount": _noop("Choose an amount that is a multiple of the device share."),
+    "scheduler-error": _noop("Give the error number to an administrator. Other sessions are not affected."),
 }
 # What shortens a wait, or ends one that nobody but an administrator can end.
 _HELPS = {
     "image-build-failed": _noop(
-        "The platform tries the build again by itself, and a superadmin can retry it on the image's page. "
-        "The session then starts by itself."
+        "The platform tries the build again, and a superadmin can retry it on the image's page. "
+        "The session then starts."
     ),
-    "slot-limit": _noop("It starts when others that count against the limit end: end one of yours, or ask for less."),
+    "slot-limit": _noop(
+        "The session starts when others that count against the limit end: terminate one of yours, or request less."
+    ),
     "too-many-sessions": _noop(
-        "It starts when one of the sessions that count against the limit ends: end one of yours."
+        "The session starts when one that counts against the limit ends: terminate one of yours."
     ),
-    "fragmented": _noop("It starts when whole devices become free; a share that one device has free can start sooner."),
+    "fragmented": _noop(
+        "The session starts when whole devices become free; a share that one device has free can start sooner."
+    ),
     "agent-fault": _noop("Tell an administrator: the agents page says how to repair it. Then the session starts."),
     "disk-low": _noop("Choose an image that the agents have, or let an administrator free disk space on them."),
     "image-not-on-agent": _noop("Choose another image, or let an administrator put this one on the agents."),
-    "wrong-group-rules": _noop("Waiting does not mend that: tell an administrator, or choose another resource group."),
+    "wrong-group-rules": _noop(
+        "This will not resolve by itself: contact an administrator or choose another resource group."
+    ),
     "scheduler-error": _noop("Waiting may not mend that: tell an administrator the error's number."),
     "beyond-this-pass": _noop(
-        "It is not forgotten: it is looked at as soon as enough of those before it have started."
+        "The session is queued and will be considered once enough earlier sessions have started."
     ),
 }
 # What somebody can do once it is over.

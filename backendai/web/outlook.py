@@ -29,7 +29,7 @@ from backendai.web.launcher.presets import typed_amounts
 
 _MOST_NAMED = 8
 _WAITS = "Waits "
-_NONE_FOUND = _noop("No change of its amounts or of its group was found with which it would start now.")
+_NONE_FOUND = _noop("No other size or resource group would let the session start now.")
 _NO_CHANGE = {
     "start-time-not-reached": _noop("Until its time has come, no change of its amounts helps."),
     "dependency-not-finished": _noop(

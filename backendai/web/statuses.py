@@ -47,13 +47,13 @@ _LOOKS = {
 
 _DEEDS = {
     "SCHEDULED": _noop("An agent was chosen."),
-    "PREPARING": _noop("The agent makes room."),
-    "PULLING": _noop("The agent fetches the image."),
-    "CREATING": _noop("The agent makes the container."),
+    "PREPARING": _noop("The agent is preparing resources."),
+    "PULLING": _noop("The agent is pulling the image."),
+    "CREATING": _noop("The agent is creating the container."),
     "RUNNING": _noop("It is ready to be used."),
-    "TERMINATING": _noop("It was asked to end."),
-    "TERMINATED": _noop("Its end is confirmed."),
-    "CANCELLED": _noop("It left the queue."),
+    "TERMINATING": _noop("Termination was requested."),
+    "TERMINATED": _noop("Termination is confirmed."),
+    "CANCELLED": _noop("Removed from the queue."),
 }
 
 

@@ -48,12 +48,12 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     expect(checks.get_by_text("Network idle timeout")).to_be_visible()
     checks.get_by_text("Network idle timeout").focus()
     checks.get_by_text("Network idle timeout").click()
-    expect(checks.get_by_text("A program that goes on by itself does not count.")).to_be_visible()
+    expect(checks.get_by_text("A program that runs unattended does not count.")).to_be_visible()
     checks.locator("details").first.evaluate("(one) => one.setAttribute('data-old', '')")
     with page.expect_request(f"**/sessions/{session['id']}/panel/", timeout=45_000):
         pass  # by itself
     expect(checks.locator("[data-old]")).to_have_count(0)
-    expect(checks.get_by_text("A program that goes on by itself does not count.")).to_be_visible()
+    expect(checks.get_by_text("A program that runs unattended does not count.")).to_be_visible()
     notice = page.locator("[id^=idle-notice-]")
     expect(notice).to_be_visible(timeout=WARNED_WITHIN_MS)
     owner.go("/")
@@ -62,14 +62,14 @@ def test_a_rule_warns_in_the_open_page_and_one_click_gives_more_time(visit: Visi
     expect(card.locator("summary")).to_contain_text("idle, ends in")
     if card.get_attribute("open") is None:
         card.locator("summary").click()
-    expect(card.get_by_role("button", name="Keep it running")).to_be_visible()
+    expect(card.get_by_role("button", name="Keep session running")).to_be_visible()
     owner.go(f"/sessions/{session['id']}/")
     expect(notice).to_be_visible()
     # A renewal of the panel while the answer is under way does not take away where that goes.
     held: list[Route] = []
     page.route("**/longer/**", lambda route: held.append(route))
     with page.expect_request("**/longer/**"):
-        notice.get_by_role("button", name=re.compile("Keep it running 1h longer")).click()
+        notice.get_by_role("button", name=re.compile("Keep session running 1h longer")).click()
     page.evaluate("htmx.trigger('#session-head', 'look-again')")
     page.wait_for_timeout(1000)
     held[0].continue_()

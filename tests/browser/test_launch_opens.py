@@ -90,7 +90,7 @@ def test_three_clicks_lead_from_the_list_into_the_app(visit: Visit) -> None:
     expect(page.locator("#launch-outlook")).to_contain_text("Starts now")
     page.get_by_role("button", name="Launch", exact=True).click()
     with page.context.expect_page() as opened:
-        page.get_by_role("dialog").get_by_role("button", name="Start", exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name="Launch session", exact=True).click()
     expect_notes(opened.value)
     expect(page).to_have_url(re.compile(r"/\?launched="))
     opened.value.close()
@@ -128,7 +128,7 @@ def test_the_tab_says_why_the_session_waits_and_closes_when_the_launch_is_refuse
     expect(page.locator("#launch-outlook")).to_contain_text("Waits")
     page.get_by_role("button", name="Launch", exact=True).click()
     with page.context.expect_page() as opened:
-        page.get_by_role("dialog").get_by_role("button", name="Start", exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name="Launch session", exact=True).click()
     tab = opened.value
     expect(tab.locator("#opening")).to_contain_text("No agent has room")
     expect(tab.get_by_role("link", name="Go to comes-later")).to_be_visible()
@@ -140,7 +140,7 @@ def test_the_tab_says_why_the_session_waits_and_closes_when_the_launch_is_refuse
     other.get_by_role("button", name="Launch", exact=True).click()
     alice.launch("taken-meanwhile", resources={"cpu": 1, "mem": "64m"})
     with other.context.expect_page() as refused:
-        other.get_by_role("dialog").get_by_role("button", name="Start", exact=True).click()
+        other.get_by_role("dialog").get_by_role("button", name="Launch session", exact=True).click()
     expect(other.locator("#launch-obstacle")).to_be_visible()
     if not refused.value.is_closed():
         refused.value.wait_for_event("close")
@@ -159,7 +159,7 @@ def test_without_scripts_the_launch_leads_to_a_page_with_the_way_in(visit: Visit
     page.get_by_label("Open JupyterLab when ready").check()
     page.get_by_role("button", name="Launch", exact=True).click()
     page.get_by_role("link", name="Open JupyterLab").click(timeout=_STARTED_MS)
-    page.get_by_role("button", name="Open", exact=True).click()
+    page.get_by_role("button", name="Open JupyterLab").click()
     expect(page.get_by_role("heading", name="Notes")).to_be_visible()
 
 

@@ -121,9 +121,9 @@ def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
     page.get_by_label("Startup command").fill("true")
     page.get_by_label("Schedule the start").check()
     expect(page.locator("[data-wish=starts_at] [data-echo]")).to_contain_text("in ")
-    page.get_by_label("Start not before").fill("2090-03-01T12:00")
+    page.get_by_label("Earliest start").fill("2090-03-01T12:00")
     page.get_by_label("Set a timeout").check()
-    page.get_by_label("End it after").fill("90")
+    page.get_by_label("Timeout").fill("90")
     page.get_by_label("Unit of the timeout").select_option("minutes")
     expect(page.locator("#timeout-echo")).to_have_text("1 hour 30 minutes")
     visitor.step("Network")
@@ -140,9 +140,9 @@ def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
     expect(page.locator("#from-link")).to_have_count(0)
     page.go_back()
     expect(page.get_by_label("Startup command")).to_have_value("true")
-    expect(page.get_by_label("Start not before")).to_have_value("2090-03-01T12:00")
+    expect(page.get_by_label("Earliest start")).to_have_value("2090-03-01T12:00")
     expect(page.get_by_label("Schedule the start")).to_be_checked()
-    expect(page.get_by_label("Start not before")).to_be_visible()
+    expect(page.get_by_label("Earliest start")).to_be_visible()
     visitor.reload()  # what is foreseen of the form at first heeds the time, too
     expect(page.locator("#launch-outlook")).to_contain_text(re.compile("Starts not before .*2090"))
     there = page.context.new_page()  # as somebody who was sent the address

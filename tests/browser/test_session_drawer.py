@@ -86,7 +86,7 @@ def _use_the_panel(visitor: Visitor, session: Body) -> None:
     page.keyboard.press("Escape")
     drawer = page.get_by_role("dialog", name="looked-over")
     drawer.get_by_role("link", name="Cancel", exact=True).click()
-    page.get_by_role("button", name="Cancel the session").click()
+    page.get_by_role("button", name="Cancel session").click()
     expect(drawer.get_by_text("Cancelled before it ran")).to_be_visible()
     page.get_by_role("link", name="Open as a page").click()
     expect(page.get_by_role("heading", name="looked-over", level=1)).to_be_visible()

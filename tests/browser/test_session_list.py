@@ -31,7 +31,7 @@ def test_what_is_chosen_stays_chosen_while_new_sessions_appear_and_is_ended_toge
     assert visitor.accessibility_faults() == []
     page.get_by_role("button", name="Terminate the selected…").click()
     expect(page.get_by_role("heading", name="Terminate 2 sessions?")).to_be_visible()
-    page.get_by_role("button", name="Terminate", exact=True).click()
+    page.get_by_role("button", name="Terminate sessions", exact=True).click()
     expect(page.get_by_text("2 sessions were cancelled before they ran.")).to_be_visible()
     assert page.url.endswith("/?status=PENDING&sort=name")
     expect(rows.get_by_role("link", name="chosen-1", exact=True)).to_have_count(0)

@@ -137,7 +137,7 @@ def test_a_batch_session_needs_a_command_a_time_ahead_and_a_timeout_of_some_leng
     page = visitor.page
     page.get_by_role("radio", name=re.compile("^Batch")).check()
     page.get_by_label("Schedule the start").check()
-    page.get_by_label("Start not before").fill("2020-01-01T10:00")
+    page.get_by_label("Earliest start").fill("2020-01-01T10:00")
     visitor.step(REVIEW)
     card = _card(page, "Session type")
     expect(card).to_contain_text("Startup command:")
@@ -146,21 +146,21 @@ def test_a_batch_session_needs_a_command_a_time_ahead_and_a_timeout_of_some_leng
     page.get_by_label("Startup command").fill("sleep 600")
     page.get_by_label("Schedule the start").uncheck()
     page.get_by_label("Set a timeout").check()
-    page.get_by_label("End it after").fill("0")
+    page.get_by_label("Timeout").fill("0")
     visitor.step(REVIEW)
     expect(card).to_contain_text("Enter a time longer than 0.")
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
     visitor.reload()
     expect(card).to_contain_text("Enter a time longer than 0.")
     visitor.step("Session type")
-    expect(page.get_by_label("End it after")).to_have_value("0")
-    page.get_by_label("End it after").fill("")
+    expect(page.get_by_label("Timeout")).to_have_value("0")
+    page.get_by_label("Timeout").fill("")
     visitor.step(REVIEW)
-    expect(card).to_contain_text("Write after how long it is ended, or take the tick away.")
+    expect(card).to_contain_text("Enter a timeout or clear the box.")
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
     visitor.step("Session type")
-    expect(page.get_by_label("End it after")).to_have_accessible_description(re.compile("or take the tick away"))
-    page.get_by_label("End it after").fill("2")
+    expect(page.get_by_label("Timeout")).to_have_accessible_description(re.compile("clear the box"))
+    page.get_by_label("Timeout").fill("2")
     page.get_by_label("Unit of the timeout").select_option("seconds")
     session_id = visitor.launch()
     ended = campus.alice.wait_for(session_id, "TERMINATED")
@@ -181,7 +181,7 @@ def test_an_administrator_launches_for_somebody_whom_the_search_finds(walk: Visi
     address.fill(ALICE)
     address.press("Enter")
     expect(page.locator("#owner-is")).to_be_focused()
-    expect(page.locator("#owner-is")).to_contain_text(f"It will belong to {ALICE}")
+    expect(page.locator("#owner-is")).to_contain_text(f"The session will belong to {ALICE}")
     expect(page.get_by_label("Key pair")).to_have_value(campus.rows["key-pairs"])
     visitor.step(RESOURCES)
     expect(page.get_by_label("Resource group", exact=True)).to_have_value("default")
@@ -243,7 +243,7 @@ def test_variables_that_are_none_are_named_in_their_rows(walk: Visit) -> None:
     for message in (
         "This value has no name.",
         "'1A' is not a variable name: use A to Z, digits and underscore, no digit first.",
-        "TWICE is there twice.",
+        "TWICE is set twice.",
         "EMPTY has no value.",
     ):
         expect(card).to_contain_text(message)
@@ -301,13 +301,13 @@ def test_reset_asks_and_empties_and_a_name_that_is_taken_keeps_the_form_and_lead
     visitor.step(REVIEW)
     card = _card(page, "Session type")
     expect(card).to_contain_text("You already have a session named 'is-taken' (pending)")
-    expect(card.get_by_role("link", name="Look at it")).to_have_attribute("href", f"/sessions/{taken['id']}/")
+    expect(card.get_by_role("link", name="View session")).to_have_attribute("href", f"/sessions/{taken['id']}/")
     expect(page.get_by_role("button", name="Launch", exact=True)).to_be_disabled()
     visitor.step(RESOURCES)
     expect(page.get_by_label("CPU cores", exact=True)).to_have_value("3")
     page.get_by_role("link", name="Reset").click()
-    dialog = page.get_by_role("dialog", name="Empty the form?")
-    dialog.get_by_role("button", name="Keep it").click()
+    dialog = page.get_by_role("dialog", name="Reset the form?")
+    dialog.get_by_role("button", name="Keep form").click()
     expect(page.get_by_label("CPU cores", exact=True)).to_have_value("3")
     page.get_by_role("link", name="Reset").click()
     dialog.get_by_role("link", name="Reset").click()
@@ -326,7 +326,7 @@ def test_on_a_phone_where_the_kernels_lie_can_be_read_whole(walk: Visit) -> None
     visitor = walk(ALICE, on_phone=True)
     visitor.go("/sessions/new/?step=2")
     page = visitor.page
-    lies, size = page.get_by_label("Where they lie", exact=True), page.get_by_label("Kernels", exact=True)
+    lies, size = page.get_by_label("Cluster placement", exact=True), page.get_by_label("Kernels", exact=True)
     assert lies.bounding_box()["width"] > 1.8 * size.bounding_box()["width"]  # type: ignore[index]
 
 

@@ -13,7 +13,7 @@ from tests.browser.people import ADMIN, ALICE
 from tests.browser.visitor import RESOURCES, REVIEW, Visitor
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]
-HELPED = ["CPU cores", "Memory", "Shared memory", "AI accelerator", "Sessions", "Kernels", "Resource group", "Run on"]
+HELPED = ["CPU cores", "Memory", "Shared memory", "AI accelerator", "Sessions", "Kernels", "Resource group", "Agent"]
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def _launched(campus: Campus) -> Iterator[None]:
 def test_versions_follow_the_environment_and_accelerators_follow_the_version(walk: Visit) -> None:
     visitor = _form(walk)
     page = visitor.page
-    expect(page.get_by_text("uses none of those that default has")).to_be_visible()
+    expect(page.get_by_text("supports none of the accelerators in default has")).to_be_visible()
     expect(page.get_by_label("GPU", exact=True)).to_be_hidden()
     page.get_by_role("radio", name=re.compile("^PyTorch")).first.check()
     version = page.get_by_role("combobox", name="Version")
@@ -93,7 +93,7 @@ def test_a_node_is_chosen_for_a_single_kernel_by_what_it_has_free(walk: Visit, c
     agent = busy["kernels"][0]["agent"]
     visitor = _form(walk)
     page = visitor.page
-    node = page.get_by_label("Run on", exact=True)
+    node = page.get_by_label("Agent", exact=True)
     expect(node).to_have_value("")
     expect(node.get_by_role("option", name=re.compile(f"^{agent}: 3.CPU"))).to_have_count(1)
     node.select_option(agent)
@@ -112,7 +112,7 @@ def test_a_cluster_has_its_mode_and_threads_can_be_set_by_hand(walk: Visit, camp
     page.get_by_label("Kernels", exact=True).fill("2")
     expect(sessions).to_be_disabled()
     expect(sessions).to_have_accessible_description(re.compile("A cluster is one session: set Kernels to 1"))
-    page.get_by_label("Where they lie", exact=True).select_option(label="on any agents")
+    page.get_by_label("Cluster placement", exact=True).select_option(label="on any agents")
     page.get_by_role("heading", name="High-performance computing").click()
     expect(page.get_by_role("radio", name=re.compile("^Automatic"))).to_be_checked()
     page.get_by_role("radio", name=re.compile("^Set by hand")).check()
@@ -149,7 +149,7 @@ def test_the_site_takes_away_the_typed_image_and_the_node(walk: Visit) -> None:
         visitor.go("/sessions/new/?step=2")
         expect(page.get_by_label("CPU cores", exact=True)).to_be_visible()
         expect(page.get_by_role("textbox", name="Image name")).to_have_count(0)
-        expect(page.get_by_label("Run on", exact=True)).to_have_count(0)
+        expect(page.get_by_label("Agent", exact=True)).to_have_count(0)
     finally:
         _offer(boss, True)
 

@@ -16,7 +16,7 @@ from tests.system.client import Body
 pytestmark = [pytest.mark.browser, pytest.mark.system]
 LATER = {"type": "batch", "startup_command": f"echo '{SCRIPT}'", "starts_at": "2090-01-01T00:00:00Z"}
 FACTS = {
-    "Session ID", "User", "Project", "Type", "Environment", "Mounted folders", "Resource allocation", "Reserved time",
+    "Session ID", "User", "Project", "Type", "Environment", "Mounted folders", "Resource allocation", "Allocated for",
     "Elapsed time", "Created", "Agent", "Cluster mode", "Idle checks", "Resource usage", "Environment variables",
 }  # fmt: skip
 
@@ -101,7 +101,7 @@ def test_the_panel_has_every_fact_and_every_typed_word_as_text(walk: Visit, sess
 
 @pytest.mark.parametrize(
     ("name", "title", "tone"),
-    [("waits", "Waiting for its time", "wait"), ("cancelled", "Cancelled", "over"), ("ended", "It has ended", "over")],
+    [("waits", "Waiting for its time", "wait"), ("cancelled", "Cancelled", "over"), ("ended", "Ended", "over")],
 )
 def test_what_does_not_run_says_why(walk: Visit, sessions: dict[str, Body], name: str, title: str, tone: str) -> None:
     visitor = walk(ALICE)
@@ -122,7 +122,7 @@ def test_the_history_is_narrowed_by_seven_fields_together(walk: Visit, sessions:
     visitor = walk(ALICE)
     page = visitor.page
     visitor.go(f"/sessions/{sessions['ended']['id']}/history/")
-    rows, form = page.locator("#history-rows tbody[id^='record-']"), page.get_by_role("form", name="Narrow the history")
+    rows, form = page.locator("#history-rows tbody[id^='record-']"), page.get_by_role("form", name="Filter the history")
     every = rows.count()
     assert every > 2
     uid = (rows.first.get_attribute("id") or "").removeprefix("record-")
@@ -154,7 +154,7 @@ def test_an_end_is_asked_for_and_force_says_what_it_leaves(walk: Visit, campus: 
     drawer = _panel(visitor, "ends-now")
     drawer.get_by_role("link", name="Terminate", exact=True).click()
     box = page.get_by_role("dialog", name=re.compile("^Terminate"))
-    expect(box).to_contain_text("What is inside the container is deleted")
+    expect(box).to_contain_text("The container will be deleted")
     force = box.get_by_role("checkbox", name=re.compile("force", re.IGNORECASE))
     force.check()
     assert visitor.faults_in_every_light() == []

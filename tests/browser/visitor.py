@@ -100,7 +100,7 @@ class Visitor:
         self.step(REVIEW)
         self.page.get_by_role("button", name="Launch", exact=True).click()
         dialog = self.page.get_by_role("dialog", name="No folder is mounted")
-        dialog.get_by_role("button", name="Start", exact=True).click()
+        dialog.get_by_role("button", name="Launch session", exact=True).click()
         self.page.wait_for_url("**/?launched=*")
         session_id = self.page.url.partition("launched=")[2].partition(",")[0]
         self.go(f"/sessions/{session_id}/{part}")

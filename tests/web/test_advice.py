@@ -24,20 +24,20 @@ Browse = Callable[[User], Client]
     ("code", "never", "words"),
     [
         ("slot-limit", True, "Ask for no more than the limit"),
-        ("slot-limit", False, "end one of yours, or ask for less"),
+        ("slot-limit", False, "terminate one of yours, or request less"),
         ("too-many-sessions", True, "The limit is 0 sessions"),
-        ("too-many-sessions", False, "end one of yours"),
+        ("too-many-sessions", False, "terminate one of yours"),
         ("slot-not-offered", True, "Choose a resource group that has it"),
         ("dependency-failed", True, "Let the other session end well first"),
         ("session-type-not-allowed", True, "the other type of session"),
         ("designated-agent-unknown", True, "Name agents of this resource group"),
-        ("invalid-amount", True, "an amount that the devices can be given in"),
+        ("invalid-amount", True, "a multiple of the device share"),
         ("fragmented", False, "when whole devices become free"),
         ("image-not-on-agent", False, "put this one on the agents"),
-        ("wrong-group-rules", False, "tell an administrator, or choose another resource group"),
-        ("scheduler-error", True, "Tell an administrator the error's number"),
+        ("wrong-group-rules", False, "contact an administrator or choose another resource group"),
+        ("scheduler-error", True, "Give the error number to an administrator"),
         ("scheduler-error", False, "tell an administrator the error's number"),
-        ("beyond-this-pass", False, "It is not forgotten"),
+        ("beyond-this-pass", False, "The session is queued and will be considered"),
     ],
 )
 def test_it_says_what_helps_a_session_that_waits(
@@ -47,7 +47,7 @@ def test_it_says_what_helps_a_session_that_waits(
     note_waits([Waiting(session.pk, code, "A reason.", {"never": never})], now=timezone.now())
     page = text_of(browse(cast.alice), session)
     assert words in page
-    assert ("It cannot start as things stand" in page) is never
+    assert ("Cannot start" in page) is never
 
 
 @pytest.mark.parametrize(

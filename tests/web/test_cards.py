@@ -91,7 +91,7 @@ def test_without_apps_it_says_why_and_leads_to_none(cast: Cast, browse: Browse) 
     bare = make_running_session(cast.alice, agent)
     served = make_running_session(cast.alice, agent, preopen_ports=[8080])
     page = client.get(reverse(CARDS)).content.decode()
-    assert 'title="Apps: Its image has no apps, and no port was opened."' in page
+    assert 'title="Apps: The image has no apps, and no port was opened."' in page
     leads = [f'href="{reverse("web:app_launcher", args=[session.pk])}"' for session in (bare, served)]
     assert [page.count(one) for one in leads] == [0, 1]
     bell = client.get(reverse(LIST)).content.decode()

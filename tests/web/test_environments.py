@@ -72,7 +72,7 @@ def test_it_says_why_one_cannot_be_chosen_here_and_puts_it_last(cast: Cast, djan
         found = offered(cast, "dana")
     assert [version.name for version in found["tensorflow"].versions] == ["2.0", "3.0"]
     assert found["tensorflow"].obstacle == ""
-    assert found["tensorflow"].versions[1].obstacle == "It needs x86_64; resource group default has aarch64."
+    assert found["tensorflow"].versions[1].obstacle == "The image needs x86_64; resource group default has aarch64."
     assert found["elsewhere-1.0"].obstacle == "Not open to project vision."
     assert next(iter(found)) == "tensorflow", "what can be chosen comes first"
     offer = offer_for(cast.dana, project=cast.project, group="default")
@@ -127,7 +127,7 @@ def test_the_form_begins_with_the_first_environment_that_can_be_chosen(cast: Cas
     page = answer.content.decode()
     assert 'name="image" value="bbb-1.0" checked' in page
     assert 'name="image" value="aaa-1.0" disabled' in page
-    assert "It needs x86_64; resource group default has aarch64." in page
+    assert "The image needs x86_64; resource group default has aarch64." in page
 
 
 def test_several_versions_are_one_list_by_environment_that_works_without_scripts(cast: Cast, browse: Browse) -> None:
@@ -149,7 +149,7 @@ def test_another_group_renews_the_environments_and_keeps_the_choice(cast: Cast, 
     image("2.0")
     renewed = browse(cast.alice).post(RENEWED, typed(cast, image="tensorflow-1.0", resource_group="arm"))
     page = renewed.content.decode()
-    assert "It needs x86_64; resource group arm has aarch64." in page
+    assert "The image needs x86_64; resource group arm has aarch64." in page
     assert "selected>tensorflow · 1.0" in page
     assert "invalid-feedback" not in page
     of_bob = typed(cast, owner="bob@example.com")

@@ -187,7 +187,7 @@ def test_a_wait_tells_its_place_for_how_long_and_until_when(cast: Cast, browse: 
     assert f'for <time datetime="{one.created_at.isoformat()}"' in page
     assert f'until <time datetime="{until}"' in page
     deadline = (one.created_at + ResourceGroup.objects.get().pending_timeout).isoformat()
-    assert f'If it still waits at <time datetime="{deadline}"' in page
+    assert f'If the session is still pending at <time datetime="{deadline}"' in page
 
 
 def test_it_tells_when_a_session_ends_at_the_latest(cast: Cast, browse: Browse) -> None:
@@ -195,7 +195,7 @@ def test_it_tells_when_a_session_ends_at_the_latest(cast: Cast, browse: Browse) 
     cast.alice.save()
     one = make_running_session(cast.alice)
     page = browse(cast.alice).get(reverse("web:session", args=[one.pk])).content.decode()
-    assert "<strong>Maximum lifetime</strong> ends it" in page
+    assert "<strong>Maximum lifetime</strong> ends the session" in page
     assert "No idle checker" not in page
     assert one.ends_at.isoformat() in page
 

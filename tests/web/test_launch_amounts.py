@@ -159,7 +159,7 @@ def test_shared_memory_is_automatic_a_part_of_the_memory_and_leaves_enough(lab: 
     client = browse(lab.alice)
     launch(client, lab, mem="4")
     assert ComputeSession.objects.get(owner=lab.alice).shm_bytes == GIB
-    assert "1 GiB for that above" in facts(amounts(client, lab, mem="4"), "shm")["text"]
+    assert "default for this memory is used: 1 GiB" in facts(amounts(client, lab, mem="4"), "shm")["text"]
     tight = facts(amounts(client, lab, mem="4", shm="2", shm_unit="g"), "shm")
     assert "less than twice as much memory of their own" in tight["said"]
     launch(client, lab, mem="4", shm="2", shm_unit="g")
@@ -178,7 +178,7 @@ def test_accelerators_are_offered_when_the_group_has_and_the_environment_uses_th
     assert [facts(page, each)["offered"] for each in ("cudadevice", "cudashares")] == ["True", "True"]
     page = amounts(client, lab, image="cpu-only", **both)
     assert [facts(page, each)["offered"] for each in ("cudadevice", "cudashares")] == ["False", "False"]
-    assert "cpu-only uses none of those that default has." in page
+    assert "cpu-only supports none of the accelerators in default." in page
     assert "Resource group plain has none." in amounts(client, lab, resource_group="plain", **both)
     missing = facts(amounts(client, lab, image="torch"), "cudadevice")
     assert missing["said"] == "below: At least 1: the environment torch needs it."
@@ -335,8 +335,10 @@ def test_what_idle_checkers_do_to_it_stands_under_the_group_and_follows_what_is_
     write_checker(None, IdleChecker(), unused | {"session_types": ["interactive"]}, everywhere)
     write_checker(None, IdleChecker(), {"name": "lazy"} | lazy, here)
     for part in (amounts(client, lab), client.get(reverse("web:launch")).content.decode()):
-        assert ">Ends after 1h unused · after 1d in any case</span>" in part
-        assert "<li>Ends after 1h without traffic. Its owner is warned 1m before.</li>" in part
-    assert ">Ends after 1d in any case</span>" in amounts(client, lab, session_type="batch", startup_command="true")
+        assert ">Session ends after 1h without activity · after 1d in any case</span>" in part
+        assert "<li>Ends after 1h without traffic. The owner is warned 1m before.</li>" in part
+    assert ">Session ends after 1d in any case</span>" in amounts(
+        client, lab, session_type="batch", startup_command="true"
+    )
     there = amounts(client, lab, resource_group="other")
-    assert ">Ends after 1h unused · after 2h below CPU 5 % · after 1d in any case</span>" in there
+    assert ">Session ends after 1h without activity · after 2h below CPU 5 % · after 1d in any case</span>" in there

@@ -289,7 +289,7 @@ def test_it_drops_the_start_time_of_an_interactive_session(site: Cast, browse: B
     ("change", "field", "words"),
     [
         ({"environ.name": ["1A"], "environ.value": ["x"]}, "environ", "not a variable name"),
-        ({"environ.name": ["A", "A"], "environ.value": ["x", "y"]}, "environ", "there twice"),
+        ({"environ.name": ["A", "A"], "environ.value": ["x", "y"]}, "environ", "set twice"),
         ({"environ.name": ["", ""], "environ.value": ["", "x"]}, "environ", "has no name"),
         ({"environ.name": ["A"], "environ.value": [""]}, "environ", "has no value"),
         ({"cluster_size": "17"}, "cluster_size", "At most 16 kernels in one session."),
@@ -382,7 +382,7 @@ def test_looking_an_owner_up_empties_what_was_chosen_and_offers_what_is_theirs(s
     assert "others" in [group.name for group in form.fields["resource_group"].rows]
     assert (form["cpu"].value(), form["name"].value()) == ("3", "try-one")
     assert 'value="EPOCHS"' in page
-    assert "It will belong to" in page
+    assert "The session will belong to" in page
     assert not ComputeSession.objects.exists(), "looking up launches nothing"
     ready = typed(site, for_whom="other", owner="charlie@example.com", project=str(site.elsewhere.pk))
     reviewed = client.post(launch, ready | {"access_key": "AKSECOND", "go": "review"}).content.decode()
@@ -428,6 +428,6 @@ def test_each_wrong_variable_says_so_at_its_row(site: Cast, browse: Browse) -> N
     assert "is not a variable name" in said["1"]
     assert said["3"] == "This value has no name."
     assert said["4"] == "EMPTY has no value."
-    assert said["5"] == "GOOD is there twice."
+    assert said["5"] == "GOOD is set twice."
     assert said["6"].startswith("BACKENDAI_X is the platform&#x27;s")
     assert re.findall(r'data-row="(\d)" data-fault="environ"', page) == ["1", "3", "4", "5", "6"]

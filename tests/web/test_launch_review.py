@@ -77,9 +77,9 @@ def test_the_cards_say_what_would_be_launched(cast: Cast, browse: Browse, form: 
     text = text_of(page)
     for part in (
         "Type Batch",
-        "Name the-job with -1 to -3 behind it",
+        "Name the-job named …-1 to …-3",
         "python <train>.py",
-        "End it after 1h 30m",
+        "Timeout 1h 30m",
         "EPOCHS = 3",
         "Sessions 3",
         "Total allocation 6\N{NO-BREAK SPACE}CPU",
@@ -92,7 +92,7 @@ def test_the_cards_say_what_would_be_launched(cast: Cast, browse: Browse, form: 
     assert "is-wrong" not in page
     assert not ComputeSession.objects.exists()
     cluster = text_of(reviewed(client, form | {"count": "3", "cluster_size": "2"}))
-    assert "Sessions 1 a cluster is launched alone" in cluster
+    assert "Sessions 1 clusters launch one session" in cluster
     assert "in 2 kernels" in cluster
 
 
@@ -209,7 +209,7 @@ def told(page: str) -> list[tuple[str, str]]:
         ("3651d", "Enter a time of at most 3650 days."),
         ("5", "Write a number with its unit, such as 90s, 30m, 2h or 7d."),
         ("m", "Write a number with its unit, such as 90s, 30m, 2h or 7d."),
-        ("", "Write after how long it is ended, or take the tick away."),
+        ("", "Enter a timeout or clear the box."),
     ],
 )
 def test_a_timeout_that_is_none_is_refused_at_its_field_beside_all_else_that_is_wrong(
@@ -230,6 +230,6 @@ def test_a_time_that_is_ticked_must_be_written(cast: Cast, browse: Browse, form:
     batch = form | {"session_type": "batch", "startup_command": "true"}
     client = browse(cast.alice)
     page = reviewed(client, batch | {"starts_at": "", "wished": ["starts_at"]})
-    assert told(page) == [("starts_at", "Write when it may start, or take the tick away.")]
+    assert told(page) == [("starts_at", "Enter a start time or clear the box.")]
     for fine in ({"batch_timeout": "1s", "wished": ["batch_timeout"]}, {"batch_timeout": "", "starts_at": ""}):
         assert 'data-wrong=""' in reviewed(client, batch | fine)

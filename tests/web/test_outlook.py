@@ -136,7 +136,7 @@ def test_never_is_told_in_words(cast: Cast, browse: Browse, busy: ComputeSession
     agent.save()
     schedule(busy.resource_group, timezone.now())
     text = part(browse(cast.alice), busy)
-    assert "Never, as things stand." in text
+    assert "Cannot start." in text
     assert "Not yet" not in text
 
 
@@ -191,7 +191,7 @@ def test_rules_that_cannot_be_followed_are_said_instead_of_foreseen(
     assert "Not yet." in part(client, busy)
     page = client.get(reverse("web:session", args=[busy.pk])).content.decode()
     assert "Waiting for an administrator" in page
-    assert "tell an administrator, or choose another resource group" in page
+    assert "contact an administrator or choose another resource group" in page
     assert foreseen(client, typed(cast)).startswith(
         "Waits: The rules of default cannot be followed: no sequence is called 'nothing-like-it'"
     )
@@ -201,8 +201,11 @@ def test_what_no_pass_can_decide_is_never_as_things_stand(cast: Cast, browse: Br
     broken = Waiting(busy.pk, "scheduler-error", "Error 1234 is in the log.", {"never": True}, skipped=True)
     note_waits([broken], now=timezone.now())
     client = browse(cast.alice)
-    assert "Never, as things stand." in part(client, busy)
-    assert "Tell an administrator" in client.get(reverse("web:session", args=[busy.pk])).content.decode()
+    assert "Cannot start." in part(client, busy)
+    assert (
+        "Give the error number to an administrator"
+        in client.get(reverse("web:session", args=[busy.pk])).content.decode()
+    )
 
 
 def test_the_number_of_queries_does_not_grow_with_the_queue(cast: Cast, browse: Browse, busy: ComputeSession) -> None:
@@ -309,7 +312,7 @@ def test_a_start_that_lies_ahead_is_told_by_the_readers_clock(cast: Cast, browse
         ({"priority": "101"}, "Priority: "),
         (
             {"session_type": "batch", "startup_command": "true", "batch_timeout": "5"},
-            "End it after: Write a number with its unit",
+            "Timeout: Write a number with its unit",
         ),
         (_BATCH | {"starts_at": "2001-01-01T10:00"}, "The start time is in the past."),
     ],

@@ -60,7 +60,7 @@ def test_the_box_says_resources_and_steps_as_people_do_and_what_runs_runs(cast: 
     assert "<strong>Start time</strong>" in page
     assert "2026-01-02T03:04:05" not in page
     running = make_running_session(cast.alice, name="runs")
-    assert '<h1 id="box-title">It is running</h1>' in info_of(browse(cast.alice), running)
+    assert '<h1 id="box-title">Running</h1>' in info_of(browse(cast.alice), running)
 
 
 def test_an_end_is_explained_with_exit_codes_and_failed_starts(cast: Cast, browse: Browse) -> None:
@@ -75,7 +75,7 @@ def test_an_end_is_explained_with_exit_codes_and_failed_starts(cast: Cast, brows
     killed = make_running_session(cast.alice, agent)
     kernel_reported(agent, report_of(killed.kernels.get(), KernelState.TERMINATED, exit_code=137, reason="exited"))
     page = info_of(client, killed)
-    assert "It has ended" in page and "exit 137" in page and "SIGKILL" in page
+    assert "Ended" in page and "exit 137" in page and "SIGKILL" in page
 
 
 def test_an_end_on_order_does_not_look_like_a_failure(cast: Cast, browse: Browse) -> None:
@@ -84,11 +84,11 @@ def test_an_end_on_order_does_not_look_like_a_failure(cast: Cast, browse: Browse
     terminate_session(session, cast.alice)
     kernel_reported(agent, report_of(session.kernels.get(), KernelState.TERMINATED, exit_code=143))
     for page in (info_of(client, session), client.get(f"/sessions/{session.pk}/").content.decode()):
-        assert "stopped (SIGTERM)" in page and "exit 143" not in page and "asked to end" not in page
+        assert "stopped (SIGTERM)" in page and "exit 143" not in page and "was terminated" not in page
     by_itself = make_running_session(cast.alice, agent)
     kernel_reported(agent, report_of(by_itself.kernels.get(), KernelState.TERMINATED, exit_code=143, reason="exited"))
     page = info_of(client, by_itself)
-    assert "exit 143" in page and "asked to end (SIGTERM)" in page
+    assert "exit 143" in page and "was terminated (SIGTERM)" in page
 
 
 def test_the_number_of_a_platform_error_is_for_administrators(cast: Cast, browse: Browse) -> None:

@@ -59,7 +59,7 @@ def test_a_used_session_shows_what_would_end_it_and_when(cast: Cast, browse: Bro
     assert "Max session lifetime" in text_of(browse(cast.alice), page_of(session))
     assert "Network idle timeout" in page and ">quiet<" in page and HOSTILE not in page
     assert "if nobody uses it." in page and "No idle checker ends it" not in page
-    assert "A program that goes on by itself does not count. Its owner is warned 10m before the end." in page
+    assert "A program that runs unattended does not count. The owner is warned 10m before the end." in page
     assert "idle-notice" not in page and "longer-facts" not in page
 
 
@@ -71,7 +71,7 @@ def test_a_warned_session_says_so_and_can_be_kept_running(cast: Cast, browse: Br
     assert f'id="idle-notice-{rule.pk}"' in page
     assert "Unused since <time" in page and "; idle checker quiet ends sessions after 1 h without use." in page
     assert "for 55 min" not in page, "a length would be wrong a minute later"
-    assert "Keep it running 1h longer" in page and "3 times are left" in page
+    assert "Keep session running 1h longer" in page and "3 times are left" in page
     assert "idle, ends <time" in text_of(client, reverse("web:sessions"))
     assert "idle, ends <time" in text_of(client, reverse("web:session_row", args=[session.pk]), **HTMX)
     longer = reverse("web:session_longer", args=[session.pk, rule.pk])
@@ -123,19 +123,19 @@ def test_what_nobody_can_know_is_said(cast: Cast, browse: Browse) -> None:
     checker("lazy", kind="utilization", thresholds={"cpu": 5}, grace=timedelta(hours=5))
     session = make_running_session(cast.alice)
     page = text_of(browse(cast.alice), page_of(session))
-    assert "Its use is counted from now on." in page and "It is not looked at yet. From" in page
+    assert "Its use is counted from now on." in page and "This check has not started yet." in page
     assert "unused below 5 %" in page and 'title="CPU – / 5 %"' in page
     write_checker(None, IdleChecker.objects.get(name="lazy"), {"grace": timedelta(0)})
     unused_for(session, hours=2)
     assert "Too little was measured" in text_of(browse(cast.alice), page_of(session))
     Agent.objects.update(status=Agent.Status.LOST)
-    assert "Its node does not answer, so nobody can know" in text_of(browse(cast.alice), page_of(session))
+    assert "The agent does not answer, so activity is not known" in text_of(browse(cast.alice), page_of(session))
 
 
 def test_a_session_that_waits_says_what_will_hold(cast: Cast, browse: Browse) -> None:
     checker()
     page = text_of(browse(cast.alice), page_of(make_session(cast.alice)))
-    assert "Ends after 1h without traffic. Its owner is warned 10m before." in page
+    assert "Ends after 1h without traffic. The owner is warned 10m before." in page
 
 
 def test_news_of_idleness_lead_to_more_time(cast: Cast, browse: Browse) -> None:
@@ -147,11 +147,11 @@ def test_news_of_idleness_lead_to_more_time(cast: Cast, browse: Browse) -> None:
         assert "ends at <time" in page and "Unused since <time" in page
     client = browse(cast.alice)
     page = text_of(client, reverse("web:cards"), **HTMX)
-    assert f'<form method="post" action="{reverse("web:keep_many")}"' in page and "Keep it running" in page
+    assert f'<form method="post" action="{reverse("web:keep_many")}"' in page and "Keep session running" in page
     answer = client.post(reverse("web:keep_many"), {"session": [session.pk]}, **HTMX)
     assert "1 session keeps running." in answer.content.decode() and answer["HX-Trigger"] == "look-again-at-all"
     assert IdleWarning.objects.get().extensions == 1
-    assert "Keep it running" not in text_of(client, reverse("web:cards"), **HTMX)
+    assert "Keep session running" not in text_of(client, reverse("web:cards"), **HTMX)
 
 
 def test_all_warned_sessions_are_kept_running_by_one_click(

@@ -266,7 +266,7 @@ def test_what_has_ended_is_sorted_among_those_that_ended_last(
     client = browse(cast.alice)
     by_name, searched = {"view": "finished", "sort": "name"}, {"view": "finished", "sort": "created", "q": "alice"}
     assert names(client, **by_name) == ["bbbb", "cccc"]
-    assert "Sorted are the 2 that ended last." in client.get(HOME, by_name).content.decode()
+    assert "Sorting covers the 2 most recently ended sessions." in client.get(HOME, by_name).content.decode()
     assert names(client, view="finished") == ["bbbb", "cccc", "aaaa"]
     assert names(client, view="finished", sort="created") == ["cccc", "bbbb", "aaaa"]
     assert names(client, **searched) == ["cccc", "bbbb"], "a search reads no row of those before"

@@ -56,7 +56,7 @@ def test_it_has_every_fact(cast: Cast, browse: Browse) -> None:
     page = text_of(browse(cast.alice), session)
     assert HOSTILE not in page and "&lt;script&gt;" in page
     for name in (
-        "Session ID", "User", "Type", "Environment", "Mounted folders", "Resource allocation", "Reserved time",
+        "Session ID", "User", "Type", "Environment", "Mounted folders", "Resource allocation", "Allocated for",
         "Elapsed time", "Agent", "Cluster mode", "Idle checks", "Resource usage",
     ):  # fmt: skip
         assert f"<dt>{name}</dt>" in page
@@ -83,7 +83,7 @@ def test_its_actions_have_one_order_and_say_why_they_cannot_be_pressed(cast: Cas
     assert set(obstacles(text_of(client, running)).values()) == {False}
     Image.objects.update(labels={})
     page = text_of(client, running)
-    assert obstacles(page)["apps"] and "Its image has no apps" in page
+    assert obstacles(page)["apps"] and "The image has no apps" in page
     terminate_session(session, cast.alice)
     page = text_of(client, session)
     assert obstacles(page) == {}, "what cannot come back is not shown"
@@ -107,11 +107,11 @@ def test_ending_what_is_still_prepared_does_not_warn_of_a_loss(cast: Cast, brows
     agent, session, client = make_agent(), make_session(cast.alice), browse(cast.alice)
     place(session, agent)
     page = client.get(reverse("web:terminate", args=[session.pk])).content.decode()
-    assert "nothing runs in it yet" in page and "is deleted" not in page
+    assert "nothing runs in it yet" in page and "will be deleted" not in page
     assert 'name="force"' in page, "it can be ended even when its node does not answer"
     running = make_running_session(cast.alice, agent)
     page = client.get(reverse("web:terminate", args=[running.pk])).content.decode()
-    assert "is deleted" in page and "nothing runs in it yet" not in page
+    assert "will be deleted" in page and "nothing runs in it yet" not in page
 
 
 def test_it_tells_an_administrator_whose_session_it_is(cast: Cast, browse: Browse) -> None:
@@ -137,14 +137,14 @@ def test_it_warns_within_the_hour_before_its_end_and_says_what_ends_it(cast: Cas
     job = make_running_session(
         cast.alice, agent, session_type="batch", startup_command="true", batch_timeout=timedelta(hours=1)
     )
-    assert "<strong>Batch timeout</strong> ends it" in text_of(client, job)
+    assert "<strong>Batch timeout</strong> ends the session" in text_of(client, job)
 
 
 def test_it_warns_when_it_was_granted_something_else_than_it_asked_for(cast: Cast, browse: Browse) -> None:
     session = make_running_session(cast.alice)
     Allocation.objects.filter(slot="cpu").update(amount=500)
     page = text_of(browse(cast.alice), session)
-    assert "It was granted 0.5 CPU · 512 MiB" in page
+    assert "Allocated 0.5 CPU · 512 MiB" in page
 
 
 def test_it_shows_what_is_measured_of_its_kernels_and_nothing_else(cast: Cast, browse: Browse) -> None:
@@ -167,9 +167,9 @@ def test_after_the_end_it_says_how_long_it_ran_and_what_is_kept(cast: Cast, brow
     kernel = session.kernels.get()
     kernel_reported(agent, report_of(kernel, KernelState.TERMINATED, exit_code=137, reason="exited"))
     page = text_of(client, session)
-    assert "It ran for <time" in page and "No log is kept." in page
+    assert "The session ran for <time" in page and "No log is kept." in page
     KernelLog.objects.create(kernel=kernel, content=b"", size=4096)
-    assert "</a> is kept (4 KiB)" in text_of(client, session)
+    assert "</a> (4 KiB) and the <a" in text_of(client, session)
     assert f'href="/sessions/new/?like={session.pk}"' in page
 
 
@@ -194,7 +194,7 @@ def test_it_ends_from_its_box_and_says_there_when_it_cannot(cast: Cast, browse: 
     session, client = make_running_session(cast.alice), browse(cast.alice)
     address = reverse("web:terminate", args=[session.pk])
     box = client.get(address, **HTMX).content.decode()
-    assert "<!doctype" not in box and "is deleted" in box and 'name="force"' in box
+    assert "<!doctype" not in box and "will be deleted" in box and 'name="force"' in box
     assert client.post(address, **HTMX).status_code == 204
     session.refresh_from_db()
     assert session.status == "TERMINATING"

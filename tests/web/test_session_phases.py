@@ -51,7 +51,7 @@ def test_it_tells_bytes_what_was_done_and_what_is_usual(cast: Cast, browse: Call
     far = {"progress": 0.25, "fetched_bytes": 2 * GIB, "image_bytes": 8 * GIB}
     kernel_reported(agent, report_of(kernel, KernelState.PULLING, **far))
     start = start_at(session, timezone.now() + timedelta(seconds=30))
-    assert start.now == "Node node-7 pulls the image, 2 GiB of 8 GiB"
+    assert start.now == "Agent node-7 is pulling the image, 2 GiB of 8 GiB"
     assert (start.percent, start.usual, start.starts) == (25, "2.5 s", 3)
     assert [phase.state for phase in start.phases] == ["done", "done", "now", "next"]
     assert start.phases[0].took
@@ -68,11 +68,11 @@ def test_it_is_told_of_the_kernel_that_is_furthest_behind(cast: Cast) -> None:
     place(session, agent)
     first, second = session.kernels.all()
     kernel_reported(agent, report_of(first, KernelState.CREATING))
-    assert "is told to start it" in start_at(session, timezone.now()).now
+    assert "Sent to agent" in start_at(session, timezone.now()).now
     kernel_reported(agent, report_of(second, KernelState.CREATING))
     kernel_reported(agent, report_of(first, KernelState.RUNNING))
     start = start_at(session, timezone.now())
-    assert "makes the container" in start.now
+    assert "is creating the container" in start.now
     assert (start.usual, start.slow) == ("", ""), "nothing is usual yet"
 
 

@@ -47,7 +47,7 @@ def test_it_asks_first_and_says_what_is_lost_and_what_depends_on_them(cast: Cast
     form = {"session": [str(first.pk), str(running.pk), str(bobs.pk), "nonsense"], "back": "/?view=&size=10"}
     page = client.post(ADDRESS, form).content.decode()
     assert "Terminate 2 sessions?" in page
-    assert "every file that is not in a mounted folder" in page
+    assert "all files outside mounted folders" in page
     assert "<bdi>after-it</bdi>" in page
     assert "bobs" not in page
     assert 'name="force"' in page
@@ -73,7 +73,7 @@ def test_it_says_which_ones_could_not_be_ended(cast: Cast, browse: Browse) -> No
 
 def test_nothing_chosen_ends_nothing(cast: Cast, browse: Browse) -> None:
     answer = browse(cast.alice).post(ADDRESS, {"confirmed": "1"})
-    assert said(answer) == ["Choose sessions first: nothing was ended."]
+    assert said(answer) == ["Select at least one session."]
     gone = make_session(cast.alice)
     terminate_session(gone, cast.alice)
-    assert "Nothing is left to end" in browse(cast.alice).post(ADDRESS, {"session": str(gone.pk)}).content.decode()
+    assert "No session to terminate" in browse(cast.alice).post(ADDRESS, {"session": str(gone.pk)}).content.decode()

@@ -53,7 +53,7 @@ def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool, kept_l
 def why_no_apps(session: ComputeSession) -> str:
     """Return why the apps of a session cannot be opened now; empty when they can, and there are some."""
     if session.is_running and not has_apps(session):
-        return _("Its image has no apps, and no port was opened.")
+        return _("The image has no apps, and no port was opened.")
     return _no_terminal(session)
 
 

@@ -24,13 +24,13 @@ from backendai.web.resources import name_of_slot
 _LOOKS_BACK = 10  # rows of the history
 _TOLD_ELSEWHERE = frozenset({"never", "until", "starts_at", "error", "percent", "exit_code", "hostname"})
 _SIGNALS = {
-    126: gettext_noop("its command is not a program"),
+    126: gettext_noop("the command is not executable"),
     127: gettext_noop("its command was not found"),
     130: gettext_noop("it was interrupted (SIGINT)"),
-    134: gettext_noop("it gave itself up (SIGABRT)"),
-    137: gettext_noop("it was killed (SIGKILL): by force, or because it used more memory than it had"),
-    139: gettext_noop("it touched memory that is not its own (SIGSEGV)"),
-    143: gettext_noop("it was asked to end (SIGTERM)"),
+    134: gettext_noop("it aborted (SIGABRT)"),
+    137: gettext_noop("killed (SIGKILL): forced termination, or out of memory"),
+    139: gettext_noop("segmentation fault (SIGSEGV)"),
+    143: gettext_noop("it was terminated (SIGTERM)"),
 }
 
 
@@ -107,11 +107,11 @@ def meaning_of(exit_code: int | None) -> str:
 def _title(session: ComputeSession) -> str:
     return {
         Status.CANCELLED: _("Cancelled before it ran"),
-        Status.ERROR: _("It failed"),
-        Status.TERMINATED: _("It has ended"),
-        Status.TERMINATING: _("It is being ended"),
-        Status.RUNNING: _("It is running"),
-    }.get(Status(session.status), _("It is on its way"))
+        Status.ERROR: _("Failed"),
+        Status.TERMINATED: _("Ended"),
+        Status.TERMINATING: _("Terminating"),
+        Status.RUNNING: _("Running"),
+    }.get(Status(session.status), _("Starting"))
 
 
 def _last_look(session: ComputeSession) -> SchedulingRecord | None:

@@ -71,27 +71,27 @@ def short_rules(session_type: str, group_id: int, project_id: UUID) -> str:
     """Return in one line when checkers end sessions of this type there, the nearest end first; empty if none does. Two
     queries."""
     found = sorted(_checkers_for(session_type, group_id, project_id), key=lambda checker: checker.limit)
-    return _("Ends %(rules)s") % {"rules": " · ".join(map(_short, found))} if found else ""
+    return _("Session ends %(rules)s") % {"rules": " · ".join(map(_short, found))} if found else ""
 
 
 def rule_text(checker: IdleChecker) -> str:
     """Return what a checker means for a session."""
     limit, lead = short_duration(checker.limit), short_duration(checker.warning)
     if checker.kind == IdleChecker.Kind.LIFETIME:
-        text = _("Ends after %(limit)s, whatever it does.") % {"limit": limit}
+        text = _("Ends after %(limit)s in any case.") % {"limit": limit}
     elif checker.kind == IdleChecker.Kind.UTILIZATION:
         least = _thresholds(checker.thresholds.items())
-        text = _("Ends when it has used less than %(least)s on average for %(limit)s.") % {
+        text = _("Ends when the session has used less than %(least)s on average for %(limit)s.") % {
             "least": least, "limit": limit,
         }  # fmt: skip
     elif checker.thresholds:
         least = _thresholds(checker.thresholds.items())
-        text = _("Ends after %(limit)s without traffic, unless it uses %(least)s or more.") % {
+        text = _("Ends after %(limit)s without traffic, unless the session uses %(least)s or more.") % {
             "least": least, "limit": limit,
         }  # fmt: skip
     else:
         text = _("Ends after %(limit)s without traffic.") % {"limit": limit}
-    return _("%(text)s Its owner is warned %(lead)s before.") % {"text": text, "lead": lead}
+    return _("%(text)s The owner is warned %(lead)s before.") % {"text": text, "lead": lead}
 
 
 def _checkers_for(session_type: str, group_id: int, project_id: UUID) -> list[IdleChecker]:
@@ -104,7 +104,7 @@ def _short(checker: IdleChecker) -> str:
         return _("after %(limit)s in any case") % {"limit": limit}
     if checker.kind == IdleChecker.Kind.UTILIZATION:
         return _("after %(limit)s below %(least)s") % {"limit": limit, "least": _thresholds(checker.thresholds.items())}
-    return _("after %(limit)s unused") % {"limit": limit}
+    return _("after %(limit)s without activity") % {"limit": limit}
 
 
 def _line(check: IdleCheck) -> IdleLine:
@@ -139,37 +139,37 @@ def _help(check: IdleCheck) -> str:
         "least": _thresholds(check.threshold_percent.items()),
     }
     if check.is_lifetime:
-        text = _("A session ends %(limit)s after its start, whatever it does.")
+        text = _("A session ends %(limit)s after its start in any case.")
     elif check.is_network:
         text = _(
             "A session ends %(limit)s after somebody used it last: typed into its terminal, or used one of its apps. "
-            "A page that lies open in the background is no use."
+            "A page left open in the background does not count."
         )
         if check.threshold_percent:
-            text += " " + _("One that uses %(least)s or more of what it has goes on alone.")
+            text += " " + _("A session that uses %(least)s or more of its resources keeps running.")
         else:
-            text += " " + _("A program that goes on by itself does not count.")
+            text += " " + _("A program that runs unattended does not count.")
     else:
         text = _(
             "A session ends when it has used less than %(least)s of what it has, on average over %(limit)s. What was "
             "not measured does not count, and a short use does not begin the time anew."
         )
     if check.grace_seconds:
-        text += " " + _("Within %(grace)s of its start none is ended.")
-    return (text + " " + _("Its owner is warned %(lead)s before the end.")) % names
+        text += " " + _("No session ends within %(grace)s of its start.")
+    return (text + " " + _("The owner is warned %(lead)s before the end.")) % names
 
 
 def _why_not(check: IdleCheck) -> str:
     texts = {
-        "not-reachable": _("Its node does not answer, so nobody can know; it does not count as idle."),
+        "not-reachable": _("The agent does not answer, so activity is not known; the session does not count as idle."),
         "traffic-unknown": _("Its use is counted from now on."),
-        "not-measured": _("Too little was measured, so it does not count as idle."),
-        "grace": _("It is not looked at yet."),
+        "not-measured": _("Too little was measured, so the session does not count as idle."),
+        "grace": _("This check has not started yet."),
     }
     if check.code == "in-use" and not check.is_network:
-        return _("It is used.")
+        return _("In use.")
     if check.code == "in-use" and check.ends_at is None:
-        return _("It computes, so it is not idle.")
+        return _("Active: resources are in use.")
     return texts.get(check.code, "")
 
 

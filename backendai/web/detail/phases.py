@@ -133,10 +133,10 @@ def _doing(kernel: Kernel) -> str:
     if kernel.status == Status.PULLING:
         if kernel.image_bytes:
             far = {"done": format_size(kernel.fetched_bytes or 0), "total": format_size(kernel.image_bytes)}
-            return _("Node %(node)s pulls the image, %(done)s of %(total)s") % {"node": node, **far}
-        return _("Node %(node)s pulls the image") % {"node": node}
+            return _("Agent %(node)s is pulling the image, %(done)s of %(total)s") % {"node": node, **far}
+        return _("Agent %(node)s is pulling the image") % {"node": node}
     return {
-        Status.SCHEDULED: _("Node %(node)s is told to start it"),
-        Status.PREPARING: _("Node %(node)s makes room for it"),
-        Status.CREATING: _("Node %(node)s makes the container"),
-    }.get(Status(kernel.status), _("The last kernels come up")) % {"node": node}
+        Status.SCHEDULED: _("Sent to agent %(node)s"),
+        Status.PREPARING: _("Agent %(node)s is preparing resources"),
+        Status.CREATING: _("Agent %(node)s is creating the container"),
+    }.get(Status(kernel.status), _("Waiting for the remaining kernels")) % {"node": node}

@@ -193,7 +193,7 @@ def _none_because(found: Availability, image: Image, amounts: Mapping[str, Amoun
         return ""
     there = {name for agent in found.agents for name, amount in agent.capacity.items() if amount} - set(SIZES)
     if there and image.accelerators is not None:
-        return _("%(name)s uses none of those that %(group)s has.") % {
+        return _("%(name)s supports none of the accelerators in %(group)s.") % {
             "name": image.display_name,
             "group": found.group.name,
         }

@@ -45,7 +45,7 @@ class AllocationFields(forms.Form):
     mem = forms.CharField(required=False, initial="1", label=_("Memory"), help_text=_("Such as 512m or 4g."))
     mem_unit = forms.ChoiceField(required=False, choices=UNITS, initial="g", label=_("Unit of the memory"))
     shm = forms.CharField(
-        required=False, label=_("Shared memory"), help_text=_("A part of the memory. Empty: as much as is usual.")
+        required=False, label=_("Shared memory"), help_text=_("Part of the memory. Leave empty for the default.")
     )
     shm_unit = forms.ChoiceField(required=False, choices=UNITS, initial="g", label=_("Unit of the shared memory"))
     count = forms.IntegerField(
@@ -78,10 +78,12 @@ class AllocationFields(forms.Form):
         required=False,
         choices=[(one.value, in_words_lazy(one.label)) for one in ClusterMode],
         initial=ClusterMode.SINGLE_NODE,
-        label=_("Where they lie"),
+        label=_("Cluster placement"),
         help_text=_("On any agents, a session can be larger than a machine, but its kernels talk over the network."),
     )
-    agents = forms.ChoiceField(required=False, label=_("Run on"), help_text=_("Else the scheduler chooses."))
+    agents = forms.ChoiceField(
+        required=False, label=_("Agent"), help_text=_("Leave empty to let the scheduler choose.")
+    )
 
     def offer_places(self, user: User, actor: User, slots: Collection[str]) -> None:
         """Let people choose what is open to this user, and of these slots the accelerators that the site offers."""

@@ -180,7 +180,7 @@ class Words:
             return _("Whole bytes only.")
         if self.amount.step == MILLI:
             return _("Whole numbers only.")
-        return _("It comes in steps of %(step)s.") % {"step": decimal_text(self.amount.step)}
+        return _("Must be a multiple of %(step)s.") % {"step": decimal_text(self.amount.step)}
 
     def _queue(self) -> str:
         now, quota = self.remaining_amount, self.amount.quota

@@ -158,7 +158,7 @@ def _obstacles(owner: User, project: Project | None, group: str) -> Callable[[Im
             return _("Not open to project %(project)s.") % {"project": project.name}
         if image.architecture and offered and image.architecture not in offered:
             facts = {"wanted": image.architecture, "group": group, "offered": ", ".join(offered)}
-            return _("It needs %(wanted)s; resource group %(group)s has %(offered)s.") % facts
+            return _("The image needs %(wanted)s; resource group %(group)s has %(offered)s.") % facts
         return ""
 
     return obstacle

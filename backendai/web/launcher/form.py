@@ -39,7 +39,7 @@ class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentField
     replaces = forms.ModelChoiceField(
         ComputeSession.objects.none(),
         required=False,
-        label=_("Instead of the one that waits"),
+        label=_("Replace the pending session"),
     )
     time_zone = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
 
@@ -140,4 +140,4 @@ def _with_link(error: UserError) -> str:
     other = error.details.get("session")
     if not other:
         return error.message
-    return format_html('{} <a href="{}">{}</a>', error.message, reverse("web:session", args=[other]), _("Look at it"))
+    return format_html('{} <a href="{}">{}</a>', error.message, reverse("web:session", args=[other]), _("View session"))

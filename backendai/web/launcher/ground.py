@@ -136,7 +136,7 @@ def _misfits(slots: Slots, image: Image, words: Mapping[str, Words]) -> Iterator
     for slot in slots:
         if not image.can_use(slot):
             values = {"image": image.display_name, "slot": name_of(slot)}
-            yield Misfit(_("%(image)s has no use for %(slot)s.") % values, never=True)
+            yield Misfit(_("%(image)s does not support %(slot)s.") % values, never=True)
     for slot, known in words.items():
         if slot not in slots and (slot in SIZES or not known.amount.is_required):
             continue  # the usual amount, or none

@@ -22,7 +22,7 @@ class OwnerFields(forms.Form):
         max_length=LONGEST_ADDRESS, required=False, label=_("E-mail address of the owner"), widget=forms.EmailInput
     )
     access_key = forms.ChoiceField(
-        required=False, label=_("Key pair"), help_text=_("Theirs, for which the session counts.")
+        required=False, label=_("Key pair"), help_text=_("The owner's key pair that the session counts against.")
     )
 
     def offer_key_pairs(self, user: User, actor: User) -> None:

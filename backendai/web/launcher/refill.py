@@ -79,7 +79,7 @@ def refill_of(record: LaunchRecord, actor: User) -> Refill:
     owner = _owner(said, actor)
     gone = gone_in(said, actor, owner or actor)
     if owner is None:
-        gone["owner"] = _("Whom it was launched for is not there any more, or you may not act for them.")
+        gone["owner"] = _("The original owner no longer exists, or you may not launch for them.")
     initial = initial_of({name: value for name, value in said.items() if name not in gone})
     initial["files"] = _files(said, actor)
     if name := initial.get("name"):
@@ -143,7 +143,7 @@ def gone_in(said: Mapping[str, Any], actor: User, owner: User) -> dict[str, str]
         ),
         "project": (
             lambda name: projects_to_act_in(actor, owner).filter(pk=name),
-            _("Its project is not there any more, or you are not in it."),
+            _("Its project no longer exists, or you are not a member."),
         ),
     }
     return {

@@ -20,8 +20,8 @@ from backendai.texts.translation import gettext_lazy as _
 from backendai.web.launcher.checks import checked, forget
 
 _WISHES = {
-    "starts_at": _("Write when it may start, or take the tick away."),
-    "batch_timeout": _("Write after how long it is ended, or take the tick away."),
+    "starts_at": _("Enter a start time or clear the box."),
+    "batch_timeout": _("Enter a timeout or clear the box."),
 }
 _ORDER = ("priority", "retry_on_agent_loss", "depends_on")
 
@@ -53,15 +53,15 @@ class TypeFields(forms.Form):
     )
     starts_at = forms.DateTimeField(
         required=False,
-        label=_("Start not before"),
+        label=_("Earliest start"),
         widget=MomentInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
-        help_text=_("It waits until then, and longer if there is no room."),
+        help_text=_("The session waits until then, and longer if resources are not free."),
     )
     batch_timeout = TimeSpanField(
         required=False,
-        label=_("End it after"),
+        label=_("Timeout"),
         widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": _("such as 30m, 2h, 7d")}),
-        help_text=_("At the latest, from its start. With a known end it may start sooner where the group backfills."),
+        help_text=_("Maximum run time. Setting one can let the session start earlier in groups with backfill."),
     )
     wished = forms.MultipleChoiceField(required=False, choices=[(name, name) for name in _WISHES])  # by a page's script
     priority = forms.IntegerField(
@@ -79,7 +79,7 @@ class TypeFields(forms.Form):
     retry_on_agent_loss = forms.BooleanField(
         required=False,
         label=_("Restart on another agent if its agent fails"),
-        help_text=_("It starts from the beginning."),
+        help_text=_("The command starts from the beginning."),
     )
     depends_on = forms.ModelMultipleChoiceField(
         ComputeSession.objects.none(), required=False, widget=forms.CheckboxSelectMultiple, label=_("Start after")

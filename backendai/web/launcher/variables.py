@@ -86,5 +86,5 @@ def _checked(name: str, text: str, before: Mapping[str, str], emptied: Collectio
         said = _("%(name)s has no value.") if name not in emptied else _NOT_KEPT
         raise ValidationError(said, code="missing-value", params={"name": name})
     if name in before:
-        raise ValidationError(_("%(name)s is there twice."), code="twice", params={"name": name})
+        raise ValidationError(_("%(name)s is set twice."), code="twice", params={"name": name})
     return name

@@ -47,11 +47,11 @@ def _context(request: PageRequest) -> dict[str, Any]:
         NoticeKind.FAILED: (_("A session fails"), _("The session could not be started, or its program failed.")),
         NoticeKind.ENDED: (
             _("A session is ended by the platform"),
-            _("The session was idle, reached its time limit, its agent was drained, or an administrator terminated it."),
+            _("The session was idle, reached a time limit, or was on an agent that was drained."),
         ),
         NoticeKind.ENDING: (
             _("A session will end soon"),
-            _("An idle warning. Before a time limit: an hour before, or after half of the time, whichever is later."),
+            _("An idle warning, or a time limit: an hour before, or at half of the time if that is later."),
         ),
     }
     rows = [(kind, *texts[kind], choices[kind]) for kind in CHOSEN]

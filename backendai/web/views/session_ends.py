@@ -32,7 +32,7 @@ def terminate_many(request: PageRequest) -> HttpResponse:
     """Ask for a confirmation; when it is given end the chosen sessions, and say of which one it could not be done."""
     ids, back = ids_in(request.POST.getlist("session")[: MOST_ENDED + 1]), way_back(request)
     if not ids:
-        messages.error(request, _("Choose sessions first: nothing was ended."))
+        messages.error(request, _("Select at least one session."))
         return redirect(back)
     if not request.POST.get("confirmed"):
         return render(request, "web/terminate_many.html", _question(request, ids) | {"back": back})

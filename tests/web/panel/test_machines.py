@@ -136,7 +136,7 @@ def test_a_machine_is_emptied_with_progress_and_used_again(cast: Cast, dana: Cli
     owner = Client()
     owner.force_login(cast.alice)
     notice = text_of(owner.get(reverse("web:session", args=[session.pk])))
-    assert f"Node {agent.name} is being emptied" in notice
+    assert f"Agent {agent.name} is being drained" in notice
     session.kernels.update(status="TERMINATED")
     assert "Empty, safe to switch off" in text_of(dana.get(page(agent), **HTMX))
     assert dana.post(page(agent, "agent-cancel-drain")).status_code == 302
