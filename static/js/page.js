@@ -74,6 +74,12 @@
     }
   });
 
+  // A server does not see what stands behind # in the address: the sign-in form takes it along.
+  document.addEventListener("DOMContentLoaded", () => {
+    const next = document.querySelector("form[data-goes-on] [name=next]");
+    if (next?.value && !next.value.includes("#")) next.value += location.hash;
+  });
+
   // A whole page where a part was asked for is the sign-in page: the login has expired.
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.xhr.status !== 200 || !/^\s*<!doctype/i.test(event.detail.serverResponse)) return;
