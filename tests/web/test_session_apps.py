@@ -160,7 +160,9 @@ def test_it_waits_for_the_session_to_run_and_ends_with_it(cast: Cast) -> None:
     waiting.status = "TERMINATED"
     assert "The session has ended." in shown(waiting)
     make_image("bare", labels={})
-    assert "Its image has no apps" in shown(make_session(cast.alice, image="bare"))
+    bare = make_session(cast.alice, image="bare")
+    assert "The image has no apps" in shown(bare)
+    assert f"Apps of <bdi>{bare.name}</bdi>" in shown(bare)
 
 
 def test_it_says_what_to_set_when_the_browser_will_not_find_the_apps(session: ComputeSession) -> None:
