@@ -113,6 +113,8 @@ document.addEventListener("DOMContentLoaded", () => {
       return true;
     }
   };
+  const more = document.getElementById("outlook-more");
+  more.addEventListener("click", () => more.setAttribute("aria-expanded", String(more.getAttribute("aria-expanded") !== "true")));
   const question = document.getElementById("no-folder");
   form.addEventListener("submit", (event) => {
     address.write(number());
