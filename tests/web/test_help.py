@@ -160,6 +160,13 @@ def test_a_search_puts_a_title_that_fits_first_and_then_who_speaks_of_it_most(
 
 
 @pytest.mark.django_db
+def test_a_link_within_a_guide_leads_to_the_guide_from_a_search(cast: Cast, browse: Browse) -> None:
+    text = browse(cast.alice).get("/help/?q=bootstrap script", **HTMX).content.decode()
+    assert 'href="#' not in text
+    assert text.count('href="/help/user-guide/#guide-what-every-session-finds"') == 2, "its title, and a link to it"
+
+
+@pytest.mark.django_db
 def test_pictures_of_the_guides_are_served_and_nothing_else(cast: Cast, browse: Browse) -> None:
     client = browse(cast.alice)
     picture = client.get(reverse("web:help_picture", args=["launch"]))

@@ -38,6 +38,10 @@ class Section:
     heading: str
     words: str
 
+    def html_for(self, address: str) -> SafeString:
+        """Return the text for a page other than the guide's own, at ``address``: links within the guide lead there."""
+        return mark_safe(self.html.replace('href="#', f'href="{address}#'))  # noqa: S308  (made by the parser)
+
     def relevance(self, text: str) -> tuple[bool, int, int]:
         """Return how well the section fits a search; larger is better: every word in its title, how many of the words
         in its title, how often the words occur."""

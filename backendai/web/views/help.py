@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -35,7 +36,9 @@ def guide(request: PageRequest, slug: str = USER_GUIDE) -> HttpResponse:
     context["page"] = _page(chosen, guides)
     if q:
         found = [(one, section) for one in guides for section in _page(one, guides).matching(q)]
-        context["found"] = sorted(found, key=lambda hit: hit[1].relevance(q), reverse=True)
+        found.sort(key=lambda hit: hit[1].relevance(q), reverse=True)
+        addresses = {one.slug: reverse("web:help", args=[one.slug]) for one in guides}
+        context["found"] = [(one, part, addresses[one.slug], part.html_for(addresses[one.slug])) for one, part in found]
     return render(request, "web/_help_text.html" if asks_for_part(request) else "web/help.html", context)
 
 
