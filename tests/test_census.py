@@ -89,6 +89,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/variables/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/log/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/commit/left-out/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/disk/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/rename/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/commit/": (P.VISIBLE, "GET POST"),
     "sessions/<uuid:session_id>/apps/": (P.VISIBLE, "GET"),

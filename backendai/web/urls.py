@@ -57,6 +57,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/log/", session_boxes.log, name="session_log"),
     path("sessions/<uuid:session_id>/rename/", session_boxes.rename, name="session_rename"),
     path("sessions/<uuid:session_id>/commit/", session_commits.commit, name="session_commit"),
+    path("sessions/<uuid:session_id>/disk/", session_commits.disk, name="session_disk"),
     path("sessions/<uuid:session_id>/commit/left-out/", session_commits.left_out, name="session_left_out"),
     path("sessions/<uuid:session_id>/apps/", session_boxes.app_launcher, name="app_launcher"),
     path("sessions/<uuid:session_id>/outlook/", session.outlook, name="outlook"),

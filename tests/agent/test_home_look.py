@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 
+from backendai.agent.backends.docker_scratch import Scratch
 from backendai.agent.backends.home_look import look_at_home
 from backendai.agent.backends.trees import remove_tree
 from backendai.wire.home import HomeLook
@@ -67,3 +70,18 @@ def test_it_ends_in_a_folder_that_is_too_deep_or_too_full(tmp_path: Path) -> Non
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         look_at_home(tmp_path / "home")
+
+
+def test_the_disk_is_measured_where_a_kernel_has_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel_id, scratch = uuid4(), Scratch(tmp_path, None)
+    write(tmp_path / str(kernel_id) / "home" / "file", 4)
+    plain = scratch.look(kernel_id)
+    assert plain is not None and (plain.disk_used, plain.disk_limit) == (None, None)
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == str(kernel_id))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_blocks=100, f_bfree=75, f_frsize=4096))
+    own = scratch.look(kernel_id)
+    assert own is not None and (own.disk_used, own.disk_limit) == (25 * 4096, 100 * 4096)
+    assert own.home_bytes == 4 * KIB
+    assert scratch.look(uuid4()) is None

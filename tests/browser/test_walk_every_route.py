@@ -25,6 +25,7 @@ NO_PAGES = {
     "sessions/<uuid:session_id>/row/",
     "sessions/<uuid:session_id>/panel/",
     "sessions/<uuid:session_id>/commit/left-out/",
+    "sessions/<uuid:session_id>/disk/",
     "sessions/usage/",
     "resources/panel/",
     "notifications/bell/",

@@ -179,3 +179,20 @@ def test_the_form_tells_what_of_the_home_folder_will_not_be_saved(cast: Cast) ->
             Agent.objects.filter(pk=kernel.agent_id).update(gateway_url=url)
             assert said(cast.alice).status_code == 204
     assert said(cast.alice).status_code == 204, "the node is away"
+
+
+def test_the_disk_of_a_running_session_is_used_of_limit_where_its_agent_measures_it(cast: Cast) -> None:
+    session = make_running_session(cast.alice)
+    kernel, address = session.kernels.get(), f"/sessions/{session.pk}/disk/"
+    panel = signed_in(cast.alice).get(f"/sessions/{session.pk}/").content.decode()
+    assert f'hx-get="{address}"' in panel and "not measured" in panel
+    plain = HomeLook(home_bytes=0, pip_bytes=0, packages=0, complete=True)
+    with node_that_says(200, plain.model_dump_json().encode()) as (url, _):
+        Agent.objects.filter(pk=kernel.agent_id).update(gateway_url=url)
+        assert signed_in(cast.alice).get(address).status_code == 204, "a folder without a disk of its own"
+    full = plain.model_copy(update={"disk_used": 3 * 2**30, "disk_limit": 4 * 2**30})
+    with node_that_says(200, full.model_dump_json().encode()) as (url, _):
+        Agent.objects.filter(pk=kernel.agent_id).update(gateway_url=url)
+        page = signed_in(cast.alice).get(address).content.decode().replace("\xa0", " ")
+        assert "<strong>3 GiB</strong> of 4 GiB used" in page and 'value="75"' in page
+        assert signed_in(cast.charlie).get(address).status_code == 404

@@ -115,11 +115,18 @@ class Scratch:
         return sum(max(0, limit - _blocks_of(self._path(kernel_id, ".img"))) for kernel_id, limit in limits.items())
 
     def look(self, kernel_id: UUID) -> HomeLook | None:
-        """Return what the kernel's home folder holds; None when it is gone."""
+        """Return what the kernel's home folder holds, and how full its disk is if it has one of its own; None when it
+        is gone."""
+        folder = self._path(kernel_id)
         try:
-            return look_at_home(self._path(kernel_id) / HOME)
+            look = look_at_home(folder / HOME)
+            if not folder.is_mount():
+                return look
+            disk = os.statvfs(folder)
         except OSError:
             return None
+        used, limit = (disk.f_blocks - disk.f_bfree) * disk.f_frsize, disk.f_blocks * disk.f_frsize
+        return look.model_copy(update={"disk_used": used, "disk_limit": limit})
 
     def mark_stopped(self, kernel_id: UUID) -> None:
         """Remember, also over a restart of the agent, that the kernel's end was ordered."""

@@ -74,3 +74,16 @@ def left_out(request: PageRequest, session_id: UUID) -> HttpResponse:
     if home is None:
         return HttpResponse(status=204)
     return render(request, "web/_session_left_out.html", {"home": home})
+
+
+@require_safe
+@never_cache
+@login_required
+def disk(request: PageRequest, session_id: UUID) -> HttpResponse:
+    """Tell how full the disk of the session's main kernel is; 204 where its agent does not measure it. The agent is
+    asked, which may take seconds: the page does not wait for it."""
+    home = home_of(find_session(request, session_id))
+    if home is None or home.disk_used is None or not home.disk_limit:
+        return HttpResponse(status=204)
+    percent = min(round(100 * home.disk_used / home.disk_limit), 100)
+    return render(request, "web/_session_disk.html", {"home": home, "percent": percent})
