@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 
 class JobQuerySet(models.QuerySet[Any]):
@@ -19,6 +19,11 @@ class JobQuerySet(models.QuerySet[Any]):
     def running(self) -> JobQuerySet:
         """Those that go on."""
         return self.filter(status="RUNNING")
+
+    def newest_failed(self, kind: str) -> JobQuerySet:
+        """The newest job of each subject of this kind, where it failed or was cancelled."""
+        newer = self.model.objects.filter(kind=kind, subject=OuterRef("subject"), created_at__gt=OuterRef("created_at"))
+        return self.filter(~Exists(newer), kind=kind, status__in=("FAILED", "CANCELLED"))
 
     def in_bell_of(self, user: Any) -> JobQuerySet:
         """What the user asked for and has not put away."""

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
 from backendai.accounts.models import User
@@ -67,12 +67,7 @@ def retry_build(user: User, job: BackgroundJob, *, now: datetime) -> BackgroundJ
 
 def failed_builds() -> QuerySet[BackgroundJob]:
     """Return the newest job of each image, where it failed or was cancelled."""
-    newer = BackgroundJob.objects.filter(
-        kind=BUILD_JOB, subject=OuterRef("subject"), created_at__gt=OuterRef("created_at")
-    )
-    over = (BackgroundJob.Status.FAILED, BackgroundJob.Status.CANCELLED)
-    rows: QuerySet[BackgroundJob] = BackgroundJob.objects.filter(~Exists(newer), kind=BUILD_JOB, status__in=over)
-    return rows
+    return BackgroundJob.objects.newest_failed(BUILD_JOB)
 
 
 def asked_builds() -> list[BackgroundJob]:

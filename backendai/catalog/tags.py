@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import F, QuerySet
 
 from backendai.accounts.models import User
 from backendai.activity.jobs import finish_job, start_job, stop_job
@@ -64,12 +64,7 @@ def try_removal_again(user: User, job: BackgroundJob, *, now: datetime) -> Backg
 
 def tags_that_stayed() -> QuerySet[BackgroundJob]:
     """Return the newest job of each tag that is still in its registry against its owner's will."""
-    newer = BackgroundJob.objects.filter(
-        kind=TAG_JOB, subject=OuterRef("subject"), created_at__gt=OuterRef("created_at")
-    )
-    over = (BackgroundJob.Status.FAILED, BackgroundJob.Status.CANCELLED)
-    rows: QuerySet[BackgroundJob] = BackgroundJob.objects.filter(~Exists(newer), kind=TAG_JOB, status__in=over)
-    return rows
+    return BackgroundJob.objects.newest_failed(TAG_JOB)
 
 
 def waiting_removals() -> list[UUID]:

@@ -58,7 +58,7 @@ def test_a_used_session_shows_what_would_end_it_and_when(cast: Cast, browse: Bro
     checker("long", kind="session-lifetime")
     assert "Max session lifetime" in text_of(browse(cast.alice), page_of(session))
     assert "Network idle timeout" in page and ">quiet<" in page and HOSTILE not in page
-    assert "if nobody uses it." in page and "No idle checker ends it" not in page
+    assert "if nobody uses it." in page and "No idle checker applies" not in page
     assert "A program that runs unattended does not count. The owner is warned 10m before the end." in page
     assert "idle-notice" not in page and "longer-facts" not in page
 

@@ -63,7 +63,7 @@ def test_it_has_every_fact(cast: Cast, browse: Browse) -> None:
     assert "in each of 2 kernels, together 2 CPU · 256 MiB" in page
     assert '<span class="code-chip">x86_64</span>' in page
     assert 'data-copy="local/python:latest"' in page
-    assert "Nothing is mounted." in page and "No idle checker ends it" in page
+    assert "Nothing is mounted." in page and "No idle checker applies" in page
     assert f'since <time datetime="{session.scheduled_at.isoformat()}" data-exact' in page
     assert page.count("data-elapsed=") == 1 and "waited 0 s" in page, "one clock, and how long it waited"
     assert page.index(">main1<") < page.index(">sub1<")
@@ -87,7 +87,7 @@ def test_its_actions_have_one_order_and_say_why_they_cannot_be_pressed(cast: Cas
     terminate_session(session, cast.alice)
     page = text_of(client, session)
     assert obstacles(page) == {}, "what cannot come back is not shown"
-    assert "Its home folder was deleted" in page and "Start again" in page
+    assert "The home folder was deleted" in page and "Start again" in page
 
 
 def test_a_session_whose_start_failed_offers_its_log_only_when_there_is_one(cast: Cast, browse: Browse) -> None:
