@@ -54,7 +54,7 @@ def licence_of(fields: Mapping[str, str | list[str]]) -> str:
 
 def _requirement_lines(path: Path) -> Iterator[str]:
     for line in path.read_text().splitlines():
-        words = line.partition("#")[0].strip()
+        words = line.partition("#")[0].removesuffix("\\").strip()  # hashes stand on lines of their own
         if words and not words.startswith("-"):
             yield words
 
