@@ -17,8 +17,8 @@ from django.http import Http404, JsonResponse
 from rest_framework.exceptions import APIException, ValidationError
 
 from backendai.accounts.rates import TooFast
-from backendai.core.database_faults import is_away
-from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, UserError
+from backendai.core.database_faults import is_away, is_full
+from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, StorageFull, UserError
 from backendai.planning.turns import Busy
 from backendai.texts.sentences import in_words
 
@@ -38,7 +38,7 @@ class BodyTooLarge(APIException):
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> JsonResponse | None:
     """Return the problem document for whatever a view raised; None for what a middleware answers."""
-    if is_away(error):
+    if is_away(error) or is_full(error):
         return None
     if isinstance(error, UserError):
         return _user_problem(error)
@@ -74,6 +74,8 @@ def _user_problem(error: UserError) -> JsonResponse:
         status = HTTPStatus.CONFLICT
     elif isinstance(error, Busy | TooFast):
         status = HTTPStatus.TOO_MANY_REQUESTS
+    elif isinstance(error, StorageFull):
+        status = HTTPStatus.INSUFFICIENT_STORAGE
     answer = problem(status, error.code, in_words(error.message), field=error.field, data=dict(error.details))
     if isinstance(error, TooFast):
         answer["Retry-After"] = str(error.seconds)

@@ -1,13 +1,26 @@
-"""Which errors mean that the database cannot be reached, and not that it refused a statement."""
+"""Which errors mean that the database cannot be reached, or that a disk is full, and not a fault of a statement."""
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from typing import Any
 
 _CANNOT_OPEN = 14  # SQLITE_CANTOPEN, in the lower byte of an extended code
 # Connection exceptions; the server shuts down or starts; too many connections. Time-outs and locks are not among them.
 _STATES = ("08", "57P01", "57P02", "57P03", "53300")
+_FULL = (13, 4874)  # SQLITE_FULL; SQLITE_IOERR_SHMSIZE: no room for the index of the write-ahead log
+_DISK_FULL = "53100"
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether a disk of the portal or of its database has no room for what was to be written."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    cause: Any = error.__cause__
+    if isinstance(cause, sqlite3.OperationalError):
+        return getattr(cause, "sqlite_errorcode", 0) in _FULL
+    return getattr(cause, "sqlstate", None) == _DISK_FULL
 
 
 def is_away(error: BaseException) -> bool:

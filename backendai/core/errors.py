@@ -44,6 +44,12 @@ class Conflict(UserError):
     code = "conflict"
 
 
+class StorageFull(UserError):
+    """A disk of the portal has no room for what the request adds."""
+
+    code = "storage-full"
+
+
 class NotAllowed(UserError):
     """The one who asks may see the object, but may not do this to it."""
 

@@ -72,6 +72,8 @@ class LogFile:
     def write(self, data: bytes) -> None:
         """Append; a full disk loses the line."""
         try:
+            if self._file.closed:  # the disk was full while the file was changed
+                self._file = _open_private(self._path)
             if self._file.tell() + len(data) > self._limit:
                 self._rotate()
             self._file.write(data)

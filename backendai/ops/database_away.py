@@ -1,4 +1,4 @@
-"""While the database is away, requests are answered 503: clients that try again then know that they may."""
+"""While the database is away requests are answered 503, and 507 when a disk is full: clients may then try again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.template import loader
 from django.views.defaults import server_error
 
 from backendai.api.errors import problem
-from backendai.core.database_faults import is_away
+from backendai.core.database_faults import is_away, is_full
 from backendai.texts.translation import gettext as _
 
 logger = logging.getLogger(__name__)
@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS = 5
 _SAY_EVERY = 60.0
 _CODE = "database-unavailable"
+_FULL_RETRY_SECONDS = 60
+_FULL_CODE = "storage-full"
 
 
 class AnswerWhileAway:
@@ -36,28 +38,44 @@ class AnswerWhileAway:
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Return the answer while the database is away, None for any other error."""
-        return answer_while_away(request, error) if is_away(error) else None
+        """Return the answer while the database is away or a disk is full, None for any other error."""
+        return _answer(request, error)
 
 
 def answer_failure(request: HttpRequest) -> HttpResponse:
     """Answer an error of a middleware; Django calls it in place of the page 500."""
     error = sys.exc_info()[1]
-    return answer_while_away(request, error) if error is not None and is_away(error) else server_error(request)
+    return (_answer(request, error) if error is not None else None) or server_error(request)
+
+
+def _answer(request: HttpRequest, error: BaseException) -> HttpResponse | None:
+    if is_away(error):
+        return answer_while_away(request, error)
+    return answer_while_full(request, error) if is_full(error) else None
 
 
 def answer_while_away(request: HttpRequest, error: BaseException) -> HttpResponse:
     """Return 503 as a page, or as JSON to programs and nodes; the log has one line a minute."""
     _burst.say(error)
     detail = _("The database does not answer. Try again in a few seconds.")
+    return _written(request, HTTPStatus.SERVICE_UNAVAILABLE, _CODE, detail, _RETRY_SECONDS)
+
+
+def answer_while_full(request: HttpRequest, error: BaseException) -> HttpResponse:
+    """Return 507 as a page, or as JSON to programs and nodes; the log has one line a minute."""
+    _full_burst.say(error)
+    detail = _("A disk of the portal is full: nothing was changed. Its administrators must free space.")
+    return _written(request, HTTPStatus.INSUFFICIENT_STORAGE, _FULL_CODE, detail, _FULL_RETRY_SECONDS)
+
+
+def _written(request: HttpRequest, status: HTTPStatus, code: str, detail: str, seconds: int) -> HttpResponse:
     if request.path.startswith("/api/"):
-        answer: HttpResponse = problem(HTTPStatus.SERVICE_UNAVAILABLE, _CODE, detail)
+        answer: HttpResponse = problem(status, code, detail)
     elif request.path.startswith("/node/"):
-        answer = JsonResponse({"code": _CODE, "detail": detail}, status=HTTPStatus.SERVICE_UNAVAILABLE)
+        answer = JsonResponse({"code": code, "detail": detail}, status=status)
     else:
-        page = loader.get_template("503.html").render()
-        answer = HttpResponse(page, status=HTTPStatus.SERVICE_UNAVAILABLE)
-    answer["Retry-After"] = str(_RETRY_SECONDS)
+        answer = HttpResponse(loader.get_template(f"{status:d}.html").render(), status=status)
+    answer["Retry-After"] = str(seconds)
     answer["Cache-Control"] = "no-store"
     answer._has_been_logged = True  # type: ignore[attr-defined]  # else Django logs a traceback for each request
     return answer
@@ -66,7 +84,8 @@ def answer_while_away(request: HttpRequest, error: BaseException) -> HttpRespons
 class _Burst:
     """Says once a minute that requests are refused, and how many."""
 
-    def __init__(self) -> None:
+    def __init__(self, sentence: str = "the database does not answer; answered 503") -> None:
+        self._sentence = sentence
         self._lock = threading.Lock()
         self._said_at, self._unsaid = -_SAY_EVERY, 0
 
@@ -77,7 +96,8 @@ class _Burst:
                 return
             count, self._unsaid, self._said_at = self._unsaid, 0, time.monotonic()
         said = str(error).partition("\n")[0]
-        logger.error("the database does not answer; answered 503 since the last such line: %d (%s)", count, said)
+        logger.error("%s since the last such line: %d (%s)", self._sentence, count, said)
 
 
 _burst = _Burst()
+_full_burst = _Burst("a disk is full; answered 507")

@@ -186,6 +186,7 @@ AGENT_LOST_AFTER = timedelta(seconds=told.number("BACKENDAI_AGENT_LOST_AFTER", 6
 DEFAULT_SEQUENCE = told.text("BACKENDAI_DEFAULT_SEQUENCE", "fifo")
 CLUSTER_POOL = told.text("BACKENDAI_CLUSTER_POOL", "10.88.0.0/16")
 SCRATCH_BYTES = told.whole("BACKENDAI_SCRATCH_BYTES", 10 * 2**30, least=64 * 2**20, most=2**50)
+DISK_RESERVE = told.whole("BACKENDAI_DISK_RESERVE", 256 * 2**20, least=0, most=2**40)
 COMMIT_BYTES = told.whole("BACKENDAI_COMMIT_BYTES", 10 * 2**30, least=0, most=2**50)
 COMMIT_TIMEOUT = told.whole("BACKENDAI_COMMIT_TIMEOUT", 1800, least=60, most=86400)
 

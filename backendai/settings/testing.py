@@ -18,6 +18,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 NODE_BROKER_URL = ""  # who tests accounts names a broker of its own
+DISK_RESERVE = 0  # and the test of the reserve
 RATE_API = RATE_LAUNCH = RATE_PAGES = 0  # tests of the limits set their own
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 if "sqlite" in DATABASES["default"]["ENGINE"]:  # noqa: F405

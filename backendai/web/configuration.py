@@ -25,7 +25,15 @@ SHOWN: tuple[tuple[str | Promise, tuple[str, ...]], ...] = (
     ),
     (
         _l("Sessions"),
-        ("DEFAULT_SEQUENCE", "SCRATCH_BYTES", "RATE_API", "RATE_PAGES", "RATE_LAUNCH", "RATE_LAUNCH_BURST"),
+        (
+            "DEFAULT_SEQUENCE",
+            "SCRATCH_BYTES",
+            "DISK_RESERVE",
+            "RATE_API",
+            "RATE_PAGES",
+            "RATE_LAUNCH",
+            "RATE_LAUNCH_BURST",
+        ),
     ),
     (_l("Secrets"), ("SECRET_KEY", "TICKET_KEY")),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import platform
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -20,11 +21,13 @@ from backendai.cluster.epochs import has_other_portal
 from backendai.cluster.models import Agent, Hearing
 from backendai.cluster.services import last_pass_at
 from backendai.core.durations import describe_duration
+from backendai.core.slots import format_size
 from backendai.texts.translation import gettext as _
 from backendai.web.build import build_text
 
 _PATIENCE_SECONDS = 1.0
 _STALE_PASS, _STALE_REPAIR, _STALE_BEAT = timedelta(seconds=15), timedelta(minutes=2), timedelta(seconds=15)
+_LEAST_FREE = 2**30
 _PACKAGES = ("djangorestframework", "channels", "celery", "aiohttp", "pydantic", "redis")
 
 
@@ -46,6 +49,7 @@ def health(now: datetime) -> list[Part]:
         _loop(_("Idle sessions"), "idle", now, _STALE_REPAIR),
         _beat(now),
         _database(),
+        _disk(),
         _broker(),
         _other_portals(),
         _apps(),
@@ -95,6 +99,16 @@ def _beat(now: datetime) -> Part:
 
 def _database() -> Part:
     return Part(_("Database"), True, f"{connection.display_name} {_database_version()}")
+
+
+def _disk() -> Part:
+    folder = Path(settings.DATA_DIR)
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Part(_("Disk"), False, _("%(folder)s: %(error)s") % {"folder": folder, "error": error.strerror})
+    text = _("%(free)s free at %(folder)s") % {"free": format_size(free), "folder": folder}
+    return Part(_("Disk"), free >= max(_LEAST_FREE, 2 * settings.DISK_RESERVE), text)
 
 
 def _database_version() -> str:

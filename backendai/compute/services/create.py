@@ -18,6 +18,7 @@ from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, history_entry
 from backendai.compute.services.check import Checked, check_spec
+from backendai.compute.services.disk_reserve import check_disk
 from backendai.compute.services.limits import check_pending
 from backendai.compute.services.notices import note_launch
 from backendai.compute.services.session_files import write_files
@@ -49,11 +50,12 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     to whom the request names, else to the user, and counts for them alone.
 
     Raises UserError (the field, the number and the limit) with nothing written; NotFound for an owner for whom the user
-    may not act; Conflict when the name is taken or as much waits already as a policy allows.
+    may not act; Conflict when the name is taken or as much waits already as a policy allows; StorageFull.
     """
     owner = owner_named(user, spec.owner, is_launch=True)
     if idempotency_key and (earlier := _earlier(owner, spec, idempotency_key)):
         return Launched(earlier, None)
+    check_disk()
     checked = check_spec(owner, spec, actor=user)
     name = spec.name or _generated_name(checked.image.name)
     try:

@@ -1,0 +1,26 @@
+"""Room on the disk of an SQLite database that launches leave to everything else, above all to ends of sessions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+
+from backendai.core.errors import StorageFull
+from backendai.core.slots import format_size
+
+
+def check_disk() -> None:
+    """Raise StorageFull while less than the reserve is free. PostgreSQL looks after its own disk."""
+    if connection.vendor != "sqlite" or not settings.DISK_RESERVE:
+        return
+    free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
+    if free < settings.DISK_RESERVE:
+        raise StorageFull(
+            f"The portal's disk has {format_size(free)} left, and launches need {format_size(settings.DISK_RESERVE)}. "
+            "Its administrators must free space.",
+            free=free,
+            reserve=settings.DISK_RESERVE,
+        )
