@@ -6,9 +6,9 @@ from backendai.activity.read_only import MadeElsewhere, ReadOnly
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ReadOnly):
-    list_display = ["at", "actor", "action", "target_type", "target_id"]
+    list_display = ["at", "actor", "action", "target_type", "target_id", "address", "request_id"]
     list_filter = ["action", "target_type"]
-    search_fields = ["target_id", "actor__email"]
+    search_fields = ["target_id", "actor__email", "request_id"]
     list_select_related = ["actor"]
 
 

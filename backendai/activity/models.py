@@ -10,6 +10,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.activity.querysets import JobQuerySet
+from backendai.activity.request_facts import LONGEST_ADDRESS, client_address, request_id
 
 USUAL_SILENCE = timedelta(minutes=10)
 
@@ -23,6 +24,8 @@ class AuditEntry(models.Model):
     target_type = models.CharField(max_length=32)
     target_id = models.CharField(max_length=64)
     details = models.JSONField(default=dict)
+    address = models.CharField(max_length=LONGEST_ADDRESS, blank=True, default=client_address, db_default="")
+    request_id = models.CharField(max_length=12, blank=True, default=request_id, db_default="")
 
     class Meta:
         ordering = ["-at", "-id"]

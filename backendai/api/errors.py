@@ -17,6 +17,7 @@ from django.http import Http404, JsonResponse
 from rest_framework.exceptions import APIException, ValidationError
 
 from backendai.accounts.rates import TooFast
+from backendai.activity.request_facts import request_id
 from backendai.core.database_faults import is_away, is_full
 from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, StorageFull, UserError
 from backendai.planning.turns import Busy
@@ -114,8 +115,10 @@ def _framework_problem(error: APIException) -> JsonResponse:
 
 
 def _own_fault(error: Exception, context: dict[str, Any], status: HTTPStatus, code: str) -> JsonResponse:
-    error_id = uuid.uuid4().hex[:12]
+    error_id = request_id() or uuid.uuid4().hex[:12]
     view = type(context.get("view")).__name__
     logger.error("%s in %s, shown as %s", type(error).__name__, view, error_id, exc_info=error)
     detail = f"This is a fault of the platform, not of the request. Its administrators find it under {error_id}."
-    return problem(status, code, detail, id=error_id)
+    answer = problem(status, code, detail, id=error_id)
+    answer._has_been_logged = True  # type: ignore[attr-defined]  # else Django logs it once more, without the id
+    return answer

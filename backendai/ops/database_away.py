@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseServerError, JsonResponse
 from django.http.response import HttpResponseBase
 from django.template import loader
-from django.views.defaults import server_error
 
+from backendai.activity.request_facts import request_id
 from backendai.api.errors import problem
 from backendai.core.database_faults import is_away, is_full
 from backendai.texts.translation import gettext as _
@@ -45,7 +45,12 @@ class AnswerWhileAway:
 def answer_failure(request: HttpRequest) -> HttpResponse:
     """Answer an error of a middleware; Django calls it in place of the page 500."""
     error = sys.exc_info()[1]
-    return (_answer(request, error) if error is not None else None) or server_error(request)
+    return (_answer(request, error) if error is not None else None) or _server_error()
+
+
+def _server_error() -> HttpResponse:
+    """Return Django's own page 500, with the id of the request."""
+    return HttpResponseServerError(loader.get_template("500.html").render({"request_id": request_id()}))
 
 
 def _answer(request: HttpRequest, error: BaseException) -> HttpResponse | None:

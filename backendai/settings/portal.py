@@ -83,6 +83,7 @@ INSTALLED_APPS = [
     "backendai.ops",
 ]
 MIDDLEWARE = [
+    "backendai.ops.request_ids.identify_requests",
     "backendai.ops.database_away.AnswerWhileAway",
     "backendai.ops.null_bytes.refuse_null_bytes",
     "backendai.ops.app_hosts.refuse_app_hosts",
@@ -303,8 +304,9 @@ STORAGES = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s%(request_part)s"}},
+    "filters": {"request": {"()": "backendai.ops.request_ids.AddRequestId"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request"]}},
     "root": {"handlers": ["console"], "level": told.choice("BACKENDAI_LOG_LEVEL", told.LOG_LEVELS, "INFO")},
     "loggers": {
         # A pass every two seconds is not news.

@@ -28,11 +28,13 @@ class AuditTable(PanelTable):
     action = tables.Column(_l("Action"))
     target_type = tables.Column(_l("Target"))
     target_id = tables.Column(_l("Target id"))
+    address = tables.Column(_l("Address"), orderable=False)
+    request_id = tables.Column(_l("Request"), orderable=False)
     details = tables.Column(_l("Details"), orderable=False)
 
     class Meta(PanelTable.Meta):
         model = AuditEntry
-        fields = ("at", "actor", "action", "target_type", "target_id", "details")
+        fields = ("at", "actor", "action", "target_type", "target_id", "address", "request_id", "details")
         order_by = "-at"
 
     def render_actor(self, value: Any, record: AuditEntry) -> str:
@@ -70,6 +72,8 @@ class AuditFilter(PanelFilter):
     action = django_filters.CharFilter("action", "startswith", label=_l("Action"), max_length=64)
     actor = django_filters.CharFilter("actor__email", "iexact", label=_l("By"), max_length=254)
     target_id = django_filters.CharFilter("target_id", label=_l("Target id"), max_length=64)
+    address = django_filters.CharFilter("address", label=_l("Address"), max_length=45)
+    request_id = django_filters.CharFilter("request_id", label=_l("Request"), max_length=12)
     refused = django_filters.ChoiceFilter(
         label=_l("Outcome"),
         method="by_outcome",
