@@ -27,13 +27,13 @@ _SILENCE = timedelta(minutes=5)
 
 
 def write_registry(actor_id: UUID | None, registry: Registry, values: Mapping[str, Any]) -> Registry:
-    """Return the registry, new or changed, with these values; ``password`` and ``domains`` among them. The audit entry
-    says that the password was changed, never what it is. Raises UserError that names the field."""
+    """Return the registry, new or changed, with these values; passwords and ``domains`` among them. The audit entry
+    says that a password was changed, never what it is. Raises UserError that names the field."""
     is_new = registry._state.adding
     changes: dict[str, list[Any]] = {}
     with transaction.atomic():
         for name, value in values.items():
-            if name in ("password", "domains"):
+            if name in ("password", "push_password", "domains"):
                 continue
             old = None if is_new else plain_value(getattr(registry, name))
             setattr(registry, name, value)
@@ -42,6 +42,9 @@ def write_registry(actor_id: UUID | None, registry: Registry, values: Mapping[st
         if values.get("password") is not None:
             registry.set_password(values["password"])
             changes["password"] = ["…", "…"]
+        if values.get("push_password") is not None:
+            registry.set_push_password(values["push_password"])
+            changes["push_password"] = ["…", "…"]
         _check(registry)
         registry.save()
         if "domains" in values:

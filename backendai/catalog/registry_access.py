@@ -22,17 +22,20 @@ def access_for(image: Image) -> RegistryAccess:
     return RegistryAccess(username=there[0].username, password=there[0].password)
 
 
-def account_of(registry: Registry) -> RegistryAccess:
-    """Return this registry's account. Ask for it only when a node is about to use it."""
+def push_account_of(registry: Registry) -> RegistryAccess:
+    """Return the account that pushes and deletes. Ask for it only when a node is about to push."""
+    if registry.push_username:
+        return RegistryAccess(username=registry.push_username, password=registry.push_password)
     return RegistryAccess(username=registry.username, password=registry.password)
 
 
-def client_of(registry: Registry) -> RegistryClient:
-    """Return who asks this registry, with its account."""
+def client_of(registry: Registry, *, deletes: bool = False) -> RegistryClient:
+    """Return the client of this registry, with the account that may do what is needed."""
+    account = push_account_of(registry) if deletes else None
     return RegistryClient(
         registry.url,
-        username=registry.username,
-        password=registry.password,
+        username=account.username if account else registry.username,
+        password=account.password if account else registry.password,
         verify_tls=registry.verify_tls,
         other_hosts=registry.other_hosts,
     )

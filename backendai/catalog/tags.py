@@ -114,7 +114,7 @@ def _take_out(reference: str) -> str:
         raise _Stays("The tag stays: an image of the catalogue bears it.", f"Forget the image. {_AGAIN}")
     name = parse_image_name(reference)
     registry = _registry_of(image, name)
-    client = client_of(registry)
+    client = client_of(registry, deletes=True)
     digest = client.digest_of(name.repository, name.tag)
     if digest is None:
         return "The registry has no such tag any more."

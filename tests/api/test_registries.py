@@ -26,6 +26,10 @@ def test_superadmins_keep_registries_whose_passwords_are_never_shown(cast: Cast)
     path = f"{REGISTRIES}{answer.json()['id']}/"
     changed = dana._client.patch(path, json.dumps({"is_global": True}), content_type="application/json").json()
     assert (changed["is_global"], Registry.objects.get().password) == (True, "s3cret")
+    pushing = json.dumps({"push_username": "writer", "push_password": "may write"})
+    changed = dana._client.patch(path, pushing, content_type="application/json")
+    assert (changed.json()["has_push_password"], Registry.objects.get().push_password) == (True, "may write")
+    assert "may write" not in changed.content.decode()
     scanned = dana.post(f"{path}scan/")
     assert (scanned.status_code, scanned.json()["kind"]) == (202, "registry.scan")
     assert dana.post(f"{path}scan/").json()["code"] == "job-running"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -21,6 +22,7 @@ from backendai.catalog.images import adopt_from_agents
 from backendai.catalog.models import Image, ImageOnAgent, Registry
 from backendai.catalog.pulls import start_pull
 from backendai.catalog.registries import write_registry
+from backendai.catalog.registry_access import access_for, client_of
 from backendai.catalog.services import record_images
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, ImageCommit, SchedulingRecord
@@ -298,6 +300,25 @@ def test_one_has_a_list_of_ones_own_and_gives_them_other_names(cast: Cast, djang
         rename_own_image(cast.alice, first, "second")
     with pytest.raises(UserError, match="at least 4"):
         rename_own_image(cast.alice, first, "abc")
+
+
+def test_the_account_for_pushing_is_for_pushing_alone(cast: Cast) -> None:
+    values = {"name": "lab", "url": "http://cr.example:5000", "username": "reader", "password": "may read"}
+    pushes = {"takes_pushes": True, "push_username": "writer", "push_password": "correct horse"}
+    registry = write_registry(None, Registry(), values | pushes)
+    image = make_image("torch", reference="cr.example:5000/lab/torch:2", registry=registry, digest="sha256:" + "b" * 64)
+    saved = Saved(cast, image="torch")
+    saved.begin()
+    access = saved.spec().access
+    assert (access.username, access.password) == ("writer", "correct horse")
+    pulling = access_for(image)
+    assert (pulling.username, pulling.password) == ("reader", "may read")
+    with mock.patch("backendai.catalog.registry_access.RegistryClient") as client:
+        client_of(registry)
+        client_of(registry, deletes=True)
+    assert [call.kwargs["username"] for call in client.call_args_list] == ["reader", "writer"]
+    assert "correct horse" not in registry.sealed_push_password
+    assert "correct horse" not in str(list(AuditEntry.objects.values()))
 
 
 def test_it_goes_to_the_registry_that_takes_it_and_then_to_every_node(cast: Cast) -> None:

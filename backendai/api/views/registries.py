@@ -26,18 +26,19 @@ from backendai.core.errors import NotFound, UserError
 
 
 class RegistryBody(Answer[Registry]):
-    """A registry, without its password."""
+    """A registry, without its passwords."""
 
     kind = serializers.CharField()
     domains = serializers.SerializerMethodField()
     has_password = serializers.SerializerMethodField()
+    has_push_password = serializers.SerializerMethodField()
 
     class Meta:
         model = Registry
         fields = [
             "id", "name", "url", "kind", "projects", "repositories", "other_hosts", "username", "has_password",
-            "verify_tls", "enables_new", "takes_pushes", "is_enabled", "is_global", "domains", "scanned_at",
-            "created_at",
+            "push_username", "has_push_password", "verify_tls", "enables_new", "takes_pushes", "is_enabled",
+            "is_global", "domains", "scanned_at", "created_at",
         ]  # fmt: skip
         read_only_fields = fields
 
@@ -49,6 +50,10 @@ class RegistryBody(Answer[Registry]):
     def get_has_password(self, registry: Registry) -> bool:
         """Return whether a password is kept."""
         return bool(registry.sealed_password)
+
+    def get_has_push_password(self, registry: Registry) -> bool:
+        """Return whether one is kept for pushing."""
+        return bool(registry.sealed_push_password)
 
 
 class RegistryChange(StrictSerializer):
@@ -62,6 +67,12 @@ class RegistryChange(StrictSerializer):
     other_hosts = serializers.CharField(max_length=1024, required=False, allow_blank=True)
     username = serializers.CharField(max_length=128, required=False, allow_blank=True)
     password = serializers.CharField(
+        max_length=1024, required=False, allow_blank=True, trim_whitespace=False, help_text="Never shown again."
+    )
+    push_username = serializers.CharField(
+        max_length=128, required=False, allow_blank=True, help_text="Pushes and deletes; empty: username does both."
+    )
+    push_password = serializers.CharField(
         max_length=1024, required=False, allow_blank=True, trim_whitespace=False, help_text="Never shown again."
     )
     verify_tls = serializers.BooleanField(required=False)

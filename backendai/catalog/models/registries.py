@@ -18,7 +18,8 @@ name_rule = RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,49}\Z", "Use letters, 
 
 
 class Registry(models.Model):
-    """A server that images are pulled from. Its password is kept sealed; nodes and logs never see it."""
+    """A server that images are pulled from. Its passwords are kept sealed and out of logs. An agent gets the account
+    that it needs, with its password: for a pull, or for a push while it makes an image."""
 
     class Kind(models.TextChoices):
         DOCKER = "docker", "Docker Registry"
@@ -40,6 +41,13 @@ class Registry(models.Model):
     )
     username = models.CharField(max_length=128, blank=True)
     sealed_password = models.TextField(blank=True, editable=False)
+    push_username = models.CharField(
+        max_length=128,
+        blank=True,
+        db_default="",
+        help_text="An account that may push and delete; empty: the one above does both.",
+    )
+    sealed_push_password = models.TextField(blank=True, editable=False, db_default="")
     verify_tls = models.BooleanField(default=True, help_text="Unticked, its certificate is not checked.")
     enables_new = models.BooleanField(default=False, help_text="New images of it can be used at once.")
     is_enabled = models.BooleanField(default=True, help_text="Unticked, it is not looked through.")
@@ -67,6 +75,15 @@ class Registry(models.Model):
     def password(self) -> str:
         """The password in the clear, for the client alone; empty when there is none or its key is lost."""
         return unseal(self.sealed_password)
+
+    @property
+    def push_password(self) -> str:
+        """As ``password``, of the account that pushes."""
+        return unseal(self.sealed_push_password)
+
+    def set_push_password(self, password: str) -> None:
+        """As ``set_password``, of the account that pushes."""
+        self.sealed_push_password = seal(password) if password else ""
 
     def set_password(self, password: str) -> None:
         """Keep the password sealed; an empty one forgets it."""

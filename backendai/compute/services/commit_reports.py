@@ -15,7 +15,7 @@ from backendai.activity.models import BackgroundJob
 from backendai.activity.services import audit
 from backendai.catalog.images import free_name
 from backendai.catalog.models import Image, ImageOnAgent
-from backendai.catalog.registry_access import account_of
+from backendai.catalog.registry_access import push_account_of
 from backendai.catalog.tags import start_removal
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, ImageCommit
@@ -59,7 +59,7 @@ def commit_spec(agent: Agent, commit_id: UUID) -> CommitSpec:
         most_bytes=settings.COMMIT_BYTES,
         timeout=float(settings.COMMIT_TIMEOUT),
         push=commit.registry is not None,
-        access=account_of(commit.registry) if commit.registry else RegistryAccess(),
+        access=push_account_of(commit.registry) if commit.registry else RegistryAccess(),
     )
 
 

@@ -92,12 +92,12 @@ class RegistryFilter(PanelFilter):
 
 
 class RegistryForm(EditForm):
-    """A registry; its password is written and never shown."""
+    """A registry; its passwords are written and never shown."""
 
     groups = (
         (_l("Account"), ("username", "new_password", "forget_password")),
         (_l("What is looked through"), ("projects", "repositories", "enables_new")),
-        (_l("What goes there"), ("takes_pushes",)),
+        (_l("What goes there"), ("takes_pushes", "push_username", "new_push_password", "forget_push_password")),
         (_l("Reaching it"), ("other_hosts", "verify_tls")),
         (_l("Who may use its images"), ("is_global", "domains")),
     )
@@ -112,17 +112,28 @@ class RegistryForm(EditForm):
     )
     forget_password = forms.BooleanField(required=False, label=_l("Forget the present password"))
 
+    new_push_password = forms.CharField(
+        required=False,
+        label=_l("Password or token for pushing"),
+        strip=False,
+        max_length=1024,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text=_l("Left empty, the present one stays."),
+    )
+    forget_push_password = forms.BooleanField(required=False, label=_l("Forget the present password for pushing"))
+
     class Meta:
         model = Registry
         fields: ClassVar[list[str]] = [
             "name", "url", "kind", "is_enabled", "username", "projects", "repositories", "enables_new", "takes_pushes",
-            "other_hosts", "verify_tls", "is_global", "domains",
+            "push_username", "other_hosts", "verify_tls", "is_global", "domains",
         ]  # fmt: skip
         labels: ClassVar[dict[str, Any]] = {
             "url": _l("Address"),
             "is_enabled": _l("It may be looked through"),
             "enables_new": _l("New images can be used at once"),
             "takes_pushes": _l("Images that people make of their sessions go there"),
+            "push_username": _l("Account for pushing"),
             "other_hosts": _l("Further hosts"),
             "verify_tls": _l("Check its certificate"),
             "is_global": _l("Open to all domains"),
@@ -134,9 +145,12 @@ class RegistryForm(EditForm):
         data = {name: self.cleaned_data[name] for name in self.Meta.fields} | {
             "domains": list(self.cleaned_data["domains"])
         }
-        if self.cleaned_data["new_password"]:
-            return data | {"password": self.cleaned_data["new_password"]}
-        return data | ({"password": ""} if self.cleaned_data["forget_password"] else {})
+        for name in ("password", "push_password"):
+            if self.cleaned_data[f"new_{name}"]:
+                data[name] = self.cleaned_data[f"new_{name}"]
+            elif self.cleaned_data[f"forget_{name}"]:
+                data[name] = ""
+        return data
 
 
 class RegistryList(ListPage):

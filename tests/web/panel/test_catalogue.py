@@ -225,6 +225,10 @@ def test_a_registry_is_made_looked_through_and_its_password_never_shown(cast: Ca
     assert registry.password == "s3cret" and "s3cret" not in dana.get(path).content.decode()
     assert dana.post(path, shown(dana, path) | {"projects": "lab"}).status_code == 302
     assert Registry.objects.get().password == "s3cret", "left empty, it stays"
+    pushing = {"push_username": "writer", "new_push_password": "may write"}
+    assert dana.post(path, shown(dana, path) | pushing).status_code == 302
+    assert (Registry.objects.get().push_password, Registry.objects.get().password) == ("may write", "s3cret")
+    assert "may write" not in dana.get(path).content.decode()
     answer = dana.post(f"{path}scan/", follow=True)
     assert "is being looked through" in answer.content.decode()
     assert "goes on already" in dana.post(f"{path}scan/", follow=True).content.decode()
