@@ -61,6 +61,13 @@ def test_every_health_check_of_ours_is_one_that_the_command_knows(services: dict
         assert known.returncode == 0, known.stderr
 
 
+def test_nothing_listens_for_other_machines_without_being_asked(services: dict[str, Any]) -> None:
+    published = [port for service in services.values() for port in service.get("ports", [])]
+    assert len(published) == 3
+    assert [port for port in published if not str(port).startswith("127.0.0.1:")] == []
+    assert services["agent"]["environment"]["BACKENDAI_GATEWAY_HOST"] == "172.17.0.1"
+
+
 def test_it_does_not_start_without_passwords(tmp_path: Path) -> None:
     assert COMPOSE is not None
     shutil.copy(ROOT / "docker-compose.yml", tmp_path)

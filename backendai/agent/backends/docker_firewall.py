@@ -35,7 +35,9 @@ class Firewall:
     """The rules for bridges whose name begins with ``bridges``; ``shielded`` are addresses that no kernel may reach."""
 
     def __init__(self, shielded: Sequence[str], *, bridges: str = BRIDGES, chains: str = CHAINS) -> None:
-        self._shielded = [str(ipaddress.ip_network(address, strict=False)) for address in shielded]
+        networks = [ipaddress.ip_network(address, strict=False) for address in shielded]
+        self._shielded = [str(network) for network in networks if network.version == 4]
+        self._shielded_v6 = [str(network) for network in networks if network.version == 6]
         self._from_bridges = ("-i", f"{bridges}+")
         self._chains = chains
         self.missing, self._is_open_v6 = "", False
@@ -87,7 +89,7 @@ class Firewall:
         """Fill both chains in one atomic step, so that repeating it leaves no gap and no double rule."""
         lines = ["*filter", *(f":{self._chain(hook)} - [0:0]" for hook in hooks)]
         for hook in hooks:
-            rules = self._rules(hook) if tool == _V4 else _rules_v6(hook)
+            rules = self._rules(hook) if tool == _V4 else self._rules_v6(hook)
             lines += [f"-A {self._chain(hook)} {rule}" for rule in rules]
         table = "\n".join([*lines, "COMMIT", ""])
         command = [f"{tool}-restore", "--noflush", *_LOCK]
@@ -103,6 +105,14 @@ class Firewall:
         else:
             yield f"-p udp --dport {VXLAN_PORT} -j REJECT"  # it joins sessions over nodes: nobody shall forge them
             for address in (*_METADATA, *self._shielded):
+                yield f"-d {address} -j REJECT"
+
+    def _rules_v6(self, hook: str) -> Iterable[str]:
+        yield "-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
+        if hook == "INPUT":
+            yield "-j REJECT"
+        else:
+            for address in (*_METADATA_V6, *self._shielded_v6):
                 yield f"-d {address} -j REJECT"
 
     def _hook(self, tool: str, hook: str) -> bool:
@@ -122,15 +132,6 @@ def _obstacle() -> str:
     if not all(map(shutil.which, _TOOLS)):
         return "iptables is not installed"
     return ""
-
-
-def _rules_v6(hook: str) -> Iterable[str]:
-    yield "-m conntrack --ctstate ESTABLISHED,RELATED -j RETURN"
-    if hook == "INPUT":
-        yield "-j REJECT"
-    else:
-        for address in _METADATA_V6:
-            yield f"-d {address} -j REJECT"
 
 
 def _has_ipv6() -> bool:
