@@ -61,7 +61,7 @@ class SyncLoop:
         self._reconciler = Reconciler()
         self._listing: list[KernelSighting] = []
         self._first, self._hurried, self._draining, self._failures = True, False, False, 0
-        self._refused = False
+        self._refused, self._trouble = False, ""
         self._swept_at = time.monotonic()
         self._poked, self._stopped = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="sync", daemon=True)
@@ -181,17 +181,28 @@ class SyncLoop:
             try:
                 self.sync_once()
                 self._failures, self._refused = 0, False
+                self._log_trouble("")
                 self._sweep_when_due()
                 self._end_overfull()
             except (PortalUnreachable, PortalRefused) as error:
                 self._failures += 1
                 self._refused = isinstance(error, PortalRefused) and error.status in (401, 403)
                 self._reconciler.forget()
-                logger.warning("sync failed, kernels stay as they are: %s", error.message)
+                self._log_trouble(error.message if isinstance(error, PortalRefused) else "unreachable", error.message)
             except Exception:
                 self._failures += 1
                 logger.exception("sync failed")
             self._poked.wait(self._rest(time.monotonic() - started_at))
+
+    def _log_trouble(self, trouble: str, message: str = "") -> None:
+        """Log what keeps the portal from taking syncs when it changes: an agent that is refused goes on asking."""
+        if trouble == self._trouble:
+            return
+        self._trouble = trouble
+        if trouble:
+            logger.warning("sync failed, kernels stay as they are: %s", message)
+        else:
+            logger.info("the portal takes syncs again")
 
     def _rest(self, spent: float) -> float:
         if self._failures:

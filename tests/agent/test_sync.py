@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from unittest import mock
 
 import pytest
@@ -213,6 +214,31 @@ def test_it_touches_nothing_while_the_portal_is_away_and_goes_on_when_it_is_back
     seen = len(node.portal.syncs)
     wait_until(lambda: len(node.portal.syncs) > seen)
     node.loop.stop(5)
+
+
+def test_it_logs_a_refusal_once_until_something_changes(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node()
+    refusal = PortalRefused("The credential is revoked.", status=401)
+    other = PortalRefused("The message cannot be read.", status=400)
+
+    def refused_by(error: Exception) -> None:
+        with mock.patch.object(node.portal, "sync", side_effect=error):
+            failures = node.loop._failures
+            wait_until(lambda: (node.loop.poke(), node.loop._failures >= failures + 3)[1])
+
+    with caplog.at_level(logging.INFO, "backendai.agent.sync"):
+        with mock.patch.object(node.portal, "sync", side_effect=refusal):
+            node.loop.start()
+            wait_until(lambda: (node.loop.poke(), node.loop._failures >= 3)[1])
+        refused_by(other)
+        wait_until(lambda: (node.loop.poke(), node.loop._failures == 0)[1])
+        node.loop.stop(5)
+    logged = [record.getMessage() for record in caplog.records if record.name == "backendai.agent.sync"]
+    about = [message for message in logged if "sync failed" in message or "takes syncs" in message]
+    lead = "sync failed, kernels stay as they are: "
+    assert about[-1] == "the portal takes syncs again"
+    assert about.count(f"{lead}The credential is revoked.") == 1
+    assert about.count(f"{lead}The message cannot be read.") == 1
 
 
 def test_it_goes_on_after_an_error_nobody_expected() -> None:
