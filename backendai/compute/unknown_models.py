@@ -24,6 +24,7 @@ class UnknownKernel(models.Model):
     session_id = models.UUIDField(null=True, blank=True, db_index=True)
     removal_at = models.DateTimeField(null=True, blank=True, help_text="When an administrator had it removed.")
     found_at = models.DateTimeField(default=timezone.now)
+    mailed_at = models.DateTimeField(null=True, blank=True, help_text="When superadmins got a mail about it.")
 
     class Meta:
         ordering = ["found_at", "pk"]

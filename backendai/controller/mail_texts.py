@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.conf import settings
 from django.utils.translation import override
 
+from backendai.accounts.models import User
 from backendai.activity.notices import NoticeKind
 from backendai.compute.notice_models import SessionNotice
+from backendai.compute.services.unknown_news import UnknownOn
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
 
@@ -16,6 +20,18 @@ def mail_of(notice: SessionNotice) -> tuple[str, str]:
     Who has chosen none gets English: a mail is written without a browser that could be asked."""
     with override(notice.owner.language or settings.LANGUAGE_CODE):
         return _subject(notice), _text(notice)
+
+
+def unknown_mail(admin: User, news: Sequence[UnknownOn]) -> tuple[str, str]:
+    """Return the subject and the text of a mail about unknown kernels, in the language of this superadmin."""
+    with override(admin.language or settings.LANGUAGE_CODE):
+        parts = [
+            _("Agents run kernels that the portal's database does not know, as after a restore from a backup."),
+            "\n".join(f"{one.agent}: {one.number}" for one in news),
+            _("They go on, and these agents take no new sessions until you adopt or remove them."),
+            f"{settings.PORTAL_URL.rstrip('/')}/manage/unknown-kernels/",
+        ]
+        return _("Unknown kernels wait for a decision"), "\n\n".join(parts) + "\n"
 
 
 def _subject(notice: SessionNotice) -> str:

@@ -1,4 +1,4 @@
-"""Mails to owners of sessions, in a thread of their own: no pass may wait for a mail server."""
+"""Mails to owners of sessions and to superadmins, in a thread of their own: no pass may wait for a mail server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from django.db import connection
 from django.utils import timezone
 
 from backendai.compute.services.notice_mails import has_mails, send_mails
-from backendai.controller.mail_texts import mail_of
+from backendai.compute.services.unknown_news import has_unknown_mails, send_unknown_mails
+from backendai.controller.mail_texts import mail_of, unknown_mail
 
 logger = logging.getLogger(__name__)
 
@@ -20,16 +21,17 @@ _one_at_a_time = threading.Lock()
 
 def mail_news(now: datetime) -> int:
     """Begin to send what is due, unless that goes on in this process; returns 0, for that puts nothing right."""
-    if has_mails(now) and _one_at_a_time.acquire(blocking=False):
+    if (has_unknown_mails(now) or has_mails(now)) and _one_at_a_time.acquire(blocking=False):
         threading.Thread(target=_run, name="mails", daemon=True).start()
     return 0
 
 
 def _run() -> None:
     try:
+        send_unknown_mails(timezone.now, unknown_mail)
         send_mails(timezone.now, mail_of)
     except (OSError, smtplib.SMTPException) as error:
-        logger.warning("news of sessions could not be mailed: %s", error)
+        logger.warning("news could not be mailed: %s", error)
     except Exception:
         logger.exception("sending mails failed")
     finally:

@@ -12,25 +12,27 @@ from backendai.activity.models import BackgroundJob
 from backendai.activity.notices import NoticeKind, choices_of, kinds_in
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
+from backendai.compute.services.unknown_news import UnknownOn, unknown_news
 
 _MOST_JOBS, _MOST_NOTICES = 50, 200
 
 
 @dataclass(slots=True)
 class Line:
-    """One entry: a background job, or a session with all that was told of it, the newest first."""
+    """One entry: a background job, a session with all that was told of it, the newest first, or unknown kernels."""
 
     at: datetime
     job: BackgroundJob | None = None
     session: ComputeSession | None = None
     notices: list[SessionNotice] = field(default_factory=list)
+    unknown: list[UnknownOn] = field(default_factory=list)
 
     @property
     def is_unseen(self) -> bool:
         """Whether something in it is new to its reader."""
         if self.job is not None:
             return not self.job.is_running and self.job.seen_at is None
-        return any(notice.seen_at is None for notice in self.notices)
+        return bool(self.unknown) or any(notice.seen_at is None for notice in self.notices)
 
     @property
     def may_keep(self) -> bool:
@@ -39,7 +41,7 @@ class Line:
 
 
 def lines_of(user: User) -> list[Line]:
-    """Return what the user has not put away; three queries."""
+    """Return what the user has not put away, and for superadmins what waits for them; three queries, and one."""
     jobs = BackgroundJob.objects.in_bell_of(user)[:_MOST_JOBS]
     lines = [Line(job.created_at, job=job) for job in jobs]
     of_session: dict[object, Line] = {}
@@ -47,15 +49,18 @@ def lines_of(user: User) -> list[Line]:
     for notice in notices.select_related("session__image").order_by("-pk")[:_MOST_NOTICES]:
         line = of_session.setdefault(notice.session_id, Line(notice.created_at, session=notice.session))
         line.notices.append(notice)
+    if unknown := unknown_news(user):
+        lines.append(Line(max(one.found_at for one in unknown), unknown=unknown))
     return sorted([*lines, *of_session.values()], key=lambda line: line.at, reverse=True)
 
 
 def counts_of(user: User) -> dict[str, int]:
-    """Return how many jobs go on, and how much news the user has not seen; three queries."""
+    """Return how many jobs go on, and how much news the user has not seen; three queries, one more for superadmins."""
     over = Q(seen_at=None) & ~Q(status=BackgroundJob.Status.RUNNING)
     jobs = BackgroundJob.objects.in_bell_of(user).order_by()
     counts = jobs.aggregate(
         running=Count("pk", filter=Q(status=BackgroundJob.Status.RUNNING)), unseen=Count("pk", filter=over)
     )
     notices = SessionNotice.objects.in_bell_of(user).unseen().filter(kind__in=kinds_in(choices_of(user), "bell"))
-    return counts | {"unseen": counts["unseen"] + notices.order_by().count()}
+    waiting = 1 if unknown_news(user) else 0  # one line, and new until it is decided
+    return counts | {"unseen": counts["unseen"] + notices.order_by().count() + waiting}

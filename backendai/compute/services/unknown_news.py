@@ -1,0 +1,73 @@
+"""News of unknown kernels for superadmins: a line under the bell until each is decided, and one mail."""
+
+from __future__ import annotations
+
+import smtplib
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from django.core.mail import EmailMessage, get_connection
+from django.db.models import Count, Max, QuerySet
+
+from backendai.accounts.models import User
+from backendai.activity.notices import sends_mail
+from backendai.compute.models import UnknownKernel
+
+TRIED_FOR = timedelta(hours=1)  # older news is under the bell
+_MOST_AT_ONCE = 1000
+
+
+class UnknownOn(NamedTuple):
+    """An agent, how many kernels of it wait for a decision, and when the newest of them was found."""
+
+    agent: str
+    number: int
+    found_at: datetime
+
+
+Writer = Callable[[User, Sequence[UnknownOn]], tuple[str, str]]  # the subject and the text of a mail
+
+
+def unknown_news(user: User) -> list[UnknownOn]:
+    """Return by agent what waits for a decision; one query, none for others than superadmins."""
+    return _by_agent(_undecided()) if user.is_superadmin else []
+
+
+def has_unknown_mails(now: datetime) -> bool:
+    """Return whether there is something to send; one query, none where the site sends no mail."""
+    return _due(now).exists() if sends_mail() else False
+
+
+def send_unknown_mails(clock: Callable[[], datetime], write: Writer) -> int:
+    """Send one mail about all new unknown kernels to each superadmin; of several processes that try, one sends it. What
+    the mail server does not take is tried again for an hour. Returns how many were sent. No transaction may be open."""
+    due = list(_due(clock()).values_list("pk", flat=True)[:_MOST_AT_ONCE])
+    rows = UnknownKernel.objects.filter(pk__in=due)
+    if not due or not rows.filter(mailed_at=None).update(mailed_at=clock()):
+        return 0
+    news, sent = _by_agent(rows), 0
+    admins = User.objects.filter(role=User.Role.SUPERADMIN, is_active=True).order_by("pk")
+    try:
+        with get_connection() as connection:
+            for admin in admins:
+                EmailMessage(*write(admin, news), None, [admin.email], connection=connection).send()
+                sent += 1
+    except (OSError, smtplib.SMTPException):
+        if not sent:  # else those who have it would get it again
+            rows.update(mailed_at=None)
+        raise
+    return sent
+
+
+def _undecided() -> QuerySet[UnknownKernel]:
+    return UnknownKernel.objects.filter(removal_at=None)
+
+
+def _due(now: datetime) -> QuerySet[UnknownKernel]:
+    return _undecided().filter(mailed_at=None, found_at__gt=now - TRIED_FOR).order_by("pk")
+
+
+def _by_agent(rows: QuerySet[UnknownKernel]) -> list[UnknownOn]:
+    counted = rows.order_by("agent__name").values_list("agent__name").annotate(Count("pk"), Max("found_at"))
+    return [UnknownOn(*row) for row in counted]
