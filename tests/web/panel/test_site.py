@@ -195,6 +195,8 @@ def test_information_tells_versions_and_health_and_no_secret(
         False,
     )
     assert "node-1" in text
+    (disk,) = [part for part in page.context["parts"] if part.name == "Disk"]
+    assert " free at " in disk.text and str(settings.DATA_DIR) in disk.text
 
 
 @pytest.mark.parametrize(
