@@ -131,10 +131,10 @@ def test_it_explains_a_node_that_does_not_answer(cast: Cast, browse: Browse) -> 
     assert "does not answer" not in browse(cast.alice).get(address).content.decode()
     mark_lost(now=timezone.now(), silent_for=timedelta())
     page = browse(cast.alice).get(address).content.decode()
-    assert "Node node-7 does not answer" in page
+    assert "Agent node-7 does not answer" in page
     assert "the session ends" in page
     terminate_session(session, cast.alice)
-    assert "an administrator can free them" in browse(cast.alice).get(address).content.decode()
+    assert "an administrator can free the resources" in browse(cast.alice).get(address).content.decode()
     assert "force the termination" in browse(cast.dana).get(address).content.decode()
 
 
