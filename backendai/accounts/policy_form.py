@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 
 from django import forms
 
-from backendai.accounts.amounts_field import AmountsField
+from backendai.accounts.amounts_field import AmountsField, SizeField
 from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import PolicyDefault, ResourcePolicy
 from backendai.accounts.services.policies import defaults_of, set_defaults
@@ -21,6 +21,7 @@ _WORDS = {
         "Most browsers signed in", "Of a user, by the user's and the domain's policy. Empty: unlimited."
     ),
     "max_customized_images": ("Most images of their own", "That one user may keep. Empty: unlimited."),
+    "max_folders": ("Most folders", "Of one user or one project; folders in the trash do not count. Empty: unlimited."),
 }  # fmt: skip
 
 
@@ -39,6 +40,10 @@ class PolicyForm(forms.ModelForm):
         label="Longest run",
         help_text="From a session's start; then it ends. What runs already keeps its end. Empty: unlimited.",
     )
+    max_folder_bytes = SizeField(
+        label="Most data in folders",
+        help_text="The limits of all folders of one user or one project together, as 500g or 2t. Empty: unlimited.",
+    )
     default_for = forms.MultipleChoiceField(
         required=False,
         choices=PolicyDefault.Holder.choices,
@@ -52,7 +57,7 @@ class PolicyForm(forms.ModelForm):
         fields: ClassVar[list[str]] = [
             "name", "slots", "unnamed_slots", "max_sessions", "max_pending_sessions", "max_pending_slots",
             "max_priority", "max_kernels_per_session", "max_session_lifetime", "max_concurrent_logins",
-            "max_customized_images",
+            "max_customized_images", "max_folders", "max_folder_bytes",
         ]  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -13,6 +13,7 @@ class Scope(StrEnum):
 
     READ = "read"
     SESSIONS = "sessions"
+    FOLDERS = "folders"
     ACCOUNT = "account"
     ADMIN = "admin"
 
@@ -20,6 +21,7 @@ class Scope(StrEnum):
 WORDS = {
     Scope.READ: "look at everything that you may see",
     Scope.SESSIONS: "launch, use and end sessions",
+    Scope.FOLDERS: "create, share, change and delete folders and their files",
     Scope.ACCOUNT: "change your account: tokens, SSH keys, dotfiles",
     Scope.ADMIN: "administer, as far as your role goes",
 }

@@ -32,6 +32,11 @@ class StorageHost(models.Model):
     name = models.CharField(max_length=32, unique=True, validators=[host_name_rule])
     title = models.CharField(max_length=128, blank=True)
     address = models.CharField(max_length=255, help_text="Of its file server, such as http://127.0.0.1:8093.")
+    public_address = models.CharField(
+        max_length=255,
+        blank=True,
+        help_text="Where scripts reach its file server; empty: not directly.",
+    )
     is_enabled = models.BooleanField(default=True, help_text="New folders can be created here.")
     is_default = models.BooleanField(default=False)
     quota_mode = models.CharField(max_length=16, choices=QuotaMode, default=QuotaMode.MEASURED, editable=False)
@@ -42,6 +47,7 @@ class StorageHost(models.Model):
     unknown_folders = models.JSONField(
         default=list, blank=True, editable=False, help_text="Directories there that the database does not know."
     )
+    listed_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="Its directories.")
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = StorageHostQuerySet.as_manager()
@@ -102,6 +108,15 @@ class Folder(models.Model):
     used_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
     used_files = models.BigIntegerField(null=True, blank=True, editable=False)
     measured_at = models.DateTimeField(null=True, blank=True, editable=False)
+    measure_asked_at = models.DateTimeField(null=True, blank=True, editable=False)
+    nearly_full_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When its owner was told that it is nearly full."
+    )
+    needs_push = models.BooleanField(
+        default=False, editable=False, help_text="Its file server has an older name, owner or limit."
+    )
+    idempotency_key = models.CharField(max_length=128, null=True, blank=True, editable=False)  # noqa: DJ001  (null: no key; unique)
+    request_digest = models.CharField(max_length=64, blank=True, editable=False)
     cloned_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="clones")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
@@ -128,6 +143,11 @@ class Folder(models.Model):
                 fields=["project", "name"],
                 condition=Q(project__isnull=False, status__in=["CREATING", "READY", "ERROR"]),
                 name="folder_name_once_per_project",
+            ),
+            models.UniqueConstraint(
+                fields=["created_by", "idempotency_key"],
+                condition=Q(idempotency_key__isnull=False),
+                name="folder_once_per_idempotency_key",
             ),
         ]
         indexes = [

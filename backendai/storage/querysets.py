@@ -37,8 +37,7 @@ class FolderQuerySet(models.QuerySet[Any]):
 
     def with_rights_of(self, user: User) -> FolderQuerySet:
         """Annotate ``rights``: manage, edit, view or none. An override or accepted invitation beats the default."""
-        member = Membership.objects.filter(project=OuterRef("project"), user=user)
-        granted = self.model.grants.rel.related_model.objects.filter(folder=OuterRef("pk"), user=user).counting()
+        granted, member = self._granted_to(user), self._memberships_of(user)
         rules = [When(user=user, then=Value(MANAGE))]
         if user.role == "superadmin":
             rules.append(When(pk__isnull=False, then=Value(MANAGE)))
@@ -57,10 +56,18 @@ class FolderQuerySet(models.QuerySet[Any]):
 
     def offered_to(self, user: User) -> FolderQuerySet:
         """Ready folders that the user owns, was granted or has by a project: what lists and the launcher show."""
-        granted = self.model.grants.rel.related_model.objects.filter(folder=OuterRef("pk"), user=user).counting()
-        member = Membership.objects.filter(project=OuterRef("project"), user=user)
-        mine = self.mountable().filter(Q(user=user) | Exists(member) | Exists(granted))
-        return mine.with_rights_of(user).exclude(rights=Rights.NONE)
+        mine = Q(user=user) | Exists(self._memberships_of(user)) | Exists(self._granted_to(user))
+        return self.mountable().filter(mine).with_rights_of(user).exclude(rights=Rights.NONE)
+
+    def _memberships_of(self, user: User) -> models.QuerySet[Any]:
+        return Membership.objects.filter(project=OuterRef("project"), user=user)
+
+    def _granted_to(self, user: User) -> FolderGrantQuerySet:
+        """Return the grant that counts; an override holds only as long as its user belongs to the project."""
+        grants = self.model.grants.rel.related_model.objects.filter(folder=OuterRef("pk"), user=user).counting()
+        member = Membership.objects.filter(project=OuterRef("folder__project"), user=user)
+        rows: FolderGrantQuerySet = grants.filter(Q(kind=GrantKind.INVITATION) | Exists(member))
+        return rows
 
 
 class FolderGrantQuerySet(models.QuerySet[Any]):

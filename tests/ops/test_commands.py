@@ -55,7 +55,7 @@ def test_the_audit_log_says_that_the_command_line_made_a_token(cast: Cast) -> No
 
 def test_a_token_can_administer_only_for_users_who_administer_something(cast: Cast) -> None:
     run("create_token", cast.alice.email)
-    assert scopes_of(cast.alice) == ["read", "sessions", "account"]
+    assert scopes_of(cast.alice) == ["read", "sessions", "folders", "account"]
     run("create_token", cast.dana.email)
     assert "admin" in scopes_of(cast.dana)
     with pytest.raises(CommandError, match="administers nothing"):

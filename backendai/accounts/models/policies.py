@@ -38,6 +38,10 @@ class ResourcePolicy(models.Model):
     max_customized_images = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="That one user may keep of their own sessions."
     )
+    max_folders = models.PositiveIntegerField(null=True, blank=True, help_text="Of one user or one project.")
+    max_folder_bytes = models.BigIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(0)], help_text="Sum of the limits of these folders."
+    )
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = PolicyQuerySet.as_manager()

@@ -94,6 +94,7 @@ class PolicyEditForm(EditForm, PolicyForm):
         (_l("Waiting at once"), ("max_pending_sessions", "max_pending_slots")),
         (_l("One session"), ("max_priority", "max_kernels_per_session", "max_session_lifetime")),
         (_l("One user"), ("max_concurrent_logins", "max_customized_images")),
+        (_l("Folders"), ("max_folders", "max_folder_bytes")),
         (_l("New ones"), ("default_for",)),
     )
 

@@ -1,0 +1,91 @@
+"""How many folders, and how much data, an owner may have. Checked under one lock for each owner."""
+
+from __future__ import annotations
+
+import zlib
+
+from django.db import connection
+from django.db.models import BigIntegerField, Count, Q, Sum, Value
+from django.db.models.functions import Coalesce
+
+from backendai.accounts.models import Domain, Project, ResourcePolicy, User
+from backendai.core.errors import Conflict
+from backendai.core.slots import format_size
+from backendai.storage.models import Folder
+from backendai.storage.status import FolderStatus
+
+COUNTED = (FolderStatus.CREATING, FolderStatus.READY, FolderStatus.ERROR)  # what is in the trash is checked at restore
+_LOCK = 0x62616933  # any number that nobody else uses in this database
+_LOCKS = 1024
+_PATIENCE = "8s"
+
+Owner = User | Project
+
+
+def owner_of(folder: Folder) -> Owner:
+    """Return the user or project that owns the folder."""
+    owner = folder.user or folder.project
+    assert owner is not None  # a constraint of the table
+    return owner
+
+
+def limits_of(owner: Owner) -> tuple[int | None, int | None]:
+    """Return how many folders this owner may have, and the largest sum of their limits; None: unlimited. The stricter
+    of the owner's policy and of its domain's holds; two queries."""
+    rows: list[tuple[int | None, int | None]] = []
+    for holders in (type(owner)._default_manager.filter(pk=owner.pk), Domain.objects.filter(pk=owner.domain_id)):
+        rows += ResourcePolicy.objects.filter(pk__in=holders.values("policy")).values_list(
+            "max_folders", "max_folder_bytes"
+        )
+    numbers = [number for number, _ in rows if number is not None]
+    sizes = [size for _, size in rows if size is not None]
+    return min(numbers, default=None), min(sizes, default=None)
+
+
+def held_by(owner: Owner, *, without: Folder | None = None) -> tuple[int, int]:
+    """Return how many folders count against this owner, and the sum of their limits; one without a limit: its size."""
+    rows = Folder.objects.filter(_owned(owner), status__in=COUNTED, linked_path="")
+    if without is not None:
+        rows = rows.exclude(pk=without.pk)
+    size = Coalesce("limit_bytes", "used_bytes", Value(0), output_field=BigIntegerField())
+    held = rows.order_by().aggregate(number=Count("pk"), total=Sum(size))
+    return held["number"], held["total"] or 0
+
+
+def check_room(owner: Owner, limit_bytes: int | None, *, without: Folder | None = None) -> None:
+    """Refuse (Conflict) a folder with this limit when it would exceed a policy, in the caller's transaction: until its
+    end nobody else is counted for this owner. ``without``: a folder that is counted anew."""
+    lock_owner(owner)
+    most, most_bytes = limits_of(owner)
+    if most is None and most_bytes is None:
+        return
+    number, total = held_by(owner, without=without)
+    if most is not None and number + 1 > most:
+        text = f"{owner} has {number} folders, and at most {most} are allowed. Delete one, or ask for a larger limit."
+        raise Conflict(text, code="too-many-folders", number=number, limit=most)
+    if most_bytes is None:
+        return
+    left = max(0, most_bytes - total)
+    if limit_bytes is None:
+        text = f"Give the folder a limit of at most {format_size(left)}: policies limit the folders of {owner}."
+        raise Conflict(text, field="limit_bytes", code="limit-needed", limit=most_bytes, left=left)
+    if limit_bytes > left:
+        text = (
+            f"The folders of {owner} may have {format_size(most_bytes)} together, of which {format_size(left)} are "
+            f"left; {format_size(limit_bytes)} are asked for."
+        )
+        raise Conflict(text, field="limit_bytes", code="folder-bytes", limit=most_bytes, left=left)
+
+
+def lock_owner(owner: Owner) -> None:
+    """Hold what counts for this owner still until the transaction ends (SQLite: the write transaction itself does)."""
+    if connection.vendor != "postgresql":
+        return
+    number = zlib.crc32(f"{type(owner).__name__}:{owner.pk}".encode()) % _LOCKS
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, number])
+
+
+def _owned(owner: Owner) -> Q:
+    return Q(user=owner) if isinstance(owner, User) else Q(project=owner)

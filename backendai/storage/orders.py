@@ -1,0 +1,185 @@
+"""What the portal orders of file servers: make, describe, limit, clone, measure and delete folders; what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from backendai.storage.file_server import FileServerClient, FileServerError, StorageSilent
+from backendai.storage.models import Folder, StorageHost
+from backendai.storage.status import QuotaMode
+
+ABSENT, READY, CLONING, CREATING, DELETING = "absent", "ready", "cloning", "creating", "deleting"
+_NOBODY = UUID(int=0)  # as the folder of a ticket: for the host itself
+_MOST_PAGES = 1000
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How large a folder was when it was measured."""
+
+    used_bytes: int
+    used_files: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """What a file server knows of a folder. ``done_bytes`` of ``total_bytes`` (None: not known) of a clone exist."""
+
+    state: str
+    version: int = 0
+    error: str = ""
+    done_bytes: int = 0
+    total_bytes: int | None = None
+    measured: Measured | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """What a file server says of its storage."""
+
+    quota_mode: QuotaMode
+    total_bytes: int | None
+    free_bytes: int | None
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFolder:
+    """A folder's directory on a storage host, with what ``meta.json`` says."""
+
+    folder_id: UUID
+    version: int
+    meta: dict[str, Any]
+
+
+def meta_of(folder: Folder) -> dict[str, Any]:
+    """Return what stands beside the data of a folder, enough to write its row anew."""
+    project = folder.project
+    owner = {"user": folder.user.email} if folder.user else {}
+    if project is not None:
+        owner = {"project": project.name, "domain": project.domain.name}
+    return {
+        "name": folder.name,
+        "owner": owner,
+        "usage": folder.usage,
+        "member_rights": folder.member_rights,
+        "is_cloneable": folder.is_cloneable,
+        "limit_bytes": folder.limit_bytes,
+        "created_at": folder.created_at.isoformat(),
+    }
+
+
+def order_creation(folder: Folder) -> None:
+    """Make the folder's directory; again changes nothing. Of a linked folder only its description is made."""
+    order(folder, "PUT", "", {"meta": meta_of(folder)})
+    if folder.linked_path:
+        order(folder, "PUT", "/link", {"path": folder.linked_path})
+    elif folder.limit_bytes is not None:
+        order_limit(folder)
+
+
+def order_description(folder: Folder) -> None:
+    """Write name, owner and limit beside the data."""
+    order(folder, "PUT", "/meta", {"meta": meta_of(folder)})
+    if not folder.linked_path:
+        order_limit(folder)
+
+
+def order_limit(folder: Folder) -> None:
+    """Hold the folder to its limit, where the file system enforces it."""
+    order(folder, "PUT", "/limit", {"bytes": folder.limit_bytes})
+
+
+def order_clone(folder: Folder, source_id: UUID) -> None:
+    """Begin to copy the source; ``ask_state`` tells when it is done."""
+    order(folder, "POST", "/clones", {"source": str(source_id), "meta": meta_of(folder)})
+
+
+def order_measurement(folder: Folder) -> None:
+    """Begin to measure; ``ask_state`` tells the result."""
+    order(folder, "POST", "/measurements")
+
+
+def order_deletion(folder: Folder) -> None:
+    """Take the folder's directory out of sight; it is removed in the background. One that is not there is no error."""
+    try:
+        order(folder, "DELETE", "")
+    except FileServerError as error:
+        if error.status != 404:
+            raise
+
+
+def ask_state(folder: Folder) -> FolderState:
+    """Return what the file server knows of the folder; ABSENT when it knows nothing."""
+    try:
+        answer = order(folder, "GET", "")
+    except FileServerError as error:
+        if error.status != 404:
+            raise
+        return FolderState(ABSENT)
+    progress, size = _map(answer.get("progress")), _map(answer.get("size"))
+    measured = Measured(_size(size["bytes"]), _size(size["files"]), _moment(size["at"])) if size.get("at") else None
+    return FolderState(
+        state=str(answer.get("state", "")),
+        version=_size(answer.get("version")),
+        error=str(answer.get("error") or "")[:500],
+        done_bytes=_size(progress.get("bytes")),
+        total_bytes=None if progress.get("total_bytes") is None else _size(progress["total_bytes"]),
+        measured=measured,
+    )
+
+
+def ask_host(host: StorageHost) -> HostState:
+    """Return what the host's file server says of its storage; raises StorageSilent."""
+    answer = _of_host(host, "/v1/host")
+    if answer.get("host") != host.name:
+        text = f"At {host.address} answers storage host {answer.get('host')!r}, not {host.name}."
+        raise StorageSilent(text, code="other-host")
+    quota_mode = QuotaMode.ENFORCED if answer.get("quota_mode") == QuotaMode.ENFORCED else QuotaMode.MEASURED
+    sizes = [None if answer.get(name) is None else _size(answer[name]) for name in ("total_bytes", "free_bytes")]
+    return HostState(quota_mode, sizes[0], sizes[1], str(answer.get("fault") or "")[:500])
+
+
+def list_folders(host: StorageHost) -> Iterator[KnownFolder]:
+    """Yield every folder whose directory lies on the host, page by page; raises StorageSilent."""
+    after: str | None = None
+    for _ in range(_MOST_PAGES):
+        answer = _of_host(host, "/v1/host/folders", {"after": after})
+        for row in answer.get("folders", []):
+            yield KnownFolder(UUID(str(row["id"])), _size(row.get("version")), _map(row.get("meta")))
+        after = answer.get("next")
+        if not after:
+            return
+
+
+def order(folder: Folder, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Send one order about the folder, with its version; raises FileServerError."""
+    client = FileServerClient(folder.host)
+    url = f"/v1/folders/{folder.pk}{path}"
+    return client.call(method, url, folder_id=folder.pk, version=folder.version, rights="manage", body=body)
+
+
+def _of_host(host: StorageHost, path: str, query: dict[str, Any] | None = None) -> dict[str, Any]:
+    client = FileServerClient(host)
+    return client.call("GET", path, folder_id=_NOBODY, version=0, rights="manage", query=query)
+
+
+def _map(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _size(value: Any) -> int:
+    return min(max(0, int(value or 0)), _LARGEST)
+
+
+def _moment(value: Any) -> datetime:
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC)
+    moment = datetime.fromisoformat(str(value))
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,122 @@
+"""What the services of folders check, and how they refuse."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from backendai.accounts.models import Project, User
+from backendai.core.errors import Conflict, NotFound, UserError
+from backendai.storage.models import Folder, StorageHost, folder_name_rule
+from backendai.storage.status import FolderStatus
+
+_LARGEST = 2**63 - 1
+_MOST_NAMED = 5
+
+
+def check_name(name: str, *, field: str = "name") -> str:
+    """Return the name; raises a UserError unless it may be a folder's."""
+    try:
+        folder_name_rule(name)
+    except ValidationError as error:
+        raise UserError(str(error.messages[0]), field=field, code="invalid-name") from error
+    if set(name) == {"."}:
+        raise UserError("A folder name has a letter or a digit.", field=field, code="invalid-name")
+    return name
+
+
+def check_limit(limit_bytes: int | None) -> int | None:
+    """Return the limit; raises a UserError unless it is None or a number of bytes from 1."""
+    if limit_bytes is not None and not 1 <= limit_bytes <= _LARGEST:
+        text = f"Write a limit from 1 to {_LARGEST} bytes, or none."
+        raise UserError(text, field="limit_bytes", code="invalid-limit")
+    return limit_bytes
+
+
+def check_choice(value: str, choices: type[models.TextChoices], field: str) -> str:
+    """Return the value; raises a UserError that lists what there is."""
+    if value not in choices.values:
+        text = f"There is no {field} {str(value)[:32]!r}; there are: {', '.join(choices.values)}."
+        raise UserError(text, field=field, code="unknown-choice")
+    return str(value)
+
+
+def host_for(user: User, host: StorageHost | None) -> StorageHost:
+    """Return the host where a new folder of the user shall lie, the default one when none is named."""
+    rows = StorageHost.objects.filter(is_enabled=True)
+    found: StorageHost | None = (rows.filter(pk=host.pk) if host else rows.order_by("-is_default", "name")).first()
+    if found is None:
+        text = (
+            "Nobody can create folders on this storage host." if host else "There is no storage host for new folders."
+        )
+        raise Conflict(f"{text} Ask an administrator.", field="host", code="no-storage-host")
+    return found
+
+
+def managed_project(user: User, project: Project | None) -> Project | None:
+    """Return the project; raises NotFound unless the user manages it, and for one that is not active."""
+    if project is None:
+        return None
+    found: Project | None = Project.objects.managed_by(user).filter(pk=project.pk).select_related("domain").first()
+    if found is None:
+        raise NotFound("You manage no such project.", field="project", code="unknown-project")
+    if not found.is_active or not found.domain.is_active:
+        raise Conflict(f"Project {found.name} is not active.", field="project", code="project-not-active")
+    return found
+
+
+def digest_of(asked: Mapping[str, Any]) -> str:
+    """Return what tells two requests with the same idempotency key apart."""
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def earlier_folder(user: User, key: str, digest: str) -> Folder | None:
+    """Return what the user made under this idempotency key; raises Conflict when it was another request."""
+    rows = Folder.objects.filter(created_by=user, idempotency_key=key[:128])
+    found: Folder | None = rows.select_related("host", "user", "project__domain").first()
+    if found is not None and found.request_digest != digest:
+        text = f"This idempotency key belongs to another request, which made folder {found.name!r}."
+        raise Conflict(text, code="idempotency-key-reused", folder=str(found.pk))
+    return found
+
+
+def refuse_while_mounted(folder: Folder) -> None:
+    """Raise a Conflict that names sessions that have not ended and mount the folder; one query."""
+    rows = folder.mounts.filter(released_at=None).order_by("created_at", "pk")
+    columns = ("session_id", "session__name", "session__owner__email")
+    mounts = list(rows.values_list(*columns).distinct()[: _MOST_NAMED + 1])
+    if not mounts:
+        return
+    words = [f"{name} of {email}" for _, name, email in mounts[:_MOST_NAMED]]
+    more = ", …" if len(mounts) > _MOST_NAMED else ""
+    raise Conflict(
+        f"The folder {folder.name} is mounted by {', '.join(words)}{more}. End these sessions first.",
+        code="folder-mounted",
+        sessions=[str(pk) for pk, *_ in mounts[:_MOST_NAMED]],
+    )
+
+
+def refuse_while_cloned(folder: Folder) -> None:
+    """Raise a Conflict while the folder is being copied; one query."""
+    clone = folder.clones.filter(status=FolderStatus.CREATING).first()
+    if clone is not None:
+        text = f"The folder {folder.name} is being copied. Wait until the clone is ready, or delete the clone."
+        raise Conflict(text, code="folder-cloned", clone=str(clone.pk))
+
+
+def wrong_status(folder: Folder, done: str) -> Conflict:
+    """Return the refusal of what the folder's status does not allow."""
+    status = Folder.objects.filter(pk=folder.pk).values_list("status", flat=True).first() or FolderStatus.DELETED
+    words = FolderStatus(status).label
+    return Conflict(f"The folder {folder.name} cannot be {done}: it is {words}.", code="folder-status", status=status)
+
+
+def name_taken(name: str) -> Conflict:
+    """Return the refusal of a name that another folder of the owner has."""
+    text = f"There is a folder {name!r} of this owner already. Choose another name."
+    return Conflict(text, field="name", code="name-taken")

@@ -1,0 +1,109 @@
+"""Carrying out at a file server what the database says of a folder. Whoever ordered it tries at once, the pass again;
+it can be done any number of times, by several at once."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from backendai.core.slots import format_size
+from backendai.storage import orders
+from backendai.storage.file_server import FileServerError, StorageSilent
+from backendai.storage.models import Folder
+from backendai.storage.status import FolderStatus
+from backendai.storage.transitions import transition
+
+logger = logging.getLogger(__name__)
+
+STALE = "stale-version"
+
+
+def deliver(folder: Folder, *, now: datetime) -> bool:
+    """Do the next thing at the folder's file server; returns whether the folder changed. What the server cannot do now
+    is noted in ``status_message`` and tried again by the pass; what it refuses for good makes the folder an ERROR."""
+    try:
+        changed = _deliver(folder, now)
+    except StorageSilent as error:
+        _note(folder, error.message)
+        return False
+    except FileServerError as error:
+        changed = _refused(folder, error, now)
+    if changed:
+        folder.refresh_from_db(fields=["status", "status_message", "version", "changed_at", "needs_push"])
+    return changed
+
+
+def _deliver(folder: Folder, now: datetime) -> bool:
+    if folder.status == FolderStatus.CREATING:
+        return _clone(folder, now) if folder.cloned_from_id else _create(folder, now)
+    if folder.status == FolderStatus.DELETING:
+        return _delete(folder, now)
+    if folder.needs_push and folder.status in (FolderStatus.READY, FolderStatus.TRASHED):
+        orders.order_description(folder)
+        return bool(Folder.objects.filter(pk=folder.pk, version=folder.version).update(needs_push=False))
+    return False
+
+
+def _create(folder: Folder, now: datetime) -> bool:
+    orders.order_creation(folder)
+    return _became_ready(folder, now)
+
+
+def _clone(folder: Folder, now: datetime) -> bool:
+    found = orders.ask_state(folder)
+    if found.error:
+        raise FileServerError(found.error, status=409, code="clone-failed")
+    if found.state == orders.ABSENT:
+        assert folder.cloned_from_id is not None  # as the caller has seen
+        orders.order_clone(folder, folder.cloned_from_id)
+        found = orders.ask_state(folder)
+    if found.state == orders.READY:
+        if folder.limit_bytes is not None:
+            orders.order_limit(folder)
+        return _became_ready(folder, now)
+    if found.done_bytes:
+        of_total = f" of {format_size(found.total_bytes)}" if found.total_bytes else ""
+        _note(folder, f"{format_size(found.done_bytes)}{of_total} are copied.")
+    return False
+
+
+def _delete(folder: Folder, now: datetime) -> bool:
+    if orders.ask_state(folder).state != orders.ABSENT:
+        orders.order_deletion(folder)
+        if orders.ask_state(folder).state != orders.ABSENT:
+            return False
+    return bool(transition([folder.pk], FolderStatus.DELETED, now=now, needs_push=False))
+
+
+def _became_ready(folder: Folder, now: datetime) -> bool:
+    only = [FolderStatus.CREATING]
+    return bool(transition([folder.pk], FolderStatus.READY, now=now, only_from=only, needs_push=False))
+
+
+def _refused(folder: Folder, error: FileServerError, now: datetime) -> bool:
+    """Note a refusal. An order that is too old, after the database was restored, is adapted to what the server knows;
+    but nothing is deleted then: the folder was used since."""
+    if error.code == STALE and folder.status != FolderStatus.DELETING:
+        return _catch_up(folder, now)
+    logger.warning("folder %s (%s): %s %s", folder.pk, folder.status, error.code, error.message)
+    if folder.status == FolderStatus.CREATING:
+        return bool(transition([folder.pk], FolderStatus.ERROR, now=now, status_message=error.message[:500]))
+    _note(folder, error.message)
+    return False
+
+
+def _catch_up(folder: Folder, now: datetime) -> bool:
+    try:
+        found = orders.ask_state(folder)
+    except FileServerError as error:
+        _note(folder, error.message)
+        return False
+    Folder.objects.filter(pk=folder.pk, version__lt=found.version).update(version=found.version)
+    is_there = folder.status == FolderStatus.CREATING and found.state == orders.READY
+    return _became_ready(folder, now) if is_there else False
+
+
+def _note(folder: Folder, message: str) -> None:
+    if folder.status_message != message[:500]:
+        folder.status_message = message[:500]
+        Folder.objects.filter(pk=folder.pk, status=folder.status).update(status_message=message[:500])
