@@ -33,9 +33,12 @@ from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
 from backendai.compute.models import ComputeSession, Kernel, LaunchRecord, UnknownKernel
 from backendai.realtime.routing import websocket_urlpatterns
+from backendai.storage.models import Folder, FolderGrant, StorageHost
+from backendai.storage.services import create_folder, share_folder
 from tests.api.callers import log_gateway
 from tests.cast import Cast, make_cast
 from tests.factories import make_image, make_running_session
+from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 
 
 class Policy(Enum):
@@ -326,6 +329,32 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/keypairs/": (P.SIGNED_IN, "GET POST"),
     "api/v1/keypairs/<str:access_key>/": (P.OWN, "PATCH DELETE"),
     "api/v1/keypairs/<str:access_key>/rotate/": (P.OWN, "POST"),
+    "api/v1/folders/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/folders/transfer/": (P.SUPERADMIN, "POST"),
+    "api/v1/folders/invitations/": (P.SIGNED_IN, "GET"),
+    "api/v1/folders/invitations/<int:grant_id>/accept/": (P.OWN, "POST"),
+    "api/v1/folders/invitations/<int:grant_id>/decline/": (P.OWN, "POST"),
+    "api/v1/folders/<uuid:folder_id>/": (P.VISIBLE, "GET PATCH DELETE"),
+    "api/v1/folders/<uuid:folder_id>/restore/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/retry/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/purge/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/clone/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/shares/": (P.VISIBLE, "GET POST"),
+    "api/v1/folders/<uuid:folder_id>/shares/<uuid:guest_id>/": (P.VISIBLE, "DELETE"),
+    "api/v1/folders/<uuid:folder_id>/leave/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/entries/": (P.VISIBLE, "GET"),
+    "api/v1/folders/<uuid:folder_id>/directories/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/moves/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/copies/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/deletions/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/trash/": (P.VISIBLE, "GET DELETE"),
+    "api/v1/folders/<uuid:folder_id>/trash/<str:item>/": (P.VISIBLE, "DELETE"),
+    "api/v1/folders/<uuid:folder_id>/trash/<str:item>/restore/": (P.VISIBLE, "POST"),
+    "api/v1/folders/<uuid:folder_id>/usage/": (P.VISIBLE, "GET"),
+    "api/v1/folders/<uuid:folder_id>/uses/": (P.VISIBLE, "GET"),
+    "api/v1/folders/<uuid:folder_id>/ticket/": (P.VISIBLE, "POST"),
+    "api/v1/storage-hosts/": (P.READ, "GET POST"),
+    "api/v1/storage-hosts/<uuid:storage_host_id>/": (P.READ, "GET PATCH DELETE"),
     "api/^": (P.NOWHERE, "GET POST DELETE"),
     "node/v1/join": (P.NODE, "POST"),
     "node/v1/broker": (P.NODE, "POST"),
@@ -401,7 +430,10 @@ SOCKETS = {
 }
 # POST changes nothing there: whoever may look may ask.
 HARMLESS = {"api/v1/session-preview/", "api/v1/check-presets/", "api/^"}
-WATCHED = [ComputeSession, Kernel, Agent, User, BackgroundJob, Project, Membership, Invitation]
+WATCHED = [
+    ComputeSession, Kernel, Agent, User, BackgroundJob, Project, Membership, Invitation, Folder, FolderGrant,
+    StorageHost,
+]  # fmt: skip
 QUERIES = [
     *(f"SELECT {model._meta.pk.column}, every.* FROM {model._meta.db_table} every" for model in WATCHED),
     f"SELECT id, every.* FROM {AuditEntry._meta.db_table} every WHERE action NOT LIKE '{PREFIX}%'",
@@ -485,7 +517,7 @@ def world(lasting_world: World, db: None) -> World:
 
 @contextmanager
 def made_world(cast: Cast) -> Iterator[World]:
-    with log_gateway(200, PRIVATE_OUTPUT) as (address, _):
+    with log_gateway(200, PRIVATE_OUTPUT) as (address, _), serving(FakeFileServer()) as files:
         make_image(labels={"ai.backend.service-ports": "notes:http:8080"})
         session = make_running_session(cast.alice, name=PRIVATE_NAME)
         kernel = session.kernels.select_related("agent").get()
@@ -499,7 +531,7 @@ def made_world(cast: Cast) -> Iterator[World]:
         empty = Domain.objects.create(name="nobodys")
         invitation, _ = invite(cast.alice, project, Invitee("new@example.com"), now=timezone.now())
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
-        agent, more = Agent.objects.get(), environments(cast, project, empty)
+        agent, more = Agent.objects.get(), environments(cast, project, empty) | folders(cast, files)
         yield World(cast, session, kernel, token, agent, job, preset, invitation, empty, browsers, more)
 
 
@@ -522,6 +554,18 @@ def environments(cast: Cast, project: Project, domain: Domain) -> dict[str, str]
     ImageShare.objects.create(image=own, project=project)
     parts["<str:access_key>"] = cast.alice.key_pairs.get().pk
     return {name: str(value) for name, value in parts.items()}
+
+
+def folders(cast: Cast, files: FakeFileServer) -> dict[str, str]:
+    """Give Alice a folder, and an invitation to one of an administrator; return the parts of addresses."""
+    host, now = make_host(files), timezone.now()
+    folder = create_folder(cast.alice, name=PRIVATE_NAME, now=now)
+    other = create_folder(cast.dana, name=PRIVATE_NAME, now=now)
+    grant = share_folder(other, cast.dana, cast.alice.email, "view", now=now)
+    share_folder(folder, cast.alice, cast.dana.email, "view", now=now)
+    parts: dict[str, Any] = {"<uuid:folder_id>": folder, "<uuid:storage_host_id>": host, "<int:grant_id>": grant}
+    parts["<uuid:guest_id>"] = cast.dana
+    return {name: str(row.pk) for name, row in parts.items()} | {"<str:item>": "nothing"}
 
 
 def signed_in(user: User) -> Client:

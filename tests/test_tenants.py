@@ -19,6 +19,7 @@ from backendai.accounts.models import User
 from backendai.accounts.services import create_person
 from backendai.cluster.models import Agent
 from backendai.realtime.routing import websocket_urlpatterns
+from backendai.storage.models import FolderGrant
 from tests.cast import PASSWORD, Cast
 from tests.realtime.sockets import fake_gateway, page, socket
 from tests.test_census import PRIVATE_NAME, PRIVATE_OUTPUT, TABLE, Policy, World, made_world
@@ -60,7 +61,7 @@ def secrets_of(world: World) -> list[str]:
         alice,
         world.cast.project,
     )
-    ids = [str(row.pk) for row in rows]
+    ids = [*(str(row.pk) for row in rows), *(str(pk) for pk in alice.folders.values_list("pk", flat=True))]
     names = [PRIVATE_NAME, PRIVATE_OUTPUT.decode(), alice.email, alice.key_pairs.get().access_key, world.agent.name]
     return [text.lower() for text in (*ids, *names)]
 
@@ -81,6 +82,8 @@ def requests_to(world: World, dice: random.Random) -> Iterator[Request]:
         launch | {"type": "batch", "startup_command": "true", "depends_on": [session]}, {"force": True},
         {"email": alice, "project": project}, {"user": alice, "role": "admin"}, {"name": "eves-own"},
         {"resource_group": "default", "project": project},
+        {"name": "eves-folder", "project": project}, {"email": alice, "rights": "edit"}, {"name": PRIVATE_NAME},
+        {"from_user": alice, "to_user": alice}, {"path": "stolen"}, {"source": "a", "target": "b"}, {"rights": "view"},
         {"replaces": session, "owner": alice, "image": "python", "project": project, "resource_group": "default"},
     ]  # fmt: skip
     routes = [
@@ -142,6 +145,8 @@ def hers(world: World) -> list[Any]:
         list(world.session.kernels.values()),
         list(User.objects.filter(pk=alice.pk).values("email", "role", "is_active", "domain", "policy")),
         list(alice.access_tokens.values_list("pk", flat=True)),
+        list(alice.folders.order_by("pk").values()),
+        list(FolderGrant.objects.order_by("pk").values("folder", "user", "rights", "accepted_at")),
         list(alice.memberships.values("project", "role")),
         list(Agent.objects.order_by("pk").values("pk", "schedulable", "resource_group")),
     ]

@@ -21,6 +21,7 @@ from backendai.activity.request_facts import request_id
 from backendai.core.database_faults import is_away, is_full
 from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, StorageFull, UserError
 from backendai.planning.turns import Busy
+from backendai.storage.file_server import FileServerError
 from backendai.texts.sentences import in_words
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 _MOST_ERRORS = 20
 _LONGEST_NAME = 100
 _WHOLE_OBJECT = "non_field_errors"
+_OF_FILE_SERVERS = frozenset({403, 404, 409, 412, 413, 503, 507})  # answered as they come; others are wrong requests
 
 
 class BodyTooLarge(APIException):
@@ -77,6 +79,8 @@ def _user_problem(error: UserError) -> JsonResponse:
         status = HTTPStatus.TOO_MANY_REQUESTS
     elif isinstance(error, StorageFull):
         status = HTTPStatus.INSUFFICIENT_STORAGE
+    elif isinstance(error, FileServerError):
+        status = HTTPStatus(error.status if error.status in _OF_FILE_SERVERS else HTTPStatus.BAD_REQUEST)
     answer = problem(status, error.code, in_words(error.message), field=error.field, data=dict(error.details))
     if isinstance(error, TooFast):
         answer["Retry-After"] = str(error.seconds)

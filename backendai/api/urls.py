@@ -144,5 +144,6 @@ urlpatterns = [
         name="domain-dotfile",
     ),
     path("v1/", include("backendai.api.people_urls")),
+    path("v1/", include("backendai.api.folder_urls")),
     re_path("^", documents.Nowhere.as_view(), name="nowhere"),
 ]

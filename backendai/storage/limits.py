@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 from django.db import connection
-from django.db.models import BigIntegerField, Count, Q, Sum, Value
+from django.db.models import BigIntegerField, Count, Q, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce
 
 from backendai.accounts.models import Domain, Project, ResourcePolicy, User
@@ -33,7 +34,8 @@ def limits_of(owner: Owner) -> tuple[int | None, int | None]:
     """Return how many folders this owner may have, and the largest sum of their limits; None: unlimited. The stricter
     of the owner's policy and of its domain's holds; two queries."""
     rows: list[tuple[int | None, int | None]] = []
-    for holders in (type(owner)._default_manager.filter(pk=owner.pk), Domain.objects.filter(pk=owner.domain_id)):
+    own: QuerySet[Any] = (User if isinstance(owner, User) else Project).objects.filter(pk=owner.pk)
+    for holders in (own, Domain.objects.filter(pk=owner.domain_id)):
         rows += ResourcePolicy.objects.filter(pk__in=holders.values("policy")).values_list(
             "max_folders", "max_folder_bytes"
         )
@@ -81,7 +83,8 @@ def lock_owner(owner: Owner) -> None:
     """Hold what counts for this owner still until the transaction ends (SQLite: the write transaction itself does)."""
     if connection.vendor != "postgresql":
         return
-    number = zlib.crc32(f"{type(owner).__name__}:{owner.pk}".encode()) % _LOCKS
+    kind = "user" if isinstance(owner, User) else "project"
+    number = zlib.crc32(f"{kind}:{owner.pk}".encode()) % _LOCKS
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
         cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, number])

@@ -60,19 +60,22 @@ class KnownFolder:
 
 def meta_of(folder: Folder) -> dict[str, Any]:
     """Return what stands beside the data of a folder, enough to write its row anew."""
-    project = folder.project
-    owner = {"user": folder.user.email} if folder.user else {}
-    if project is not None:
-        owner = {"project": project.name, "domain": project.domain.name}
     return {
         "name": folder.name,
-        "owner": owner,
+        "owner": owner_text(folder),
         "usage": folder.usage,
         "member_rights": folder.member_rights,
         "is_cloneable": folder.is_cloneable,
         "limit_bytes": folder.limit_bytes,
         "created_at": folder.created_at.isoformat(),
     }
+
+
+def owner_text(folder: Folder) -> str:
+    """Return ``user:alice@example.com`` or ``project:default/vision``."""
+    if folder.project is not None:
+        return f"project:{folder.project.domain.name}/{folder.project.name}"
+    return f"user:{folder.user.email if folder.user else ''}"
 
 
 def order_creation(folder: Folder) -> None:

@@ -51,8 +51,10 @@ class FolderQuerySet(models.QuerySet[Any]):
         return self.annotate(rights=Case(*rules, default=Value(Rights.NONE.value), output_field=CharField()))
 
     def visible_to(self, user: User) -> FolderQuerySet:
-        """Folders to which the user has any rights, with ``rights``; administrators manage those of their domain."""
-        return self.live().with_rights_of(user).exclude(rights=Rights.NONE)
+        """Folders to which the user has any rights, with ``rights``; administrators manage those of their domain. Those
+        that are not ready, such as in the trash, are there for whoever manages them."""
+        rows = self.live().with_rights_of(user).exclude(rights=Rights.NONE)
+        return rows.filter(Q(rights=MANAGE) | Q(status=FolderStatus.READY))
 
     def offered_to(self, user: User) -> FolderQuerySet:
         """Ready folders that the user owns, was granted or has by a project: what lists and the launcher show."""

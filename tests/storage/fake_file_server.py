@@ -23,9 +23,9 @@ NOBODY = str(UUID(int=0))
 
 
 class FakeFileServer:
-    """``folders`` by id; ``asked`` holds (method, path, version, rights) of every request. ``hangs``: it answers nothing;
-    ``refuses``: (status, code) of every answer but the host's; ``clones_at_once``: a clone is ready when it is ordered.
-    """
+    """``folders`` by id; ``asked`` holds (method, path, version, rights) of every request. ``hangs``: it answers
+    nothing; ``refuses``: (status, code) of every answer but the host's; ``clones_at_once``: a clone is ready when it is
+    ordered."""
 
     def __init__(self, name: str = "local") -> None:
         self.name = name

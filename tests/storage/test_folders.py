@@ -47,7 +47,7 @@ def test_a_new_folder_is_ready_at_once_and_its_server_knows_whose_it_is(folder: 
     assert (folder.status, folder.version) == (FolderStatus.READY, 2)
     known = files.folders[str(folder.pk)]
     assert known["meta"] == {
-        "name": "data", "owner": {"user": "alice@example.com"}, "usage": "general", "member_rights": "edit",
+        "name": "data", "owner": "user:alice@example.com", "usage": "general", "member_rights": "edit",
         "is_cloneable": False, "limit_bytes": GIB, "created_at": NOW.isoformat(),
     }  # fmt: skip
     assert (known["limit"], files.asked[0][3]) == (GIB, "manage")

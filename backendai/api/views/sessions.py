@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker, signing_pair
 from backendai.api.filters import FiltersAskedFor, HistoryFilter, SessionFilter
+from backendai.api.idempotency import idempotency_key
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.session_bodies import (
@@ -39,9 +40,6 @@ from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.ending_many import terminate_sessions
 from backendai.compute.services.priorities import set_priority
 from backendai.compute.services.renaming import rename_session
-from backendai.core.errors import UserError
-
-_LONGEST_KEY = 128
 
 
 class SessionList(ListAPIView[ComputeSession]):
@@ -71,7 +69,7 @@ class SessionList(ListAPIView[ComputeSession]):
     )
     def post(self, request: Request) -> Response:
         """Launch a session; 200 with the earlier one when the idempotency key was used before."""
-        key = _idempotency_key(request)
+        key = idempotency_key(request)
         body = LaunchRequest(data=request.data)
         body.is_valid(raise_exception=True)
         spec, pair = body.spec(), signing_pair(request)
@@ -206,10 +204,3 @@ class SessionHistory(ListAPIView[SchedulingRecord]):
         visible = ComputeSession.objects.visible_to(asker(self.request))
         session: ComputeSession = get_object_or_404(visible, pk=self.kwargs["session_id"])
         return session.records.order_by()
-
-
-def _idempotency_key(request: Request) -> str | None:
-    key = request.headers.get("Idempotency-Key", "").strip()
-    if len(key) > _LONGEST_KEY or not key.isprintable():
-        raise UserError(f"An Idempotency-Key has at most {_LONGEST_KEY} printable characters.", code="invalid-key")
-    return key or None

@@ -3,6 +3,7 @@
 from backendai.storage.services.cloning import clone_folder, link_folder
 from backendai.storage.services.delivery import deliver
 from backendai.storage.services.folders import (
+    change_folder,
     create_folder,
     purge_folder,
     rename_folder,
@@ -28,6 +29,7 @@ from backendai.storage.services.transfers import live_folders_of, refuse_while_o
 
 __all__ = [
     "accept_invitation",
+    "change_folder",
     "clone_folder",
     "create_folder",
     "decline_invitation",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -52,7 +53,8 @@ def create_folder(
     Raises a UserError by field, and a Conflict for a taken name or a policy's limit, with nothing written.
     """
     asked = {"name": name, "host": host and host.name, "project": project and str(project.pk), "usage": usage}
-    digest = digest_of(asked | {"limit_bytes": limit_bytes})
+    asked |= {"limit_bytes": limit_bytes, "is_cloneable": is_cloneable, "member_rights": member_rights}
+    digest = digest_of(asked)
     if idempotency_key and (earlier := earlier_folder(user, idempotency_key, digest)):
         return earlier
     folder = Folder(
@@ -68,6 +70,14 @@ def create_folder(
     return add_folder(user, folder, now=now, idempotency_key=idempotency_key, digest=digest)
 
 
+def change_folder(folder: Folder, actor: User, values: Mapping[str, Any], *, now: datetime) -> Folder:
+    """Return the folder with these values of ``name``, ``limit_bytes``, ``member_rights`` and ``is_cloneable`` written,
+    all or none. Raises a UserError by field, a Conflict for a taken name or a policy's limit."""
+    return _change(
+        folder, actor, "folder.change", {name: _CLEAN[name](value) for name, value in values.items()}, now=now
+    )
+
+
 def rename_folder(folder: Folder, actor: User, name: str, *, now: datetime) -> Folder:
     """Return the folder with another name; sessions that mount it keep their paths. Raises Conflict if it is taken."""
     return _change(folder, actor, "folder.rename", {"name": check_name(name)}, now=now)
@@ -81,10 +91,7 @@ def set_limit(folder: Folder, actor: User, limit_bytes: int | None, *, now: date
 
 def set_member_rights(folder: Folder, actor: User, rights: str, *, now: datetime) -> Folder:
     """Return the project folder with what members without rights of their own may do."""
-    if folder.project_id is None:
-        raise UserError("Only a folder of a project has members.", field="member_rights", code="not-of-project")
-    rights = check_choice(rights, Rights, "member_rights")
-    return _change(folder, actor, "folder.set-member-rights", {"member_rights": rights}, now=now)
+    return _change(folder, actor, "folder.set-member-rights", {"member_rights": _check_rights(rights)}, now=now)
 
 
 def set_cloneable(folder: Folder, actor: User, is_cloneable: bool, *, now: datetime) -> Folder:
@@ -193,6 +200,8 @@ def _change(folder: Folder, actor: User, action: str, values: dict[str, Any], *,
     changes = {name: [getattr(folder, name), value] for name, value in values.items() if getattr(folder, name) != value}
     if not changes:
         return folder
+    if "member_rights" in changes and folder.project_id is None:
+        raise UserError("Only a folder of a project has members.", field="member_rights", code="not-of-project")
     try:
         with transaction.atomic():
             if "limit_bytes" in changes:
@@ -214,3 +223,15 @@ def _check_new_limit(folder: Folder, limit_bytes: int | None) -> None:
     is_smaller = limit_bytes is not None and folder.limit_bytes is not None and limit_bytes <= folder.limit_bytes
     if not is_smaller:
         check_room(owner_of(folder), limit_bytes, without=folder)
+
+
+def _check_rights(rights: str) -> str:
+    return check_choice(rights, Rights, "member_rights")
+
+
+_CLEAN: dict[str, Callable[[Any], Any]] = {
+    "name": check_name,
+    "limit_bytes": check_limit,
+    "member_rights": _check_rights,
+    "is_cloneable": bool,
+}

@@ -1,0 +1,280 @@
+"""What folders, shares and storage hosts look like in requests and answers."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from backendai.api.answers import Answer
+from backendai.api.parsing import StrictSerializer
+from backendai.compute.mount_models import SessionMount
+from backendai.storage.models import Folder, FolderGrant, FolderSize, StorageHost
+from backendai.storage.status import GrantKind, Rights, Usage
+
+_Project = {"type": "object", "nullable": True, "properties": {
+    "id": {"type": "string", "format": "uuid"}, "name": {"type": "string"}, "domain": {"type": "string"},
+}}  # fmt: skip
+_NAME = {"max_length": 64, "trim_whitespace": False, "help_text": "1 to 64 letters, digits, '.', '_' or '-'."}
+_MOST = 2**63 - 1
+_RIGHTS = "none, view or edit."
+
+
+def _limit(**options: Any) -> serializers.IntegerField:
+    text = "In bytes; null: unlimited."
+    return serializers.IntegerField(min_value=1, max_value=_MOST, allow_null=True, help_text=text, **options)
+
+
+class FolderBody(Answer[Folder]):
+    """A folder, and what the one who asks may do with it."""
+
+    host = serializers.CharField(source="host.name")
+    owner = serializers.SerializerMethodField(help_text="The address of its user; null: it is a project's.")
+    project = serializers.SerializerMethodField(help_text="null: it is a user's.")
+    usage = serializers.CharField()
+    rights = serializers.CharField(help_text="view, edit or manage.")
+    member_rights = serializers.CharField(help_text="What members of its project may do.")
+    status = serializers.CharField()
+    is_linked = serializers.SerializerMethodField(help_text="An existing directory, offered read-only.")
+    is_reachable = serializers.SerializerMethodField(help_text="Whether its storage host works.")
+    is_limit_enforced = serializers.SerializerMethodField(help_text="false: it is only measured.")
+    deleted_at = serializers.SerializerMethodField(help_text="When it will be deleted from the trash.")
+
+    class Meta:
+        model = Folder
+        fields = [
+            "id", "name", "host", "owner", "project", "usage", "rights", "member_rights", "is_cloneable", "is_linked",
+            "status", "status_message", "is_reachable", "limit_bytes", "is_limit_enforced", "used_bytes", "used_files",
+            "measured_at", "created_at", "changed_at", "trashed_at", "deleted_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    def get_owner(self, folder: Folder) -> str | None:
+        """Return the address of the user that owns it."""
+        return folder.user.email if folder.user else None
+
+    @extend_schema_field(_Project)
+    def get_project(self, folder: Folder) -> dict[str, str] | None:
+        """Return the project that owns it."""
+        project = folder.project
+        if project is None:
+            return None
+        return {"id": str(project.pk), "name": project.name, "domain": project.domain.name}
+
+    def get_is_linked(self, folder: Folder) -> bool:
+        """Return whether it offers an existing directory."""
+        return bool(folder.linked_path)
+
+    def get_is_reachable(self, folder: Folder) -> bool:
+        """Return whether its storage host works."""
+        return not folder.host.fault
+
+    def get_is_limit_enforced(self, folder: Folder) -> bool:
+        """Return whether the file system holds it to its limit."""
+        return folder.host.quota_mode == "enforced"
+
+    @extend_schema_field({"type": "string", "format": "date-time", "nullable": True})
+    def get_deleted_at(self, folder: Folder) -> str | None:
+        """Return when the trash is emptied of it."""
+        if folder.trashed_at is None or not settings.FOLDER_TRASH_FOR:
+            return None
+        return (folder.trashed_at + settings.FOLDER_TRASH_FOR).isoformat().replace("+00:00", "Z")
+
+
+class FolderRequest(StrictSerializer):
+    """A new folder."""
+
+    name = serializers.CharField(**_NAME)
+    host = serializers.CharField(max_length=32, required=False, help_text="Of a storage host; default: the usual one.")
+    project = serializers.UUIDField(required=False, help_text="A project that you manage; default: it is yours.")
+    usage = serializers.ChoiceField(choices=Usage.choices, default=Usage.GENERAL)
+    limit_bytes = _limit(default=None)
+    is_cloneable = serializers.BooleanField(default=False)
+    member_rights = serializers.CharField(max_length=8, default=Rights.EDIT, help_text=_RIGHTS)
+    linked_path = serializers.CharField(
+        max_length=255, required=False, help_text="Superadmins: an existing directory of the host, offered read-only."
+    )
+
+
+class FolderChange(StrictSerializer):
+    """What shall change of a folder; what is left out stays."""
+
+    name = serializers.CharField(required=False, **_NAME)
+    limit_bytes = _limit(required=False)
+    member_rights = serializers.CharField(max_length=8, required=False, help_text=_RIGHTS)
+    is_cloneable = serializers.BooleanField(required=False)
+
+
+class FolderRestoreRequest(StrictSerializer):
+    """Under which name the folder comes back; default: its own."""
+
+    name = serializers.CharField(required=False, allow_blank=True, **_NAME)
+
+
+class FolderPurgeRequest(StrictSerializer):
+    """The name of the folder, to confirm."""
+
+    name = serializers.CharField(max_length=64, trim_whitespace=False)
+
+
+class FolderCloneRequest(StrictSerializer):
+    """The copy."""
+
+    name = serializers.CharField(**_NAME)
+    project = serializers.UUIDField(required=False, help_text="A project that you manage; default: it is yours.")
+    limit_bytes = _limit(default=None)
+
+
+class FolderShareRequest(StrictSerializer):
+    """With whom, and what they may do."""
+
+    email = serializers.CharField(max_length=254)
+    rights = serializers.CharField(max_length=8, help_text=_RIGHTS)
+    kind = serializers.ChoiceField(
+        choices=GrantKind.choices,
+        default=GrantKind.INVITATION,
+        help_text="override: a member of the project gets these rights at once, instead of the project's default.",
+    )
+
+
+class FolderTransferRequest(StrictSerializer):
+    """Whose folders, and who gets them."""
+
+    from_user = serializers.CharField(max_length=254, help_text="An e-mail address.")
+    to_user = serializers.CharField(max_length=254, help_text="An e-mail address.")
+
+
+class FolderGrantBody(Answer[FolderGrant]):
+    """What one user may do with a folder that is not theirs."""
+
+    user_id = serializers.UUIDField()
+    email = serializers.CharField(source="user.email")
+    rights = serializers.CharField()
+    kind = serializers.CharField()
+    accepted_at = serializers.DateTimeField(help_text="null: an invitation that is not answered.")
+
+    class Meta:
+        model = FolderGrant
+        fields = ["user_id", "email", "rights", "kind", "accepted_at", "created_at"]
+        read_only_fields = fields
+
+
+class FolderInvitationBody(Answer[FolderGrant]):
+    """A folder that somebody wants to share with whoever asks."""
+
+    folder_id = serializers.UUIDField()
+    folder = serializers.CharField(source="folder.name")
+    rights = serializers.CharField()
+    invited_by = serializers.SerializerMethodField(help_text="The address of who shares it.")
+
+    class Meta:
+        model = FolderGrant
+        fields = ["id", "folder_id", "folder", "rights", "invited_by", "created_at"]
+        read_only_fields = fields
+
+    def get_invited_by(self, grant: FolderGrant) -> str | None:
+        """Return the address of who shares it."""
+        return grant.created_by.email if grant.created_by else None
+
+
+class FolderUseBody(Answer[SessionMount]):
+    """A session that mounts the folder, or did."""
+
+    session_id = serializers.UUIDField()
+    session = serializers.CharField(source="session.name")
+    owner = serializers.CharField(source="session.owner.email")
+    rights = serializers.CharField()
+
+    class Meta:
+        model = SessionMount
+        fields = [
+            "session_id", "session", "owner", "sub_path", "target", "rights", "is_automatic", "created_at",
+            "released_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class FolderSizeBody(Answer[FolderSize]):
+    """How large it was on one day."""
+
+    class Meta:
+        model = FolderSize
+        fields = ["day", "used_bytes", "used_files"]
+        read_only_fields = fields
+
+
+class FolderUsageBody(serializers.Serializer[Any]):
+    """How large a folder is, and was."""
+
+    used_bytes = serializers.IntegerField(allow_null=True)
+    used_files = serializers.IntegerField(allow_null=True)
+    limit_bytes = serializers.IntegerField(allow_null=True)
+    measured_at = serializers.DateTimeField(allow_null=True)
+    days = FolderSizeBody(many=True)
+
+
+class StorageHostBody(Answer[StorageHost]):
+    """Where folders can be created."""
+
+    quota_mode = serializers.CharField(help_text="enforced: its file system holds folders to their limits; measured.")
+    is_reachable = serializers.SerializerMethodField()
+
+    class Meta:
+        model = StorageHost
+        fields = ["id", "name", "title", "is_enabled", "is_default", "quota_mode", "free_bytes", "is_reachable"]
+        read_only_fields = fields
+
+    def get_is_reachable(self, host: StorageHost) -> bool:
+        """Return whether it works."""
+        return not host.fault
+
+
+class WholeHostBody(StorageHostBody):
+    """The same for superadmins."""
+
+    class Meta(StorageHostBody.Meta):
+        fields = [
+            *StorageHostBody.Meta.fields, "address", "public_address", "total_bytes", "fault", "answered_at",
+            "unknown_folders", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+
+class HostChange(StrictSerializer):
+    """What shall change of a storage host; its name stays."""
+
+    title = serializers.CharField(max_length=128, required=False, allow_blank=True)
+    address = serializers.CharField(max_length=255, required=False)
+    public_address = serializers.CharField(max_length=255, required=False, allow_blank=True)
+    is_enabled = serializers.BooleanField(required=False)
+    is_default = serializers.BooleanField(required=False)
+
+
+class HostRequest(HostChange):
+    """A new storage host."""
+
+    name = serializers.CharField(max_length=32)
+    address = serializers.CharField(max_length=255)
+
+
+class FolderTicketRequest(StrictSerializer):
+    """What the ticket shall allow."""
+
+    rights = serializers.CharField(max_length=8, default="view", help_text="view or edit.")
+
+
+class FolderTicketBody(serializers.Serializer[Any]):
+    """A ticket, the address where it is good, and for how many seconds."""
+
+    ticket = serializers.CharField()
+    address = serializers.CharField()
+    expires_in = serializers.IntegerField()
+
+
+def project_id(data: dict[str, Any]) -> UUID | None:
+    """Return the id of the project that a request names."""
+    found: UUID | None = data.get("project")
+    return found

@@ -1,0 +1,103 @@
+"""What files of folders look like in requests and answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from backendai.api.parsing import StrictSerializer
+
+_LONGEST = 4096
+_MOST_PATHS = 1000
+_SORTS = ["name", "size", "mtime"]
+
+
+def _path(**options: Any) -> serializers.CharField:
+    return serializers.CharField(max_length=_LONGEST, trim_whitespace=False, **options)
+
+
+class PathQuery(StrictSerializer):
+    """Which directory. ``raw_path`` takes names that are not UTF-8, as answers give them under ``raw``."""
+
+    path = _path(required=False, allow_blank=True, help_text="Relative to the folder; empty: the folder itself.")
+    raw_path = _path(required=False, help_text="Instead of path: base64url.")
+
+
+class EntriesQuery(PathQuery):
+    """Which page of it."""
+
+    limit = serializers.IntegerField(required=False, min_value=1, max_value=1000, help_text="Entries; default 200.")
+    after = _path(required=False, help_text="The next of the page before.")
+    sort = serializers.ChoiceField(choices=_SORTS, required=False)
+    order = serializers.ChoiceField(choices=["asc", "desc"], required=False)
+
+
+class DirectoryRequest(StrictSerializer):
+    """The new directory."""
+
+    path = _path()
+
+
+class MoveRequest(StrictSerializer):
+    """From where to where."""
+
+    source = _path()
+    target = _path()
+    overwrite = serializers.BooleanField(default=False, help_text="Replace a file that is there.")
+
+
+class DeletionRequest(StrictSerializer):
+    """What shall go to the trash of the folder."""
+
+    paths = serializers.ListField(child=_path(), min_length=1, max_length=_MOST_PATHS)
+
+
+class TrashQuery(StrictSerializer):
+    """Which page of the trash."""
+
+    after = _path(required=False, help_text="The next of the page before.")
+
+
+class ItemRestoreRequest(StrictSerializer):
+    """How something comes back from the trash."""
+
+    overwrite = serializers.BooleanField(default=False, help_text="Replace a file that is there.")
+
+
+class EntryBody(serializers.Serializer[Any]):
+    """A file or directory."""
+
+    name = serializers.CharField()
+    raw = serializers.CharField(required=False, help_text="Its name as base64url, if it is not UTF-8.")
+    kind = serializers.ChoiceField(choices=["file", "directory", "link", "other"])
+    size = serializers.IntegerField()
+    mtime = serializers.FloatField(help_text="In seconds since 1970.")
+    target = serializers.CharField(required=False, help_text="Of a link.")
+
+
+class EntriesBody(serializers.Serializer[Any]):
+    """One page of a directory."""
+
+    entries = EntryBody(many=True)
+    next = serializers.CharField(allow_null=True, help_text="Goes into after; null: this was the last page.")
+    total = serializers.IntegerField()
+    sorted = serializers.BooleanField(help_text="false: the directory is too large to be sorted by this.")
+    as_of = serializers.FloatField(help_text="When the directory was read.")
+
+
+class TrashItemBody(serializers.Serializer[Any]):
+    """Something in the trash of a folder."""
+
+    id = serializers.CharField()
+    path = serializers.CharField()
+    kind = serializers.CharField()
+    size = serializers.IntegerField()
+    deleted_at = serializers.FloatField()
+
+
+class TrashBody(serializers.Serializer[Any]):
+    """One page of it."""
+
+    items = TrashItemBody(many=True)
+    next = serializers.CharField(allow_null=True)

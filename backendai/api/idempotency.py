@@ -1,0 +1,17 @@
+"""The header by which a request that is sent again does nothing twice."""
+
+from __future__ import annotations
+
+from rest_framework.request import Request
+
+from backendai.core.errors import UserError
+
+_LONGEST = 128
+
+
+def idempotency_key(request: Request) -> str | None:
+    """Return the request's ``Idempotency-Key``, None without one; raises a UserError for one that cannot be."""
+    key = request.headers.get("Idempotency-Key", "").strip()
+    if len(key) > _LONGEST or not key.isprintable():
+        raise UserError(f"An Idempotency-Key has at most {_LONGEST} printable characters.", code="invalid-key")
+    return key or None

@@ -1,0 +1,180 @@
+"""The files of a folder: list, make directories, move, copy, delete, and the folder's own trash. No bytes of files pass
+here."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.folder_bodies import FolderTicketBody, FolderTicketRequest
+from backendai.api.folder_file_bodies import (
+    DeletionRequest,
+    DirectoryRequest,
+    EntriesBody,
+    EntriesQuery,
+    EntryBody,
+    ItemRestoreRequest,
+    MoveRequest,
+    TrashBody,
+    TrashQuery,
+)
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.views.folders import visible_folder
+from backendai.storage.entries import FolderFiles, open_folder
+from backendai.storage.services import direct_ticket
+
+
+class FolderEntries(GenericAPIView[Any]):
+    """A directory of a folder."""
+
+    serializer_class = EntriesBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(parameters=[EntriesQuery], responses=EntriesBody)
+    def get(self, request: Request, folder_id: UUID) -> Response:
+        """Return a page of its entries; 503 ``storage-silent`` when its storage host does not answer in 3 s."""
+        return Response(_files(request, folder_id).entries(_query(EntriesQuery, request)))
+
+
+class FolderDirectories(GenericAPIView[Any]):
+    """Making directories."""
+
+    serializer_class = EntryBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=DirectoryRequest, responses={201: EntryBody})
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Make a directory; 409 ``exists``."""
+        files = _files(request, folder_id, to_edit=True)
+        made = files.make_directory(_body(DirectoryRequest, request)["path"])
+        return Response(made, status=status.HTTP_201_CREATED)
+
+
+class FolderMoves(GenericAPIView[Any]):
+    """Moving and renaming files."""
+
+    serializer_class = EntryBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=MoveRequest, responses=EntryBody)
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Move a file or directory inside the folder; 409 ``exists``, unless ``overwrite``."""
+        files = _files(request, folder_id, to_edit=True)
+        return Response(files.move(**_body(MoveRequest, request)))
+
+
+class FolderCopies(GenericAPIView[Any]):
+    """Copying files."""
+
+    serializer_class = EntryBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=MoveRequest, responses=EntryBody)
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Copy a file or directory inside the folder; 409 ``exists``, unless ``overwrite``."""
+        files = _files(request, folder_id, to_edit=True)
+        return Response(files.copy(**_body(MoveRequest, request)))
+
+
+class FolderDeletions(GenericAPIView[Any]):
+    """Deleting files."""
+
+    serializer_class = TrashBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=DeletionRequest, responses={200: None})
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Put files and directories into the trash of the folder, which keeps them for some days."""
+        files = _files(request, folder_id, to_edit=True)
+        return Response(files.delete(_body(DeletionRequest, request)["paths"]))
+
+
+class FolderTrash(GenericAPIView[Any]):
+    """Deleted files of a folder."""
+
+    serializer_class = TrashBody
+    token_scopes = (Scope.FOLDERS,)
+    filter_backends: list[Any] = []
+
+    @extend_schema(parameters=[TrashQuery], responses=TrashBody)
+    def get(self, request: Request, folder_id: UUID) -> Response:
+        """Return a page of them."""
+        return Response(_files(request, folder_id).trash(_query(TrashQuery, request).get("after")))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, folder_id: UUID) -> Response:
+        """Delete them all for good."""
+        _files(request, folder_id, to_edit=True).empty_trash()
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class FolderTrashItem(GenericAPIView[Any]):
+    """One of the deleted files."""
+
+    serializer_class = TrashBody
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(operation_id="v1_folders_trash_item_destroy", responses={204: None})
+    def delete(self, request: Request, folder_id: UUID, item: str) -> Response:
+        """Delete it for good."""
+        _files(request, folder_id, to_edit=True).forget(item)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class FolderTrashRestore(GenericAPIView[Any]):
+    """Taking a file out of the trash of its folder."""
+
+    serializer_class = EntryBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=ItemRestoreRequest, responses=EntryBody)
+    def post(self, request: Request, folder_id: UUID, item: str) -> Response:
+        """Put it back to where it was; 409 ``exists``, unless ``overwrite``."""
+        files = _files(request, folder_id, to_edit=True)
+        return Response(files.restore(item, **_body(ItemRestoreRequest, request)))
+
+
+class FolderTicket(GenericAPIView[Any]):
+    """Reaching the file server of a folder directly."""
+
+    serializer_class = FolderTicketBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=FolderTicketRequest, responses=FolderTicketBody)
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Return a ticket for its files; 409 ``no-direct-access`` where scripts cannot reach the file server."""
+        folder = visible_folder(asker(request), folder_id)
+        found = direct_ticket(asker(request), folder, _body(FolderTicketRequest, request)["rights"])
+        shown = {"ticket": found.ticket, "address": found.address, "expires_in": found.expires_in}
+        return Response(shown, headers={"Cache-Control": "no-store"})
+
+
+def _files(request: Request, folder_id: UUID, *, to_edit: bool = False) -> FolderFiles:
+    user = asker(request)
+    return open_folder(user, visible_folder(user, folder_id), to_edit=to_edit)
+
+
+def _body(kind: Any, request: Request) -> dict[str, Any]:
+    body = kind(data=request.data)
+    body.is_valid(raise_exception=True)
+    return dict(body.validated_data)
+
+
+def _query(kind: Any, request: Request) -> dict[str, Any]:
+    query = kind(data=request.query_params.dict())
+    query.is_valid(raise_exception=True)
+    return dict(query.validated_data)

@@ -1,0 +1,192 @@
+"""With whom folders are shared, invitations to those of others, and giving folders to somebody else."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import User
+from backendai.accounts.roles import rules_people
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.folder_bodies import (
+    FolderBody,
+    FolderGrantBody,
+    FolderInvitationBody,
+    FolderShareRequest,
+    FolderTransferRequest,
+)
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.views.folders import shown_folders, visible_folder
+from backendai.core.errors import NotFound
+from backendai.storage.models import Folder, FolderGrant
+from backendai.storage.permissions import require_rights
+from backendai.storage.querysets import MANAGE
+from backendai.storage.services import (
+    accept_invitation,
+    decline_invitation,
+    leave_folder,
+    revoke_grant,
+    set_override,
+    share_folder,
+    transfer_folders,
+)
+from backendai.storage.status import GrantKind
+
+
+class FolderShares(ListAPIView[FolderGrant]):
+    """Who may use a folder that is not theirs, for those who manage it."""
+
+    queryset = FolderGrant.objects.none()
+    serializer_class = FolderGrantBody
+    pagination_class = NewestFirst
+    filter_backends = []
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    def get_queryset(self) -> QuerySet[FolderGrant]:
+        """Return the invitations, accepted or not, and the overrides."""
+        if getattr(self, "swagger_fake_view", False):
+            return FolderGrant.objects.none()
+        folder = require_rights(asker(self.request), self.kwargs["folder_id"], MANAGE)
+        return folder.grants.select_related("user").order_by()
+
+    @extend_schema(request=FolderShareRequest, responses={201: FolderGrantBody})
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Invite somebody by e-mail address, or give a member of the folder's project other rights than the others.
+        Again it changes the rights. 404 ``unknown-person``: nobody of your domain or projects has this address."""
+        user, now = asker(request), timezone.now()
+        folder = require_rights(user, folder_id, MANAGE)
+        body = FolderShareRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        data = body.validated_data
+        if data["kind"] == GrantKind.OVERRIDE:
+            grant = set_override(folder, user, _person(data["email"], "email"), data["rights"], now=now)
+        else:
+            grant = share_folder(folder, user, data["email"], data["rights"], now=now)
+        return Response(FolderGrantBody(grant).data, status=status.HTTP_201_CREATED)
+
+
+class FolderShare(GenericAPIView[Any]):
+    """One person with whom a folder is shared."""
+
+    token_scopes = (Scope.FOLDERS,)
+    serializer_class = FolderGrantBody
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, folder_id: UUID, guest_id: UUID) -> Response:
+        """Take it back; what a running session mounts stays mounted until its end."""
+        folder = require_rights(asker(request), folder_id, MANAGE)
+        other = User.objects.filter(pk=guest_id).first()
+        if other is None:
+            raise NotFound("The folder is not shared with them.", code="no-grant")
+        revoke_grant(folder, asker(request), other, now=timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class FolderLeave(GenericAPIView[Any]):
+    """Giving back what somebody shared."""
+
+    token_scopes = (Scope.FOLDERS,)
+    serializer_class = FolderBody
+
+    @extend_schema(request=None, responses={204: None})
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Leave the folder; 409 ``not-shared`` when it is there for another reason."""
+        leave_folder(visible_folder(asker(request), folder_id), asker(request), now=timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class FolderInvitations(ListAPIView[FolderGrant]):
+    """Folders that others want to share with one."""
+
+    queryset = FolderGrant.objects.none()
+    serializer_class = FolderInvitationBody
+    pagination_class = NewestFirst
+
+    def get_queryset(self) -> QuerySet[FolderGrant]:
+        """Return one's invitations that are not answered."""
+        return _invitations(self.request)
+
+
+class FolderInvitationAccept(GenericAPIView[FolderGrant]):
+    """Accepting an invitation."""
+
+    serializer_class = FolderBody
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=None, responses=FolderBody)
+    def post(self, request: Request, grant_id: int) -> Response:
+        """Accept it, and return the folder."""
+        grant = get_object_or_404(_invitations(request), pk=grant_id)
+        accept_invitation(grant, asker(request), now=timezone.now())
+        return Response(FolderBody(get_object_or_404(shown_folders(asker(request)), pk=grant.folder_id)).data)
+
+
+class FolderInvitationDecline(GenericAPIView[FolderGrant]):
+    """Declining an invitation."""
+
+    serializer_class = FolderInvitationBody
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=None, responses={204: None})
+    def post(self, request: Request, grant_id: int) -> Response:
+        """Decline it; it can be sent again."""
+        grant = get_object_or_404(_invitations(request), pk=grant_id)
+        decline_invitation(grant, asker(request), now=timezone.now())
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class FolderTransfer(GenericAPIView[Any]):
+    """Giving all folders of one person to another one."""
+
+    queryset = Folder.objects.none()
+    pagination_class = None
+    filter_backends: list[Any] = []
+    serializer_class = FolderBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.ADMIN, Scope.FOLDERS)
+
+    @extend_schema(request=FolderTransferRequest, responses=FolderBody(many=True))
+    def post(self, request: Request) -> Response:
+        """Transfer them, those in the trash included, and return them; administrators of both people only. A name that
+        the new owner uses already gets a number."""
+        user = asker(request)
+        if not rules_people(user):
+            raise NotFound("There is nothing here that you may see.")
+        body = FolderTransferRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        people = [_ruled(user, body.validated_data[field], field) for field in ("from_user", "to_user")]
+        moved = transfer_folders(user, *people, now=timezone.now())
+        rows = shown_folders(user).filter(pk__in=[folder.pk for folder in moved])
+        return Response(FolderBody(rows, many=True).data)
+
+
+def _invitations(request: Request) -> QuerySet[FolderGrant]:
+    rows: QuerySet[FolderGrant] = FolderGrant.objects.pending_for(asker(request)).select_related("folder", "created_by")
+    return rows
+
+
+def _person(email: str, field: str) -> User:
+    user = User.objects.filter(email=email.strip().lower(), is_active=True).first()
+    if user is None:
+        raise NotFound("They do not belong to the project.", field=field, code="no-member")
+    return user
+
+
+def _ruled(actor: User, email: str, field: str) -> User:
+    people = User.objects.all() if actor.is_superadmin else User.objects.filter(domain=actor.domain_id)
+    user = people.filter(email=email.strip().lower()).first()
+    if user is None:
+        raise NotFound("You administer nobody with this address.", field=field, code="unknown-person")
+    return user

@@ -1,0 +1,64 @@
+"""Which sessions mount a folder, and how large it is."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.api.authentication import asker
+from backendai.api.folder_bodies import FolderSizeBody, FolderUsageBody, FolderUseBody
+from backendai.api.paging import NewestFirst
+from backendai.api.views.folders import visible_folder
+from backendai.compute.models import ComputeSession
+from backendai.compute.mount_models import SessionMount
+from backendai.storage.permissions import allows
+from backendai.storage.querysets import MANAGE
+
+_MOST_DAYS = 366
+
+
+class FolderUses(ListAPIView[SessionMount]):
+    """The sessions that mount a folder or did: all for whoever manages it, else one's own."""
+
+    queryset = SessionMount.objects.none()
+    serializer_class = FolderUseBody
+    pagination_class = NewestFirst
+    filter_backends = []
+
+    def get_queryset(self) -> QuerySet[SessionMount]:
+        """Return the mounts."""
+        if getattr(self, "swagger_fake_view", False):
+            return SessionMount.objects.none()
+        user = asker(self.request)
+        folder: Any = visible_folder(user, self.kwargs["folder_id"])
+        rows: QuerySet[SessionMount] = folder.mounts.select_related("session__owner").order_by()
+        if allows(folder.rights, MANAGE):
+            return rows
+        return rows.filter(session__in=ComputeSession.objects.visible_to(user).order_by().values("pk"))
+
+
+class FolderUsage(GenericAPIView[Any]):
+    """How large a folder is, and was."""
+
+    serializer_class = FolderUsageBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=FolderUsageBody)
+    def get(self, request: Request, folder_id: UUID) -> Response:
+        """Return its size by day for the last year; it is measured once a day."""
+        folder = visible_folder(asker(request), folder_id)
+        days = folder.sizes.order_by("-day")[:_MOST_DAYS]
+        shown = {
+            "used_bytes": folder.used_bytes,
+            "used_files": folder.used_files,
+            "limit_bytes": folder.limit_bytes,
+            "measured_at": folder.measured_at,
+            "days": FolderSizeBody(days, many=True).data,
+        }
+        return Response(shown)

@@ -1,0 +1,214 @@
+"""Folders: make, look, change, clone, trash, restore, purge."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.models import Project, User
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.filters import FiltersAskedFor
+from backendai.api.folder_bodies import (
+    FolderBody,
+    FolderChange,
+    FolderCloneRequest,
+    FolderPurgeRequest,
+    FolderRequest,
+    FolderRestoreRequest,
+)
+from backendai.api.folder_filters import FolderFilter
+from backendai.api.idempotency import idempotency_key
+from backendai.api.paging import ByName
+from backendai.api.parsing import StrictJSONParser
+from backendai.core.errors import UserError
+from backendai.storage.models import Folder, StorageHost
+from backendai.storage.services import (
+    change_folder,
+    clone_folder,
+    create_folder,
+    link_folder,
+    purge_folder,
+    restore_folder,
+    retry_folder,
+    trash_folder,
+)
+
+KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it makes nothing new.")
+
+
+class FolderList(ListAPIView[Folder]):
+    """The folders that one may see, and making another."""
+
+    queryset = Folder.objects.none()
+    serializer_class = FolderBody
+    pagination_class = ByName
+    filterset_class = FolderFilter
+    filter_backends = [FiltersAskedFor]
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    def get_queryset(self) -> QuerySet[Folder]:
+        """Return the visible folders with all that an answer shows."""
+        return shown_folders(asker(self.request))
+
+    @extend_schema(request=FolderRequest, responses={201: FolderBody}, parameters=[KEY])
+    def post(self, request: Request) -> Response:
+        """Make a folder, or return the one made before under the same idempotency key. It is ``CREATING`` as long as
+        its storage host has not made it. 409 ``name-taken``, ``too-many-folders``,
+        ``folder-bytes``, ``limit-needed``."""
+        user, now = asker(request), timezone.now()
+        data = _checked(FolderRequest, request)
+        host, project = host_named(user, data.pop("host", "")), _project(user, data.pop("project", None))
+        path = data.pop("linked_path", "")
+        if path:
+            made = link_folder(user, name=data["name"], path=path, host=host, project=project, now=now)
+        else:
+            key = idempotency_key(request)
+            made = create_folder(user, host=host, project=project, idempotency_key=key, now=now, **data)
+        return Response(shown_folder(user, made.pk), status=status.HTTP_201_CREATED)
+
+
+class FolderDetail(GenericAPIView[Folder]):
+    """One folder."""
+
+    serializer_class = FolderBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, folder_id: UUID) -> Response:
+        """Return it."""
+        return Response(shown_folder(asker(request), folder_id))
+
+    @extend_schema(request=FolderChange, responses=FolderBody)
+    def patch(self, request: Request, folder_id: UUID) -> Response:
+        """Change what is named, all of it or nothing."""
+        user = asker(request)
+        folder = visible_folder(user, folder_id)
+        change_folder(folder, user, _checked(FolderChange, request), now=timezone.now())
+        return Response(shown_folder(user, folder_id))
+
+    @extend_schema(responses={200: FolderBody})
+    def delete(self, request: Request, folder_id: UUID) -> Response:
+        """Move it to the trash; 409 ``folder-mounted`` with the ``sessions`` that mount it."""
+        user = asker(request)
+        trash_folder(visible_folder(user, folder_id), user, now=timezone.now())
+        return Response(shown_folder(user, folder_id))
+
+
+class FolderRestore(GenericAPIView[Folder]):
+    """Taking a folder out of the trash."""
+
+    serializer_class = FolderBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=FolderRestoreRequest, responses=FolderBody)
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Restore it, under another name if one is given."""
+        user = asker(request)
+        name = _checked(FolderRestoreRequest, request).get("name", "")
+        restore_folder(visible_folder(user, folder_id), user, name=name, now=timezone.now())
+        return Response(shown_folder(user, folder_id))
+
+
+class FolderRetry(GenericAPIView[Folder]):
+    """Creating a folder once more that its storage host has refused."""
+
+    serializer_class = FolderBody
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=None, responses=FolderBody)
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Try again; 409 ``folder-status`` unless it is in error."""
+        user = asker(request)
+        retry_folder(visible_folder(user, folder_id), user, now=timezone.now())
+        return Response(shown_folder(user, folder_id))
+
+
+class FolderPurge(GenericAPIView[Folder]):
+    """Deleting a folder of the trash for good."""
+
+    serializer_class = FolderBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=FolderPurgeRequest, responses={202: None})
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Delete it with its files; ``name`` is its name, typed to confirm."""
+        user = asker(request)
+        folder = visible_folder(user, folder_id)
+        name = _checked(FolderPurgeRequest, request)["name"]
+        purge_folder(folder, user, typed_name=name, now=timezone.now())
+        return Response(status=status.HTTP_202_ACCEPTED)
+
+
+class FolderClone(GenericAPIView[Folder]):
+    """Copying a folder."""
+
+    serializer_class = FolderBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.FOLDERS,)
+
+    @extend_schema(request=FolderCloneRequest, responses={201: FolderBody}, parameters=[KEY])
+    def post(self, request: Request, folder_id: UUID) -> Response:
+        """Make a copy, which is ``CREATING`` until every file is copied; ``status_message`` says how much is."""
+        user = asker(request)
+        folder = visible_folder(user, folder_id)
+        data = _checked(FolderCloneRequest, request)
+        project = _project(user, data.pop("project", None))
+        key = idempotency_key(request)
+        made = clone_folder(folder, user, project=project, idempotency_key=key, now=timezone.now(), **data)
+        return Response(shown_folder(user, made.pk), status=status.HTTP_201_CREATED)
+
+
+def shown_folders(user: User) -> QuerySet[Folder]:
+    """Return the visible folders with all that an answer shows."""
+    rows: QuerySet[Folder] = Folder.objects.visible_to(user).select_related("host", "user", "project__domain")
+    return rows
+
+
+def shown_folder(user: User, folder_id: UUID) -> dict[str, Any]:
+    """Return one folder as an answer shows it; 404 when it is not visible."""
+    return FolderBody(get_object_or_404(shown_folders(user), pk=folder_id)).data
+
+
+def visible_folder(user: User, folder_id: UUID) -> Folder:
+    """Return the folder; 404 when it is not visible."""
+    found: Folder = get_object_or_404(shown_folders(user), pk=folder_id)
+    return found
+
+
+def host_named(user: User, name: str) -> StorageHost | None:
+    """Return the visible storage host of this name, None for an empty one; raises a UserError when there is none."""
+    if not name:
+        return None
+    host: StorageHost | None = StorageHost.objects.visible_to(user).filter(name=name).first()
+    if host is None:
+        raise UserError("There is no such storage host.", field="host", code="unknown-host")
+    return host
+
+
+def _project(user: User, pk: UUID | None) -> Project | None:
+    if pk is None:
+        return None
+    project: Project | None = Project.objects.managed_by(user).filter(pk=pk).first()
+    if project is None:
+        raise UserError("You manage no such project.", field="project", code="unknown-project")
+    return project
+
+
+def _checked(kind: Any, request: Request) -> dict[str, Any]:
+    body = kind(data=request.data)
+    body.is_valid(raise_exception=True)
+    return dict(body.validated_data)

@@ -1,0 +1,88 @@
+"""Storage hosts: everybody sees where folders can be created, superadmins write."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.folder_bodies import HostChange, HostRequest, StorageHostBody, WholeHostBody
+from backendai.api.paging import ByName
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.permissions import SuperadminsWrite
+from backendai.storage.models import StorageHost
+from backendai.storage.services import delete_host, write_host
+
+
+class StorageHostList(ListAPIView[StorageHost]):
+    """The storage hosts; superadmins see more of each, and those where no folders can be created."""
+
+    queryset = StorageHost.objects.none()
+    serializer_class = WholeHostBody
+    pagination_class = ByName
+    parser_classes = [StrictJSONParser]
+    permission_classes = [SuperadminsWrite]
+    token_scopes = (Scope.ADMIN,)
+
+    def get_queryset(self) -> QuerySet[StorageHost]:
+        """Return the visible hosts."""
+        return StorageHost.objects.visible_to(asker(self.request))
+
+    def get_serializer_class(self) -> Any:
+        """Return what superadmins see, or others."""
+        return _body_of(self.request)
+
+    @extend_schema(request=HostRequest, responses={201: WholeHostBody})
+    def post(self, request: Request) -> Response:
+        """Add a storage host, whose file server runs already."""
+        body = HostRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        made = write_host(asker(request).pk, StorageHost(), body.validated_data)
+        return Response(WholeHostBody(made).data, status=status.HTTP_201_CREATED)
+
+
+class StorageHostDetail(GenericAPIView[StorageHost]):
+    """One storage host."""
+
+    serializer_class = WholeHostBody
+    parser_classes = [StrictJSONParser]
+    permission_classes = [SuperadminsWrite]
+    token_scopes = (Scope.ADMIN,)
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, storage_host_id: UUID) -> Response:
+        """Return it."""
+        return Response(_body_of(request)(_host(request, storage_host_id)).data)
+
+    @extend_schema(request=HostChange, responses=WholeHostBody)
+    def patch(self, request: Request, storage_host_id: UUID) -> Response:
+        """Change the fields that are named."""
+        host = _host(request, storage_host_id)
+        body = HostChange(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(WholeHostBody(write_host(asker(request).pk, host, body.validated_data)).data)
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, storage_host_id: UUID) -> Response:
+        """Take it out of the portal; its files stay. 409 ``storage-host-in-use`` while folders lie there."""
+        delete_host(asker(request).pk, _host(request, storage_host_id))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _host(request: Request, pk: UUID) -> StorageHost:
+    found: StorageHost = get_object_or_404(StorageHost.objects.visible_to(asker(request)), pk=pk)
+    return found
+
+
+def _body_of(request: Request) -> Any:
+    is_steering = getattr(request.user, "is_superadmin", False)
+    return WholeHostBody if is_steering else StorageHostBody

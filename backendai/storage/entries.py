@@ -1,0 +1,88 @@
+"""The files of a folder as a person finds and changes them: metadata only, no bytes of files pass the portal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote
+
+from backendai.accounts.models import User
+from backendai.storage.file_server import FileServerClient
+from backendai.storage.models import Folder
+from backendai.storage.services.tickets import ready_folder
+from backendai.storage.status import Rights
+
+Answer = dict[str, Any]
+
+
+def open_folder(user: User, folder: Folder, *, to_edit: bool = False) -> FolderFiles:
+    """Return the files of a ready folder; raises NotFound, NotAllowed or Conflict when the user may not look at them,
+    or with ``to_edit`` change them. One query."""
+    rights: Literal["view", "edit"] = "edit" if to_edit else "view"
+    return FolderFiles(ready_folder(user, folder, Rights(rights)), rights, user.email)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFiles:
+    """Every method asks the file server once; raises FileServerError with what it says, StorageSilent when it says
+    nothing in time. Answers are as the file server gives them. A path is relative to the folder, '' its root."""
+
+    folder: Folder
+    rights: Literal["view", "edit"]
+    account: str
+
+    def entries(self, query: Mapping[str, Any]) -> Answer:
+        """Return one page of a directory: ``path`` or ``raw_path``, ``limit``, ``after``, ``sort``, ``order``."""
+        return self._ask("GET", "/entries", query=query)
+
+    def entry(self, query: Mapping[str, Any]) -> Answer:
+        """Return one file or directory: ``path`` or ``raw_path``."""
+        return self._ask("GET", "/entry", query=query)
+
+    def make_directory(self, path: str) -> Answer:
+        """Make a directory and return it."""
+        return self._ask("POST", "/directories", body={"path": path})
+
+    def move(self, source: str, target: str, *, overwrite: bool = False) -> Answer:
+        """Give a file or directory another path."""
+        return self._ask("POST", "/moves", body={"source": source, "target": target, "overwrite": overwrite})
+
+    def copy(self, source: str, target: str, *, overwrite: bool = False) -> Answer:
+        """Copy a file or directory."""
+        return self._ask("POST", "/copies", body={"source": source, "target": target, "overwrite": overwrite})
+
+    def delete(self, paths: Sequence[str]) -> Answer:
+        """Put files and directories into the trash of the folder."""
+        return self._ask("POST", "/deletions", body={"paths": list(paths)})
+
+    def trash(self, after: str | None = None) -> Answer:
+        """Return one page of the folder's own trash."""
+        return self._ask("GET", "/trash", query={"after": after})
+
+    def restore(self, item: str, *, overwrite: bool = False) -> Answer:
+        """Put something back from the trash to where it was."""
+        return self._ask("POST", f"/trash/{quote(item, safe='')}/restore", body={"overwrite": overwrite})
+
+    def forget(self, item: str) -> None:
+        """Delete something of the trash for good."""
+        self._ask("DELETE", f"/trash/{quote(item, safe='')}")
+
+    def empty_trash(self) -> None:
+        """Delete everything in the trash for good."""
+        self._ask("DELETE", "/trash")
+
+    def _ask(
+        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None
+    ) -> Answer:
+        folder = self.folder
+        return FileServerClient(folder.host).call(
+            method,
+            f"/v1/folders/{folder.pk}{path}",
+            folder_id=folder.pk,
+            version=folder.version,
+            rights=self.rights,
+            account=self.account,
+            query=query,
+            body=body,
+        )
