@@ -46,6 +46,11 @@ app.conf.update(
             "schedule": settings.IDLE_INTERVAL.total_seconds(),
             "options": {"expires": settings.IDLE_INTERVAL.total_seconds()},
         },
+        "folders": {
+            "task": "controller.run_folders",
+            "schedule": settings.FOLDERS_INTERVAL.total_seconds(),
+            "options": {"expires": settings.FOLDERS_INTERVAL.total_seconds()},
+        },
         "observe": {
             "task": "controller.run_observe",
             "schedule": settings.OBSERVE_INTERVAL.total_seconds(),

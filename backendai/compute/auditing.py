@@ -15,6 +15,7 @@ from uuid import UUID
 from django.db.models import Count, Exists, F, OuterRef
 
 from backendai.cluster.models import Agent
+from backendai.compute.folder_checks import FOLDER_CHECKS
 from backendai.compute.models import Allocation, ComputeSession, IdleWarning, Kernel, SchedulingRecord
 from backendai.compute.reasons import ReasonKind, codes_of
 from backendai.compute.services.ledger import occupied_by_agent
@@ -192,6 +193,7 @@ CHECKS: dict[str, Check] = {
     "L-01": nothing_is_overdue,
     "L-05": nothing_outlives_its_kernel,
     "L-06": containers_and_kernels_agree,
+    **FOLDER_CHECKS,
 }
 
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.catalog.pulls import follow_pulls as follow
 from backendai.compute.services.commits import follow_commits
-from backendai.controller import idle, loops, observe, scans, tags
+from backendai.controller import folders, idle, loops, observe, scans, tags
 
 
 @shared_task(name="controller.run_pass", ignore_result=True)
@@ -34,6 +34,12 @@ def run_observe() -> None:
 def run_idle() -> None:
     """Warn of idle sessions, and end those that were warned for long enough."""
     idle.run_idle(timezone.now())
+
+
+@shared_task(name="controller.run_folders", ignore_result=True)
+def run_folders() -> None:
+    """Look at storage hosts and folders, beside the passes."""
+    folders.begin(timezone.now())
 
 
 @shared_task(name="controller.schedule_group", ignore_result=True)

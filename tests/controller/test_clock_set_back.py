@@ -14,13 +14,13 @@ from django.utils import timezone
 from backendai.celery import app
 from backendai.cluster.models import Agent, PassLease
 from backendai.cluster.services import hearing_since, last_pass_at, note_hearing, take_lease
-from backendai.controller import clock, idle, loops, observe
+from backendai.controller import clock, folders, idle, loops, observe
 from backendai.controller.lost_agents import mark_silent_agents
 from backendai.ops.beat import SteadyScheduler
 from tests.factories import make_agent
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
-PASSES = {loops.PASS_LEASE, loops.REPAIR_LEASE, observe.OBSERVE_LEASE, idle.IDLE_LEASE}
+PASSES = {loops.PASS_LEASE, loops.REPAIR_LEASE, observe.OBSERVE_LEASE, idle.IDLE_LEASE, folders.FOLDERS_LEASE}
 
 
 @pytest.fixture
@@ -32,6 +32,7 @@ def ran() -> Iterator[list[str]]:
         mock.patch.object(loops, "run_repair", lambda now: names.append(loops.REPAIR_LEASE)),
         mock.patch.object(observe, "run_observe", lambda now: names.append(observe.OBSERVE_LEASE)),
         mock.patch.object(idle, "run_idle", lambda now: names.append(idle.IDLE_LEASE)),
+        mock.patch.object(folders, "begin", lambda now: names.append(folders.FOLDERS_LEASE)),
     ):
         yield names
 

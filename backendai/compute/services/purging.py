@@ -14,11 +14,13 @@ from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.compute.services.own_images import forget_images_of
 from backendai.compute.services.session_files import forget_files_of
 from backendai.core.errors import Conflict
+from backendai.storage.services import refuse_while_owning
 
 
 def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
     """Take everything personal out of an account that is not active; ``typed`` is its address, typed to confirm. Raises
-    a Conflict that counts the sessions that have not ended. Ended ones stay, without a name."""
+    a Conflict that counts the sessions that have not ended, or the folders that are not deleted. Ended sessions stay,
+    without a name."""
     check_purge(actor, user, typed=typed)
     with transaction.atomic():
         if live := live_sessions_of(user):
@@ -30,6 +32,7 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
                 code="sessions-live",
                 sessions=live,
             )
+        refuse_while_owning(user)
         forget_images_of(user, now=now)
         forget_files_of(user)
         SessionNotice.objects.filter(owner=user).delete()

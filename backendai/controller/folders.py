@@ -1,0 +1,74 @@
+"""The pass over folders and storage hosts, every 30 s in a thread of its own: a storage host may hang, and no other
+pass waits for it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.db import connection
+from django.utils import timezone
+
+from backendai.cluster.services import release_lease, take_lease
+from backendai.storage.services.upkeep import deliver_due, empty_trash, list_unknown, look_at_hosts, measure_due
+
+logger = logging.getLogger(__name__)
+
+FOLDERS_LEASE = "folders"
+_LEASE = timedelta(seconds=120)
+_LONGEST_SECONDS = 60.0  # what is not done by then is done by the next pass
+_one_at_a_time = threading.Lock()
+
+
+def begin(now: datetime) -> None:
+    """Run the pass in the background, unless one runs in this process."""
+    if _one_at_a_time.acquire(blocking=False):
+        threading.Thread(target=_run, args=(now,), name="folders", daemon=True).start()
+
+
+def run_folders(now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
+    """Look at all storage hosts, and carry out what waits for them; returns how many folders changed, 0 when it is done
+    elsewhere. A rule that fails is logged and does not keep the others from their work."""
+    owner = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}"
+    if not take_lease(FOLDERS_LEASE, owner, now=now, duration=_LEASE):
+        return 0
+    until = clock() + _LONGEST_SECONDS
+
+    def has_time() -> bool:
+        return clock() < until
+
+    try:
+        hosts = look_at_hosts(now, has_time)
+        rules: list[Callable[[], int]] = [
+            lambda: empty_trash(now),
+            lambda: deliver_due(hosts, now, has_time),
+            lambda: measure_due(hosts, now, has_time),
+        ]
+        changed = sum(_apply(rule) for rule in rules)
+        _apply(lambda: list_unknown(hosts, now, has_time))
+        return changed
+    finally:
+        release_lease(FOLDERS_LEASE, owner, now=timezone.now())
+
+
+def _apply(rule: Callable[[], int]) -> int:
+    try:
+        return rule()
+    except Exception:
+        logger.exception("a rule of the pass over folders failed")
+        return 0
+
+
+def _run(now: datetime) -> None:
+    try:
+        run_folders(now)
+    except Exception:
+        logger.exception("the pass over folders failed")
+    finally:
+        connection.close()
+        _one_at_a_time.release()

@@ -1,0 +1,52 @@
+"""``manage.py adopt_folders``: rows for folders that lie on a storage host and are not in the database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.core.command_help import DJANGOS_OWN
+from backendai.storage.file_server import FileServerError
+from backendai.storage.models import StorageHost
+from backendai.storage.services.adopting import adopt_folders
+
+
+class Command(BaseCommand):
+    help = (
+        "Write rows for folders that lie on storage hosts and are not in the database, as after its loss, by what "
+        "stands beside their data. No file is changed. Without --write it only says what it would do."
+    )
+    suppressed_base_arguments = DJANGOS_OWN
+    requires_system_checks: list[str] = []  # they load every page, which takes as long as the rest
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--host", help="name of the storage host; default: all")
+        parser.add_argument("--owner", help="e-mail address of who gets folders whose owner is not known")
+        parser.add_argument("--write", action="store_true", help="write the rows")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        hosts = StorageHost.objects.order_by("name")
+        if options["host"]:
+            hosts = hosts.filter(name=options["host"])
+        if not hosts:
+            raise CommandError("There is no such storage host." if options["host"] else "There is no storage host.")
+        owner = None
+        if options["owner"]:
+            owner = User.objects.filter(email=options["owner"].lower(), purged_at=None).first()
+            if owner is None:
+                raise CommandError(f"There is no user {options['owner']}.")
+        done = failed = 0
+        for host in hosts:
+            try:
+                for one in adopt_folders(host, owner=owner, dry=not options["write"], now=timezone.now()):
+                    mark = one.problem or ("adopted" if options["write"] else "can be adopted")
+                    self.stdout.write(f"{host.name}  {one.folder_id}  {one.name}  {one.owner}: {mark}")
+                    done, failed = done + (not one.problem), failed + bool(one.problem)
+            except FileServerError as error:
+                raise CommandError(error.message) from error
+        self.stdout.write(f"{done} {'adopted' if options['write'] else 'to adopt'}, {failed} cannot be adopted.")
+        if failed:
+            raise SystemExit(1)

@@ -1,0 +1,45 @@
+"""Taking in how large a folder is, and telling its owner once that it is nearly full."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.activity.jobs import finish_job, start_job
+from backendai.core.slots import format_size
+from backendai.storage.models import Folder, FolderSize
+from backendai.storage.orders import Measured
+
+NOTICE = "folder.nearly-full"
+_NEARLY_FULL, _ROOM_AGAIN = 80, 70  # per cent
+
+
+def take_measurement(folder: Folder, found: Measured, *, now: datetime) -> None:
+    """Write the folder's size, and that of the day. At 80 % of its limit its owner is told, again only after it was
+    below 70 %."""
+    at = min(found.at, now)
+    sizes = {"used_bytes": found.used_bytes, "used_files": found.used_files}
+    with transaction.atomic():
+        Folder.objects.filter(pk=folder.pk).update(**sizes, measured_at=at, measure_asked_at=None)
+        FolderSize.objects.update_or_create(folder=folder, day=at.date(), defaults=sizes)
+        if folder.limit_bytes is None:
+            return
+        percent = 100 * found.used_bytes // folder.limit_bytes
+        rows = Folder.objects.filter(pk=folder.pk)
+        if percent < _ROOM_AGAIN:
+            rows.exclude(nearly_full_at=None).update(nearly_full_at=None)
+        elif percent >= _NEARLY_FULL and rows.filter(nearly_full_at=None).update(nearly_full_at=now):
+            _tell(folder, found.used_bytes, folder.limit_bytes, percent, now)
+
+
+def _tell(folder: Folder, used: int, limit: int, percent: int, now: datetime) -> None:
+    """Put a line under the bell of the owner; of a project's folder: of whoever made it."""
+    owner_id: UUID | None = folder.user_id or folder.created_by_id
+    if owner_id is None:
+        return
+    job = start_job(NOTICE, folder.name, now=now, owner_id=owner_id)
+    message = f"The folder {folder.name} is {percent} % full: {format_size(used)} of {format_size(limit)}."
+    fix = "Delete files, or ask for a larger limit."
+    finish_job(job.pk, message=message, fix=fix, now=now, result={"folder": str(folder.pk), "percent": percent})
