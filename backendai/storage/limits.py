@@ -10,13 +10,13 @@ from django.db.models import BigIntegerField, Count, Q, QuerySet, Sum, Value
 from django.db.models.functions import Coalesce
 
 from backendai.accounts.models import Domain, Project, ResourcePolicy, User
+from backendai.core import advisory_locks
 from backendai.core.errors import Conflict
 from backendai.core.slots import format_size
 from backendai.storage.models import Folder
 from backendai.storage.status import FolderStatus
 
 COUNTED = (FolderStatus.CREATING, FolderStatus.READY, FolderStatus.ERROR)  # what is in the trash is checked at restore
-_LOCK = 0x62616933  # any number that nobody else uses in this database
 _LOCKS = 1024
 _PATIENCE = "8s"
 
@@ -87,7 +87,7 @@ def lock_owner(owner: Owner) -> None:
     number = zlib.crc32(f"{kind}:{owner.pk}".encode()) % _LOCKS
     with connection.cursor() as cursor:
         cursor.execute("SELECT set_config('lock_timeout', %s, true)", [_PATIENCE])
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, number])
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [advisory_locks.FOLDERS, number])
 
 
 def _owned(owner: Owner) -> Q:

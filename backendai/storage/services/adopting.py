@@ -90,8 +90,8 @@ def _write(folder: Folder) -> None:
         try:
             with transaction.atomic():
                 folder.save(force_insert=True)
-                told = {"name": folder.name, "host": folder.host.name, "by": COMMAND_LINE}
-                audit(None, "folder.adopt", "folder", [folder.pk], **told)
+                details = {"name": folder.name, "host": folder.host.name, "by": COMMAND_LINE}
+                audit(None, "folder.adopt", "folder", [folder.pk], **details)
         except IntegrityError:
             continue
         return

@@ -163,8 +163,8 @@ def purge_folder(folder: Folder, actor: User, *, typed_name: str, now: datetime)
         refuse_while_cloned(folder)
         if not transition([folder.pk], FolderStatus.DELETING, now=now):
             raise wrong_status(folder, "deleted")
-        told = {"name": folder.name, "bytes": folder.used_bytes}
-        audit(actor.pk, "folder.purge", "folder", [folder.pk], **told)
+        details = {"name": folder.name, "bytes": folder.used_bytes}
+        audit(actor.pk, "folder.purge", "folder", [folder.pk], **details)
     folder.refresh_from_db(fields=["status", "status_message", "version", "changed_at"])
     deliver(folder, now=now)
     return folder
@@ -182,10 +182,10 @@ def add_folder(
             if not folder.linked_path:
                 check_room(owner_of(folder), folder.limit_bytes)
             folder.save(force_insert=True)
-            told = {"name": folder.name, "host": folder.host.name, "owner": str(owner_of(folder))}
+            details = {"name": folder.name, "host": folder.host.name, "owner": str(owner_of(folder))}
             if folder.cloned_from_id:
-                told["source"] = str(folder.cloned_from_id)
-            audit(actor.pk, "folder.create", "folder", [folder.pk], **told)
+                details["source"] = str(folder.cloned_from_id)
+            audit(actor.pk, "folder.create", "folder", [folder.pk], **details)
     except IntegrityError as error:
         if idempotency_key and (earlier := earlier_folder(actor, idempotency_key, digest)):
             return earlier

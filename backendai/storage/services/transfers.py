@@ -54,8 +54,8 @@ def transfer_folders(actor: User, from_user: User, to_user: User, *, now: dateti
             taken.add(folder.name)
             columns = {"user": to_user, "name": folder.name, "needs_push": True, "version": F("version") + 1}
             Folder.objects.filter(pk=folder.pk).update(**columns)
-            told = {"name": folder.name, "from": from_user.email, "to": to_user.email, "was": names[folder.pk]}
-            audit(actor.pk, "folder.transfer", "folder", [folder.pk], **told)
+            details = {"name": folder.name, "from": from_user.email, "to": to_user.email, "was": names[folder.pk]}
+            audit(actor.pk, "folder.transfer", "folder", [folder.pk], **details)
         FolderGrant.objects.filter(folder__in=folders, user=to_user).delete()
     moved = list(Folder.objects.filter(pk__in=names).select_related("host", "user", "project__domain"))
     for folder in moved:
