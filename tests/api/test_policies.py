@@ -23,7 +23,7 @@ EVERYTHING = {
     "name": "students", "slots": {"cpu": 8, "mem": "64g", "cuda.device": 0}, "unnamed_slots": "limited",
     "max_sessions": 3, "max_pending_sessions": 5, "max_pending_slots": {"cpu": "0.5"}, "max_priority": 20,
     "max_kernels_per_session": 4, "max_session_lifetime": "1 12:00:00", "max_concurrent_logins": 2,
-    "max_customized_images": 3, "default_for": ["user", "key-pair"],
+    "max_customized_images": 3, "max_folders": 20, "max_folder_bytes": 2**40, "default_for": ["user", "key-pair"],
 }  # fmt: skip
 
 
@@ -79,6 +79,8 @@ def test_what_is_left_out_is_not_limited_and_null_takes_a_limit_away(dana: Calle
         ({"max_session_lifetime": 10**15}, "max_session_lifetime"),
         ({"max_concurrent_logins": 0}, "max_concurrent_logins"),
         ({"max_customized_images": -3}, "max_customized_images"),
+        ({"max_folders": -1}, "max_folders"),
+        ({"max_folder_bytes": 2**63}, "max_folder_bytes"),
         ({"unnamed_slots": "perhaps"}, "unnamed_slots"),
         ({"default_for": ["everybody"]}, "default_for.0"),
         ({"name": ""}, "name"),

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 STATISTICS = "/api/v1/statistics/"
 FORM = {
     "name": "students", "slots": "cpu=8, mem=64g, cuda.device=0", "unnamed_slots": "limited", "max_sessions": "3",
-    "max_session_lifetime": "2h 30m", "default_for": ["user"],
+    "max_session_lifetime": "2h 30m", "max_folders": "5", "max_folder_bytes": "2t", "default_for": ["user"],
 }  # fmt: skip
 
 
@@ -92,6 +92,8 @@ def test_a_policy_in_use_names_who_has_it_and_is_not_deleted(dana: Client, cast:
         ({"max_kernels_per_session": "0"}, "max_kernels_per_session"),
         ({"max_session_lifetime": "-2h"}, "max_session_lifetime"),
         ({"max_customized_images": "99999999999999999999"}, "max_customized_images"),
+        ({"max_folder_bytes": "9999999p"}, "max_folder_bytes"),
+        ({"max_folder_bytes": "much"}, "max_folder_bytes"),
         ({"default_for": ["everybody"]}, "default_for"),
         ({"name": ""}, "name"),
     ],
