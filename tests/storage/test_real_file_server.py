@@ -1,0 +1,145 @@
+"""The portal's client and the real file server speak of the same: one life of folders through both."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from django.conf import settings
+from django.utils import timezone
+
+from backendai.controller import folders
+from backendai.core.storage_layout import Marker, folder_path, write_marker
+from backendai.storage.entries import open_folder
+from backendai.storage.file_server import FileServerError
+from backendai.storage.models import Folder, FolderSize, StorageHost
+from backendai.storage.services import (
+    clone_folder,
+    create_folder,
+    purge_folder,
+    rename_folder,
+    set_limit,
+    trash_folder,
+)
+from backendai.storage.services.adopting import adopt_folders
+from backendai.storage.status import FolderStatus
+from backendai.wire.tickets import public_key_of
+from tests.cast import Cast
+
+config = pytest.importorskip("backendai.files.config")
+server = pytest.importorskip("backendai.files.server")
+pytestmark = pytest.mark.django_db
+NOW = timezone.now()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    found = tmp_path / "folders"
+    found.mkdir()
+    write_marker(found, Marker(settings.DEPLOYMENT, "local", os.geteuid()))
+    return found
+
+
+@pytest.fixture
+def host(db: None, root: Path) -> Iterator[StorageHost]:
+    """A storage host whose file server runs in a thread."""
+    values: dict[str, Any] = {"hosts": {"local": root}, "address": "127.0.0.1", "port": 1, "linkable": (root.parent,)}
+    keys = {"key_file": root / "none", "public_key": public_key_of(settings.TICKET_KEY)}
+    app = server.create_app(
+        server.create_server(config.FilesSettings(**values, **keys, deployment=settings.DEPLOYMENT))
+    )
+    loop, runner = asyncio.new_event_loop(), web.AppRunner(app, access_log=None)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def start() -> int:
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        return int(runner.addresses[0][1])
+
+    port = asyncio.run_coroutine_threadsafe(start(), loop).result(20)
+    yield StorageHost.objects.create(name="local", address=f"http://127.0.0.1:{port}", is_default=True)
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(20)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(20)
+    loop.close()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Run the pass until it is so: the server works in the background."""
+    for _ in range(200):
+        folders.run_folders(NOW)
+        if is_so():
+            return
+        threading.Event().wait(0.05)
+    pytest.fail("the pass did not get there")
+
+
+def has(folder: Folder, status: FolderStatus) -> Callable[[], bool]:
+    return lambda: Folder.objects.filter(pk=folder.pk, status=status).exists()
+
+
+def test_a_folder_lives_from_its_creation_to_its_end(cast: Cast, host: StorageHost, root: Path) -> None:
+    folder = create_folder(cast.alice, name="data", limit_bytes=10**6, now=NOW)
+    assert (folder.status, folder.status_message) == (FolderStatus.READY, "")
+    data = folder_path(root, folder.pk) / "data"
+    (data / "note.txt").write_text("hello")
+    files = open_folder(cast.alice, folder, to_edit=True)
+    files.make_directory("new")
+    files.move("note.txt", "new/note.txt")
+    files.copy("new/note.txt", "copy.txt")
+    with pytest.raises(FileServerError) as taken:
+        files.make_directory("new")
+    assert taken.value.status == 409
+    looking = open_folder(cast.alice, folder)
+    assert [(one["name"], one["kind"]) for one in looking.entries({"path": ""})["entries"]] == [
+        ("copy.txt", "file"), ("new", "directory"),
+    ]  # fmt: skip
+    assert looking.entry({"path": "copy.txt"})["size"] == 5
+    with pytest.raises(FileServerError) as refused:
+        looking.make_directory("other")
+    assert refused.value.status == 403
+    files.delete(["copy.txt"])
+    (item,) = looking.trash()["items"]
+    files.restore(item["id"])
+    assert (data / "copy.txt").read_text() == "hello"
+    files.delete(["copy.txt"])
+    files.empty_trash()
+
+    renamed = set_limit(rename_folder(folder, cast.alice, "corpus", now=NOW), cast.alice, 10**7, now=NOW)
+    assert not renamed.needs_push
+    until(lambda: FolderSize.objects.filter(folder=folder).exists())
+    assert Folder.objects.get().used_files == 1
+    clone = clone_folder(renamed, cast.alice, name="copy", now=NOW)
+    until(has(clone, FolderStatus.READY))
+    assert (folder_path(root, clone.pk) / "data/new/note.txt").read_text() == "hello"
+
+    purge_folder(trash_folder(clone, cast.alice, now=NOW), cast.alice, typed_name="copy", now=NOW)
+    until(has(clone, FolderStatus.DELETED))
+    assert not folder_path(root, clone.pk).exists() and data.exists()
+
+
+def test_lost_rows_are_adopted(cast: Cast, host: StorageHost, root: Path) -> None:
+    folder = create_folder(cast.alice, name="data", limit_bytes=10**6, is_cloneable=True, now=NOW)
+    create_folder(cast.dana, name="shared", project=cast.project, now=NOW)
+    Folder.objects.all().delete()
+    folders.run_folders(NOW)
+    assert {row["name"] for row in StorageHost.objects.get().unknown_folders} == {"data", "shared"}
+    assert [one.problem for one in adopt_folders(host, dry=False, now=NOW)] == ["", ""]
+    found = Folder.objects.get(pk=folder.pk)
+    assert (found.user, found.limit_bytes, found.is_cloneable) == (cast.alice, 10**6, True)
+    until(lambda: not Folder.objects.filter(needs_push=True).exists())
+
+
+def test_a_storage_that_is_not_there_is_a_fault(cast: Cast, host: StorageHost, root: Path) -> None:
+    (root / ".backendai-storage.json").unlink()
+    folders.run_folders(NOW)
+    assert StorageHost.objects.get().fault
+    assert create_folder(cast.alice, name="data", now=NOW).status == FolderStatus.CREATING
