@@ -6,7 +6,7 @@ import zlib
 from typing import Any
 
 from django.db import connection
-from django.db.models import BigIntegerField, Count, Q, QuerySet, Sum, Value
+from django.db.models import BigIntegerField, Count, Q, Sum, Value
 from django.db.models.functions import Coalesce
 
 from backendai.accounts.models import Domain, Project, ResourcePolicy, User
@@ -34,8 +34,9 @@ def limits_of(owner: Owner) -> tuple[int | None, int | None]:
     """Return how many folders this owner may have, and the largest sum of their limits; None: unlimited. The stricter
     of the owner's policy and of its domain's holds; two queries."""
     rows: list[tuple[int | None, int | None]] = []
-    own: QuerySet[Any] = (User if isinstance(owner, User) else Project).objects.filter(pk=owner.pk)
-    for holders in (own, Domain.objects.filter(pk=owner.domain_id)):
+    own: Any = (User if isinstance(owner, User) else Project).objects.filter(pk=owner.pk)
+    domain: Any = Domain.objects.filter(pk__in=[owner.domain_id] if owner.domain_id is not None else [])
+    for holders in (own, domain):
         rows += ResourcePolicy.objects.filter(pk__in=holders.values("policy")).values_list(
             "max_folders", "max_folder_bytes"
         )

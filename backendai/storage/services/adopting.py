@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -98,5 +98,5 @@ def _write(folder: Folder) -> None:
     raise UserError(f"Its owner has too many folders named {name!r}.", code="name-taken")
 
 
-def _map(value: Any) -> Mapping[str, Any]:
+def _map(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

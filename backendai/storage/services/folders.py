@@ -52,7 +52,12 @@ def create_folder(
 
     Raises a UserError by field, and a Conflict for a taken name or a policy's limit, with nothing written.
     """
-    asked = {"name": name, "host": host and host.name, "project": project and str(project.pk), "usage": usage}
+    asked: dict[str, Any] = {
+        "name": name,
+        "host": host and host.name,
+        "project": project and str(project.pk),
+        "usage": usage,
+    }
     asked |= {"limit_bytes": limit_bytes, "is_cloneable": is_cloneable, "member_rights": member_rights}
     digest = digest_of(asked)
     if idempotency_key and (earlier := earlier_folder(user, idempotency_key, digest)):
