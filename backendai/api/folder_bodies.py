@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django.conf import settings
 from drf_spectacular.utils import extend_schema_field
@@ -18,9 +17,13 @@ from backendai.storage.status import GrantKind, Rights, Usage
 _Project = {"type": "object", "nullable": True, "properties": {
     "id": {"type": "string", "format": "uuid"}, "name": {"type": "string"}, "domain": {"type": "string"},
 }}  # fmt: skip
-_NAME = {"max_length": 64, "trim_whitespace": False, "help_text": "1 to 64 letters, digits, '.', '_' or '-'."}
 _MOST = 2**63 - 1
 _RIGHTS = "none, view or edit."
+
+
+def _name(**options: Any) -> serializers.CharField:
+    text = "1 to 64 letters, digits, '.', '_' or '-'."
+    return serializers.CharField(max_length=64, trim_whitespace=False, help_text=text, **options)
 
 
 def _limit(**options: Any) -> serializers.IntegerField:
@@ -87,7 +90,7 @@ class FolderBody(Answer[Folder]):
 class FolderRequest(StrictSerializer):
     """A new folder."""
 
-    name = serializers.CharField(**_NAME)
+    name = _name()
     host = serializers.CharField(max_length=32, required=False, help_text="Of a storage host; default: the usual one.")
     project = serializers.UUIDField(required=False, help_text="A project that you manage; default: it is yours.")
     usage = serializers.ChoiceField(choices=Usage.choices, default=Usage.GENERAL)
@@ -102,7 +105,7 @@ class FolderRequest(StrictSerializer):
 class FolderChange(StrictSerializer):
     """What shall change of a folder; what is left out stays."""
 
-    name = serializers.CharField(required=False, **_NAME)
+    name = _name(required=False)
     limit_bytes = _limit(required=False)
     member_rights = serializers.CharField(max_length=8, required=False, help_text=_RIGHTS)
     is_cloneable = serializers.BooleanField(required=False)
@@ -111,7 +114,7 @@ class FolderChange(StrictSerializer):
 class FolderRestoreRequest(StrictSerializer):
     """Under which name the folder comes back; default: its own."""
 
-    name = serializers.CharField(required=False, allow_blank=True, **_NAME)
+    name = _name(required=False, allow_blank=True)
 
 
 class FolderPurgeRequest(StrictSerializer):
@@ -123,7 +126,7 @@ class FolderPurgeRequest(StrictSerializer):
 class FolderCloneRequest(StrictSerializer):
     """The copy."""
 
-    name = serializers.CharField(**_NAME)
+    name = _name()
     project = serializers.UUIDField(required=False, help_text="A project that you manage; default: it is yours.")
     limit_bytes = _limit(default=None)
 
@@ -272,9 +275,3 @@ class FolderTicketBody(serializers.Serializer[Any]):
     ticket = serializers.CharField()
     address = serializers.CharField()
     expires_in = serializers.IntegerField()
-
-
-def project_id(data: dict[str, Any]) -> UUID | None:
-    """Return the id of the project that a request names."""
-    found: UUID | None = data.get("project")
-    return found

@@ -42,7 +42,7 @@ class DirectoryRequest(StrictSerializer):
 class MoveRequest(StrictSerializer):
     """From where to where."""
 
-    source = _path()
+    source = _path()  # type: ignore[assignment]  # the name of an attribute of serializers, too
     target = _path()
     overwrite = serializers.BooleanField(default=False, help_text="Replace a file that is there.")
 

@@ -119,7 +119,7 @@ class FolderInvitations(ListAPIView[FolderGrant]):
         return _invitations(self.request)
 
 
-class FolderInvitationAccept(GenericAPIView[FolderGrant]):
+class FolderInvitationAccept(GenericAPIView[Any]):
     """Accepting an invitation."""
 
     serializer_class = FolderBody
