@@ -21,7 +21,7 @@ from backendai.storage.status import FolderStatus, GrantKind, Rights
 def people_to_share_with(actor: User, folder: Folder) -> QuerySet[User]:
     """Return the active people whom the actor may invite: of their own domain, of the folder's, and of their projects;
     superadmins invite anybody. Of others they learn nothing."""
-    people = User.objects.filter(is_active=True, purged_at=None).exclude(pk=actor.pk)
+    people: QuerySet[User] = User.objects.filter(is_active=True, purged_at=None).exclude(pk=actor.pk)
     if actor.is_superadmin:
         return people
     owner_domain = folder.user.domain_id if folder.user else folder.project.domain_id if folder.project else None
