@@ -1,0 +1,248 @@
+"""Access to paths that people name, relative to a directory's descriptor, which they cannot leave.
+
+Absolute paths, ``..``, links that lead out and magic links are refused by the kernel (openat2), or where it has no such
+call by a walk that opens one component after the other. Links inside a directory are followed only when asked. What is
+neither a regular file nor a directory is never opened.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from backendai.core.errors import UserError
+
+Parts = tuple[bytes, ...]
+Opener = Callable[[int, Parts, int, bool], int]
+
+LONGEST_NAME, LONGEST_PATH, MOST_PARTS = 255, 4000, 256
+_OPENAT2, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 437, 0x02, 0x04, 0x08
+_AGAIN = 16  # the kernel gives up a look-up while something else is being renamed
+_MOST_LINKS = 40
+_RENAME_NOREPLACE = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY
+
+
+class PathRefused(UserError):
+    """The path is not one below the folder."""
+
+    code = "path-refused"
+
+
+class _How(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
+
+
+def parse(path: str | bytes) -> Parts:
+    """Return the components of a relative path; () is the folder itself. Raises PathRefused."""
+    try:
+        raw = path.encode() if isinstance(path, str) else path
+    except UnicodeEncodeError as error:
+        raise PathRefused("The path is not valid UTF-8; name it by its bytes.", field="path") from error
+    if raw.startswith(b"/"):
+        raise PathRefused("The path is absolute; name it relative to the folder.", field="path")
+    if b"\0" in raw:
+        raise PathRefused("The path holds a NUL character.", field="path")
+    if len(raw) > LONGEST_PATH:
+        raise PathRefused(f"The path has {len(raw)} bytes; {LONGEST_PATH} are allowed.", field="path")
+    parts = tuple(part for part in raw.split(b"/") if part not in (b"", b"."))
+    if b".." in parts:
+        raise PathRefused("The path holds '..'; name it from the top of the folder.", field="path")
+    if len(parts) > MOST_PARTS:
+        raise PathRefused(f"The path has {len(parts)} levels; {MOST_PARTS} are allowed.", field="path")
+    if longest := max((len(part) for part in parts if len(part) > LONGEST_NAME), default=0):
+        raise PathRefused(f"A name in the path has {longest} bytes; {LONGEST_NAME} are allowed.", field="path")
+    return parts
+
+
+def open_by_openat2(directory: int, parts: Parts, flags: int, follow: bool) -> int:
+    """Open with one call of the kernel (Linux 5.6 and newer)."""
+    resolve = _BENEATH | _NO_MAGICLINKS | (0 if follow else _NO_SYMLINKS)
+    how = _How(flags | os.O_CLOEXEC, 0, resolve)
+    path = b"/".join(parts) or b"."
+    for _ in range(_AGAIN):
+        descriptor = int(_LIBC.syscall(_OPENAT2, directory, path, ctypes.byref(how), ctypes.sizeof(how)))
+        if descriptor >= 0:
+            return descriptor
+        if (number := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
+            break
+    raise OSError(number, os.strerror(number), os.fsdecode(path))
+
+
+def open_by_walk(directory: int, parts: Parts, flags: int, follow: bool) -> int:
+    """Open one component after the other, without the kernel's help; links are resolved here."""
+    opened = [os.open(b".", _DIRECTORY | os.O_CLOEXEC, dir_fd=directory)]
+    waiting, links = list(reversed(parts)), 0
+    try:
+        while waiting:
+            part = waiting.pop()
+            if part == b"..":
+                if len(opened) == 1:
+                    raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+                os.close(opened.pop())
+                continue
+            found = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened[-1])
+            mode = os.fstat(found).st_mode
+            if stat.S_ISLNK(mode):
+                try:
+                    target = os.readlink(b"", dir_fd=found)
+                finally:
+                    os.close(found)
+                links += 1
+                waiting += reversed(_link_parts(target, follow, links))
+            elif stat.S_ISDIR(mode) or not waiting:
+                opened.append(found)
+            else:
+                os.close(found)
+                raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return _reopen(opened[-1], flags)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _link_parts(target: bytes, follow: bool, links: int) -> list[bytes]:
+    if not follow or links > _MOST_LINKS:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    if target.startswith(b"/"):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    return [part for part in target.split(b"/") if part not in (b"", b".")]
+
+
+@cache
+def has_openat2() -> bool:
+    """Return whether the kernel (and a sandbox around this process) allows openat2."""
+    root = os.open("/", _DIRECTORY)
+    try:
+        os.close(open_by_openat2(root, (), _DIRECTORY, False))
+    except OSError:
+        return False
+    finally:
+        os.close(root)
+    return True
+
+
+def opener() -> Opener:
+    """Return the implementation for this machine."""
+    return open_by_openat2 if has_openat2() else open_by_walk
+
+
+def open_path(directory: int, parts: Parts, *, follow: bool) -> int:
+    """Return a descriptor that only names what is there (O_PATH), of any kind but a link. Raises OSError."""
+    return opener()(directory, parts, os.O_PATH, follow)
+
+
+def open_directory(directory: int, parts: Parts, *, follow: bool) -> int:
+    """Return the descriptor of a directory below another, for listing and as a base. Raises OSError."""
+    found = opener()(directory, parts, _DIRECTORY, follow)
+    try:
+        return _reopen(found, os.O_RDONLY | os.O_DIRECTORY)
+    finally:
+        os.close(found)
+
+
+def open_file(directory: int, parts: Parts, *, follow: bool, flags: int = os.O_RDONLY) -> int:
+    """Return the descriptor of a regular file; what is none is refused before it is opened. Raises OSError."""
+    found = open_path(directory, parts, follow=follow)
+    try:
+        mode = os.fstat(found).st_mode
+        if stat.S_ISDIR(mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(mode):
+            raise PathRefused("This is neither a file nor a directory.", field="path", code="not-a-file")
+        return _reopen(found, flags | os.O_NONBLOCK)
+    finally:
+        os.close(found)
+
+
+@contextmanager
+def parent_of(directory: int, parts: Parts) -> Iterator[tuple[int, bytes]]:
+    """Open the directory that holds a path, following no link; gives its descriptor and the last name."""
+    if not parts:
+        raise PathRefused("This would change the folder itself; name something in it.", field="path")
+    parent = open_directory(directory, parts[:-1], follow=False)
+    try:
+        yield parent, parts[-1]
+    finally:
+        os.close(parent)
+
+
+def names_in(directory: int) -> list[bytes]:
+    """Return the names in an open directory."""
+    with os.scandir(directory) as entries:
+        return [os.fsencode(entry.name) for entry in entries]
+
+
+def exists(parent: int, name: bytes) -> bool:
+    """Return whether an open directory has something of this name, be it a link that leads nowhere."""
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def make_directories(directory: int, parts: Parts, mode: int = 0o755) -> int:
+    """Return the descriptor of a directory below another, making what is missing on the way and following no link."""
+    here = open_directory(directory, (), follow=False)
+    for part in parts:
+        try:
+            try:
+                below = open_directory(here, (part,), follow=False)
+            except FileNotFoundError:
+                make_directory(here, part, mode)
+                below = open_directory(here, (part,), follow=False)
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def make_directory(parent: int, name: bytes, mode: int = 0o755, *, exist_ok: bool = True) -> None:
+    """Make one directory; raises FileExistsError only when that is asked for."""
+    try:
+        os.mkdir(name, mode, dir_fd=parent)
+    except FileExistsError:
+        if not exist_ok:
+            raise
+
+
+def rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: bool) -> None:
+    """Rename between two open directories; without ``replace`` raises FileExistsError when the target is there."""
+    if replace:
+        os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+        return
+    if _LIBC.renameat2(source, name, target, new_name, _RENAME_NOREPLACE) == 0:
+        return
+    number = ctypes.get_errno()
+    if number not in (errno.EINVAL, errno.ENOSYS):
+        raise OSError(number, os.strerror(number), os.fsdecode(new_name))
+    _rename_without_the_kernels_help(source, name, target, new_name)
+
+
+def _rename_without_the_kernels_help(source: int, name: bytes, target: int, new_name: bytes) -> None:
+    """On file systems without RENAME_NOREPLACE (some network ones): a file by a link, which never replaces."""
+    if stat.S_ISREG(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode):
+        os.link(name, new_name, src_dir_fd=source, dst_dir_fd=target, follow_symlinks=False)
+        os.unlink(name, dir_fd=source)
+        return
+    try:
+        os.stat(new_name, dir_fd=target, follow_symlinks=False)
+    except FileNotFoundError:
+        # A directory replaces nothing but an empty directory.
+        os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+        return
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fsdecode(new_name))
+
+
+def _reopen(descriptor: int, flags: int) -> int:
+    """Return another descriptor of what is open: nothing that happens to its path meanwhile matters."""
+    if flags & os.O_PATH:
+        return os.dup(descriptor)
+    return os.open(f"/proc/self/fd/{descriptor}", flags | os.O_CLOEXEC | os.O_NOCTTY)

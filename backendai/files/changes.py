@@ -1,0 +1,209 @@
+"""Changes in a folder: new directories, moves, copies. What would be replaced and is no file goes to the trash."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import uuid
+from collections.abc import Callable
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.core.storage_layout import INCOMING
+from backendai.files.refusals import Refusal
+from backendai.files.removal import remove_tree
+from backendai.files.trash import put_into_trash
+from backendai.files.tree import FolderTree, opened_part
+
+_FICLONE = 0x40049409
+_AT_ONCE = 2**26  # of copy_file_range, so that progress is seen
+_BUFFER = 2**20
+
+Progress = Callable[[int], None]
+
+
+def make_directory(tree: FolderTree, parts: Parts) -> None:
+    """Make a directory whose parent exists. Raises FileExistsError."""
+    tree.require_writable()
+    with beneath.parent_of(tree.data, parts) as (parent, name):
+        beneath.make_directory(parent, name, exist_ok=False)
+        os.fsync(parent)
+
+
+def move(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now: float) -> None:
+    """Move a file, a link or a directory to another place in the folder."""
+    tree.require_writable()
+    _refuse_into_itself(source, target)
+    with beneath.parent_of(tree.data, source) as (old, name), beneath.parent_of(tree.data, target) as (new, new_name):
+        moved = os.stat(name, dir_fd=old, follow_symlinks=False)
+        if source == target:
+            return
+        if overwrite:
+            make_room(tree, target, stat.S_ISREG(moved.st_mode), now=now)
+        beneath.rename(old, name, new, new_name, replace=overwrite and stat.S_ISREG(moved.st_mode))
+        os.fsync(new)
+        os.fsync(old)
+
+
+def copy(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now: float, written: Progress) -> None:
+    """Copy a file or a directory with everything in it; what is made appears as a whole."""
+    tree.require_writable()
+    _refuse_into_itself(source, target)
+    with beneath.parent_of(tree.data, source) as (old, name), beneath.parent_of(tree.data, target) as (new, new_name):
+        copied = os.stat(name, dir_fd=old, follow_symlinks=False)
+        if not overwrite and beneath.exists(new, new_name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        with opened_part(tree.base, INCOMING) as incoming:
+            draft = part_name()
+            try:
+                copy_tree(old, name, incoming, draft, written=written)
+                if overwrite:
+                    make_room(tree, target, stat.S_ISREG(copied.st_mode), now=now)
+                beneath.rename(incoming, draft, new, new_name, replace=overwrite and stat.S_ISREG(copied.st_mode))
+            except BaseException:
+                remove_tree(incoming, draft)
+                raise
+        os.fsync(new)
+
+
+def make_room(tree: FolderTree, target: Parts, is_file: bool, *, now: float) -> None:
+    """Put what would be replaced into the trash, unless both are files: one then replaces the other at once."""
+    with beneath.parent_of(tree.data, target) as (parent, name):
+        try:
+            mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return
+    if not (is_file and stat.S_ISREG(mode)):
+        put_into_trash(tree, target, now=now)
+
+
+def part_name() -> bytes:
+    """Return a name in ``incoming`` that nothing else has; leftovers are known by it."""
+    return f"{uuid.uuid4().hex}.part".encode()
+
+
+def copy_tree(
+    source: int,
+    name: bytes,
+    target: int,
+    new_name: bytes,
+    *,
+    written: Progress,
+    copied: Progress = lambda _: None,
+) -> None:
+    """Copy what bears a name in one open directory into another. Links are copied as they are, devices are left out.
+    Files that are there already with the same size and time are kept: a copy can be resumed."""
+    waiting: list[tuple[Parts, Parts]] = [((name,), (new_name,))]
+    times: list[tuple[Parts, os.stat_result]] = []
+    while waiting:
+        from_parts, to_parts = waiting.pop()
+        found = _copy_one(source, from_parts, target, to_parts, written)
+        if found is None:
+            copied(1)
+            continue
+        times.append((to_parts, found))
+        directory = beneath.open_directory(source, from_parts, follow=False)
+        try:
+            waiting += [((*from_parts, below), (*to_parts, below)) for below in beneath.names_in(directory)]
+        finally:
+            os.close(directory)
+        if len(from_parts) > beneath.MOST_PARTS:
+            raise Refusal(422, "too-deep", f"There are more than {beneath.MOST_PARTS} levels of directories.")
+    for to_parts, found in reversed(times):
+        descriptor = beneath.open_directory(target, to_parts, follow=False)
+        try:
+            os.fchmod(descriptor, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+            os.utime(descriptor, ns=(found.st_atime_ns, found.st_mtime_ns))
+        finally:
+            os.close(descriptor)
+
+
+def _copy_one(source: int, parts: Parts, target: int, to: Parts, written: Progress) -> os.stat_result | None:
+    """Copy one file, link or empty directory; returns what a directory was, to go on in it."""
+    with beneath.parent_of(source, parts) as (old, name), beneath.parent_of(target, to) as (new, new_name):
+        try:
+            found = os.stat(name, dir_fd=old, follow_symlinks=False)
+        except FileNotFoundError:
+            return None  # removed while the copy runs
+        if stat.S_ISDIR(found.st_mode):
+            beneath.make_directory(new, new_name, 0o700)
+            return found
+        if stat.S_ISLNK(found.st_mode):
+            with contextlib.suppress(FileExistsError):
+                os.symlink(os.readlink(name, dir_fd=old), new_name, dir_fd=new)
+        elif stat.S_ISREG(found.st_mode):
+            copy_file(old, name, new, new_name, written)
+        return None
+
+
+def copy_file(old: int, name: bytes, new: int, new_name: bytes, written: Progress) -> None:
+    """Copy a regular file durably with mode and time, sharing its blocks where the file system can."""
+    source = beneath.open_file(old, (name,), follow=False)
+    try:
+        found = os.fstat(source)
+        if _is_copied(new, new_name, found):
+            written(found.st_size)
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        target = os.open(new_name, flags, 0o600, dir_fd=new)
+        try:
+            _copy_bytes(source, target, found.st_size, written)
+            os.fchmod(target, stat.S_IMODE(found.st_mode) & 0o777)
+            os.fsync(target)
+            os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+def _copy_bytes(source: int, target: int, size: int, written: Progress) -> None:
+    try:
+        fcntl.ioctl(target, _FICLONE, source)
+        written(size)
+        return
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+    in_the_kernel = True
+    while True:
+        try:
+            if in_the_kernel:
+                done = os.copy_file_range(source, target, _AT_ONCE)
+            else:
+                done = _write_all(target, os.read(source, _BUFFER))
+        except OSError as error:
+            if not in_the_kernel or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                raise
+            in_the_kernel = False  # not between these file systems
+            continue
+        if done == 0:
+            return
+        written(done)
+
+
+def _write_all(target: int, data: bytes) -> int:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(target, view) :]
+    return len(data)
+
+
+def _is_copied(new: int, name: bytes, found: os.stat_result) -> bool:
+    try:
+        there = os.stat(name, dir_fd=new, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return (there.st_size, there.st_mtime_ns) == (found.st_size, found.st_mtime_ns) and stat.S_ISREG(there.st_mode)
+
+
+def _refuse_into_itself(source: Parts, target: Parts) -> None:
+    if not source or not target:
+        raise beneath.PathRefused("The folder itself can be neither moved nor replaced.", field="path")
+    if target[: len(source)] == source and len(target) > len(source):
+        raise Refusal(422, "into-itself", "A directory can be neither moved nor copied into itself.")
+    if source[: len(target)] == target and len(source) > len(target):
+        raise Refusal(422, "into-itself", "What would be replaced holds what is to be moved or copied.")

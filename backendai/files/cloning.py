@@ -1,0 +1,104 @@
+"""Clones: a folder that is filled in ``.staging`` and appears once it is complete."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from backendai.core import beneath
+from backendai.core.storage_layout import DATA
+from backendai.files.changes import copy_tree
+from backendai.files.lifecycle import ABSENT, CLONING, opened_place, publish, set_aside, state_of, with_facts
+from backendai.files.progress import Progress, Stopped
+from backendai.files.refusals import Refusal
+from backendai.files.tree import (
+    PASSABLE,
+    STAGING,
+    Meta,
+    make_skeleton,
+    opened_folder,
+    read_meta,
+    read_size,
+    write_meta,
+)
+
+
+def order(
+    root: int, folder_id: UUID, version: int, source: UUID, linkable: Sequence[Path], told: Mapping[str, Any]
+) -> None:
+    """Note a clone on the disk, so that it is made whatever happens. Refuses with 404 an unknown source, with 409 a
+    target that is there, with 507 more than the target's limit."""
+    with opened_folder(root, source, linkable) as tree:
+        size = read_size(tree.base)
+    state = state_of(root, folder_id)
+    if state == CLONING:
+        return
+    if state != ABSENT:
+        raise Refusal(409, "exists", f"The target of the clone is {state} already.")
+    meta = with_facts(Meta(str(folder_id), version, cloned_from=str(source)), told)
+    if meta.limit is not None and size is not None and size.bytes > meta.limit:
+        message = f"The source has {size.bytes} bytes; the clone may have {meta.limit}. Ask for a larger limit."
+        raise Refusal(507, "quota", message, limit=meta.limit, used=size.bytes)
+    with opened_place(root, STAGING) as staging:
+        name = str(folder_id).encode()
+        beneath.make_directory(staging, name, PASSABLE)
+        base = beneath.open_directory(staging, (name,), follow=False)
+        try:
+            make_skeleton(base)
+            write_meta(base, meta)
+        finally:
+            os.close(base)
+
+
+def fill(root: int, folder_id: UUID, linkable: Sequence[Path], progress: Progress) -> None:
+    """Copy what is missing yet, then rename the clone into its place. Raises Stopped."""
+    name = str(folder_id).encode()
+    with opened_place(root, STAGING) as staging:
+        base = beneath.open_directory(staging, (name,), follow=False)
+        try:
+            _lock(base)
+            meta = read_meta(base)
+            with opened_folder(root, UUID(meta.cloned_from), linkable) as source:
+                size = read_size(source.base)
+                progress.total_bytes = size.bytes if size else None
+                _copy_all(source.data, base, progress)
+        finally:
+            os.close(base)
+        publish(root, staging, folder_id)
+
+
+def give_up(root: int, folder_id: UUID) -> bool:
+    """Set what there is of a failed clone aside; returns whether there was anything."""
+    with suppress(FileNotFoundError), opened_place(root, STAGING) as staging:
+        base = beneath.open_directory(staging, (str(folder_id).encode(),), follow=False)
+        try:
+            version = read_meta(base).version
+        finally:
+            os.close(base)
+        return set_aside(root, folder_id, version)
+    return False
+
+
+def _lock(base: int) -> None:
+    """Let one file server fill a clone where several serve the host. Raises Stopped for the others."""
+    try:
+        fcntl.flock(base, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise Stopped from error
+    except OSError:
+        pass  # this file system has no locks
+
+
+def _copy_all(source: int, base: int, progress: Progress) -> None:
+    target = beneath.open_directory(base, (DATA.encode(),), follow=False)
+    try:
+        for name in beneath.names_in(source):
+            copy_tree(source, name, target, name, written=progress.add_bytes, copied=progress.add_files)
+        os.fsync(target)
+    finally:
+        os.close(target)

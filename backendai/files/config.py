@@ -1,0 +1,91 @@
+"""What a file server is told by its environment, read in one place."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backendai.core.errors import UserError
+
+DEFAULT_BIND = "127.0.0.1:8093"
+KEY_FILE = "file-server.json"  # in the data folder of bin/up: deployment and public key, which are no secrets
+_HOST = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
+_LAST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSettings:
+    """One file server's settings: which hosts it serves from which paths, and whose tickets it believes."""
+
+    hosts: Mapping[str, Path]
+    address: str
+    port: int
+    linkable: tuple[Path, ...]
+    key_file: Path
+    public_key: str
+    deployment: str
+
+    def keys(self) -> tuple[str, str]:
+        """Return the public key and the deployment: those that were set, else what the key file says now."""
+        if self.public_key:
+            return self.public_key, self.deployment
+        try:
+            content = json.loads(self.key_file.read_text())
+            return str(content["public_key"]), self.deployment or str(content["deployment"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{self.key_file} cannot be read ({error}). Copy it from the portal's data folder, or set "
+                "BACKENDAI_FILES_PUBLIC_KEY and BACKENDAI_DEPLOYMENT.",
+                field="BACKENDAI_FILES_KEY_FILE",
+            ) from error
+
+
+def read_settings(environ: Mapping[str, str]) -> FilesSettings:
+    """Return the settings. A wrong value is a UserError that names it."""
+    data = Path(environ.get("BACKENDAI_DATA", "") or Path(__file__).resolve().parent.parent.parent / "var").absolute()
+    hosts = read_hosts(environ.get("BACKENDAI_STORAGE_HOSTS", "")) or {"local": data / "folders"}
+    address, port = read_bind(environ.get("BACKENDAI_FILES_BIND", "") or DEFAULT_BIND)
+    return FilesSettings(
+        hosts=hosts,
+        address=address,
+        port=port,
+        linkable=read_linkable(environ.get("BACKENDAI_FILES_LINKED_PATHS", "")),
+        key_file=Path(environ.get("BACKENDAI_FILES_KEY_FILE", "") or data / KEY_FILE),
+        public_key=environ.get("BACKENDAI_FILES_PUBLIC_KEY", "").replace("\\n", "\n"),
+        deployment=environ.get("BACKENDAI_DEPLOYMENT", ""),
+    )
+
+
+def read_hosts(text: str) -> dict[str, Path]:
+    """Return the paths of storage hosts by name, from ``name=/path,name=/path``."""
+    hosts: dict[str, Path] = {}
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        name, _, path = word.partition("=")
+        if not _HOST.match(name) or not path.startswith("/") or ".." in Path(path).parts or name in hosts:
+            message = f"BACKENDAI_STORAGE_HOSTS: {word!r} cannot be used: write name=/absolute/path, each name once."
+            raise UserError(message, field="BACKENDAI_STORAGE_HOSTS")
+        hosts[name] = Path(path)
+    return hosts
+
+
+def read_bind(text: str) -> tuple[str, int]:
+    """Return address and port, from ``address:port``."""
+    address, _, port = text.rpartition(":")
+    if not address or not port.isascii() or not port.isdigit() or not 1 <= int(port) <= _LAST_PORT:
+        message = f"BACKENDAI_FILES_BIND: {text!r} cannot be used: write address:port, such as {DEFAULT_BIND}."
+        raise UserError(message, field="BACKENDAI_FILES_BIND")
+    return address.strip("[]"), int(port)
+
+
+def read_linkable(text: str) -> tuple[Path, ...]:
+    """Return the paths below which folders may show existing directories, from ``/path,/path``."""
+    paths = [Path(word.strip()) for word in text.split(",") if word.strip()]
+    for path in paths:
+        if not path.is_absolute() or ".." in path.parts or path == Path(os.sep):
+            message = f"BACKENDAI_FILES_LINKED_PATHS: {str(path)!r} cannot be used: write absolute paths, not '/'."
+            raise UserError(message, field="BACKENDAI_FILES_LINKED_PATHS")
+    return tuple(paths)

@@ -1,0 +1,158 @@
+"""The bytes of files: reading, and writing that is seen as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import stat
+from dataclasses import dataclass
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.core.storage_layout import INCOMING
+from backendai.files.changes import make_room, part_name
+from backendai.files.entries import etag_of
+from backendai.files.refusals import Refusal
+from backendai.files.tree import FolderTree, opened_part
+
+LARGEST_TEXT = 2**20
+_FILE_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """A regular file that is open for reading, and what it was then."""
+
+    file: io.FileIO
+    size: int
+    mtime: float
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A file in ``incoming`` that is being written; ``finish`` puts it in its place."""
+
+    name: bytes
+    file: io.FileIO
+
+
+def open_content(tree: FolderTree, parts: Parts) -> OpenedFile:
+    """Open a regular file for reading, through links that stay in the folder."""
+    descriptor = beneath.open_file(tree.data, parts, follow=True)
+    found = os.fstat(descriptor)
+    return OpenedFile(io.FileIO(descriptor), found.st_size, found.st_mtime, etag_of(found))
+
+
+def read_at(root: int, file: io.FileIO, offset: int, size: int) -> bytes:
+    """Return bytes of an open file; fewer at its end."""
+    return os.pread(file.fileno(), size, offset)
+
+
+def check_target(tree: FolderTree, parts: Parts, *, overwrite: bool) -> None:
+    """Refuse a target that cannot be written, before any byte is sent."""
+    tree.require_writable()
+    with beneath.parent_of(tree.data, parts) as (parent, name):
+        try:
+            mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return
+    if stat.S_ISDIR(mode):
+        raise Refusal(409, "is-directory", "There is a directory at this path; a file cannot replace it.")
+    if not overwrite:
+        raise Refusal(409, "exists", "There is a file at this path already; say that it may be replaced.")
+
+
+def begin(tree: FolderTree, name: bytes | None = None) -> Draft:
+    """Make an empty file in ``incoming``."""
+    draft = name or part_name()
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with opened_part(tree.base, INCOMING) as incoming:
+        file = io.FileIO(os.open(draft, flags, _FILE_MODE, dir_fd=incoming), "r+")
+    with contextlib.suppress(OSError):  # some file systems have no locks; leftovers then go by their age
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # while it is held, somebody writes
+    return Draft(draft, file)
+
+
+def append(root: int, draft: Draft, data: bytes) -> None:
+    """Write all the bytes at the end."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(draft.file.fileno(), view) :]
+
+
+def finish(tree: FolderTree, draft: Draft, parts: Parts, *, overwrite: bool, now: float) -> os.stat_result:
+    """Put a file that was written in its place, durably; returns what it is. Raises FileExistsError."""
+    os.fsync(draft.file.fileno())
+    place(tree, draft.name, parts, overwrite=overwrite, now=now)
+    found = os.fstat(draft.file.fileno())
+    draft.file.close()
+    return found
+
+
+def place(tree: FolderTree, draft: bytes, parts: Parts, *, overwrite: bool, now: float) -> None:
+    """Rename a whole file from ``incoming`` to where it belongs. Raises FileExistsError."""
+    tree.require_writable()
+    with opened_part(tree.base, INCOMING) as incoming, beneath.parent_of(tree.data, parts) as (parent, name):
+        if overwrite:
+            _keep_mode(incoming, draft, parent, name)
+            make_room(tree, parts, True, now=now)
+        beneath.rename(incoming, draft, parent, name, replace=overwrite)
+        os.fsync(parent)
+
+
+def discard(tree: FolderTree, draft: Draft) -> None:
+    """Remove a file that was not finished."""
+    draft.file.close()
+    with opened_part(tree.base, INCOMING) as incoming, contextlib.suppress(FileNotFoundError):
+        os.unlink(draft.name, dir_fd=incoming)
+
+
+def read_text(tree: FolderTree, parts: Parts) -> tuple[str, str]:
+    """Return a small text file and its etag; refuses larger files and what is not UTF-8."""
+    opened = open_content(tree, parts)
+    with opened.file:
+        if opened.size > LARGEST_TEXT:
+            message = f"The file has {opened.size} bytes; texts of up to {LARGEST_TEXT} can be edited. Download it."
+            raise Refusal(413, "too-large", message, limit=LARGEST_TEXT)
+        try:
+            return opened.file.read().decode(), opened.etag
+        except UnicodeDecodeError as error:
+            raise Refusal(422, "not-text", "The file is not text in UTF-8. Download it.") from error
+
+
+def write_text(tree: FolderTree, parts: Parts, text: bytes, *, expected: str | None, now: float) -> str:
+    """Write a text file as a whole; returns its new etag. ``expected`` is the etag of what is replaced, ``*`` anything
+    that is there, None nothing. Refuses with 412 when somebody else was faster."""
+    tree.require_writable()
+    if current_etag(tree, parts) != expected and expected != "*":
+        raise Refusal(412, "changed", "The file has changed since it was opened. Open it again before you save.")
+    draft = begin(tree)
+    try:
+        append(-1, draft, text)
+        return etag_of(finish(tree, draft, parts, overwrite=expected is not None, now=now))
+    except BaseException:
+        discard(tree, draft)
+        raise
+
+
+def current_etag(tree: FolderTree, parts: Parts) -> str | None:
+    """Return the etag of a regular file; None when there is nothing."""
+    try:
+        descriptor = beneath.open_file(tree.data, parts, follow=False)
+    except FileNotFoundError:
+        return None
+    try:
+        return etag_of(os.fstat(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _keep_mode(incoming: int, draft: bytes, parent: int, name: bytes) -> None:
+    """Let a file that replaces another stay executable if that was."""
+    with contextlib.suppress(FileNotFoundError):
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode):
+            os.chmod(draft, stat.S_IMODE(found.st_mode) & 0o777, dir_fd=incoming)

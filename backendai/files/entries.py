@@ -1,0 +1,244 @@
+"""What lies in a directory of a folder, as callers see it: pages, single entries, search by name."""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import json
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.files.refusals import Refusal
+from backendai.files.tree import FolderTree
+
+Key = tuple[Any, ...]
+MOST_SORTED = 20_000  # beyond, a list is by name only: nothing has to be asked of every file
+MOST_PER_PAGE = 1000
+_MOST_FOUND = 500
+_DEEPEST = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How a list is asked for."""
+
+    by: str = "name"
+    descending: bool = False
+    limit: int = 200
+    after: str = ""
+
+
+def shown(name: bytes) -> dict[str, str]:
+    """Return how JSON names some bytes: as text, and exactly when that is not UTF-8."""
+    try:
+        return {"name": name.decode()}
+    except UnicodeDecodeError:
+        return {"name": name.decode(errors="replace"), "raw": encode_raw(name)}
+
+
+def shown_path(parts: Parts) -> dict[str, str]:
+    """Return how JSON names a path."""
+    told = shown(b"/".join(parts))
+    return {"path": told["name"], **({"raw_path": told["raw"]} if "raw" in told else {})}
+
+
+def encode_raw(name: bytes) -> str:
+    """Return bytes as base64url without padding."""
+    return base64.urlsafe_b64encode(name).decode().rstrip("=")
+
+
+def decode_raw(text: str) -> bytes:
+    """Return the bytes of ``encode_raw``; refuses what is none."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, TypeError) as error:
+        raise beneath.PathRefused("A raw path is base64url.", field="raw_path") from error
+
+
+def etag_of(found: os.stat_result) -> str:
+    """Return what changes when a file does."""
+    return f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}"
+
+
+def kind_of(mode: int) -> str:
+    """Return what something is; only files and directories are ever opened."""
+    names = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+    return names.get(stat.S_IFMT(mode), "other")
+
+
+def describe(parent: int, name: bytes) -> dict[str, Any]:
+    """Return one entry. Raises FileNotFoundError."""
+    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    kind = kind_of(found.st_mode)
+    entry: dict[str, Any] = {
+        **shown(name),
+        "kind": kind,
+        "size": found.st_size,
+        "mtime": found.st_mtime_ns / 1e9,
+        "etag": etag_of(found),
+    }
+    if kind == "link":
+        entry["target"] = os.readlink(name, dir_fd=parent).decode(errors="replace")
+    return entry
+
+
+def read_entry(tree: FolderTree, parts: Parts) -> dict[str, Any]:
+    """Return the entry at a path; the folder itself is a directory without a name."""
+    if not parts:
+        found = os.fstat(tree.data)
+        told = {"size": found.st_size, "mtime": found.st_mtime_ns / 1e9, "etag": etag_of(found)}
+        return {"name": "", "kind": "directory", **told, "read_only": tree.read_only}
+    directory = beneath.open_directory(tree.data, parts[:-1], follow=True)
+    try:
+        return describe(directory, parts[-1])
+    finally:
+        os.close(directory)
+
+
+def read_page(tree: FolderTree, parts: Parts, order: Order) -> dict[str, Any]:
+    """Return one page of a directory. Directories come first; beyond 20,000 entries it is by name, and says so."""
+    directory = beneath.open_directory(tree.data, parts, follow=True)
+    try:
+        with os.scandir(directory) as entries:
+            # Directories come first in either direction.
+            names = [
+                (entry.is_dir(follow_symlinks=False) is order.descending, os.fsencode(entry.name)) for entry in entries
+            ]
+        is_sorted = order.by == "name" or len(names) <= MOST_SORTED
+        keys: list[Key] = list(names)
+        if is_sorted and order.by != "name":
+            keys = list(_with_facts(directory, names, order.by))
+        chosen, following = _cut(keys, order)
+        found = [entry for key in chosen if (entry := _describe(directory, key[-1])) is not None]
+    finally:
+        os.close(directory)
+    return {"entries": found, "next": following, "total": len(names), "sorted": is_sorted, "as_of": time.time()}
+
+
+def search(
+    tree: FolderTree, parts: Parts, words: str, *, until: float, stopped: threading.Event, clock: Callable[[], float]
+) -> dict[str, Any]:
+    """Return entries below a path whose name holds ``words``, in any case; stops at ``until`` or when told."""
+    wanted = words.casefold()
+    found: list[dict[str, Any]] = []
+    top = beneath.open_directory(tree.data, parts, follow=True)
+    try:
+        for where, parent, name in walk_names(top):
+            if clock() > until or stopped.is_set() or len(found) >= _MOST_FOUND:
+                return {"entries": found, "complete": False}
+            if wanted in name.decode(errors="replace").casefold() and (entry := _describe(parent, name)):
+                found.append({**entry, **shown_path((*parts, *where, name))})
+    finally:
+        os.close(top)
+    return {"entries": found, "complete": True}
+
+
+def bytes_below(tree: FolderTree, parts: Parts) -> int:
+    """Return how many bytes the files at and below a path have. Raises FileNotFoundError."""
+    with beneath.parent_of(tree.data, parts) as (parent, name):
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        if not stat.S_ISDIR(found.st_mode):
+            return found.st_size
+        top = beneath.open_directory(parent, (name,), follow=False)
+    try:
+        return sum(size_of(directory, name) for _, directory, name in walk_names(top))
+    finally:
+        os.close(top)
+
+
+def size_of(parent: int, name: bytes) -> int:
+    """Return the bytes of a regular file; 0 for anything else."""
+    try:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def walk_names(top: int) -> Iterator[tuple[Parts, int, bytes]]:
+    """Give every name below an open directory: where it lies, the descriptor of its directory, its name. Follows no
+    link; holds a descriptor for each level; directories that vanish meanwhile are passed over."""
+    levels: list[tuple[Parts, int, list[bytes]]] = []
+    here: int | None = os.dup(top)
+    where: Parts = ()
+    try:
+        while here is not None:
+            below: list[bytes] = []
+            levels.append((where, here, below))
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    name = os.fsencode(entry.name)
+                    if entry.is_dir(follow_symlinks=False) and len(where) < _DEEPEST:
+                        below.append(name)
+                    yield where, levels[-1][1], name
+            where, here = _descend(levels)
+    finally:
+        for _, descriptor, _ in levels:
+            os.close(descriptor)
+
+
+def _descend(levels: list[tuple[Parts, int, list[bytes]]]) -> tuple[Parts, int | None]:
+    """Return the next directory that was not looked at; closes those that are done."""
+    while levels:
+        where, parent, below = levels[-1]
+        while below:
+            name = below.pop()
+            try:
+                return (*where, name), beneath.open_directory(parent, (name,), follow=False)
+            except OSError:
+                continue
+        os.close(parent)
+        levels.pop()
+    return (), None
+
+
+def _describe(directory: int, name: bytes) -> dict[str, Any] | None:
+    try:
+        return describe(directory, name)
+    except FileNotFoundError:
+        return None  # gone meanwhile
+
+
+def _with_facts(directory: int, names: list[tuple[bool, bytes]], by: str) -> Iterator[Key]:
+    for is_file, name in names:
+        try:
+            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        yield is_file, found.st_size if by == "size" else found.st_mtime_ns, name
+
+
+def _cut(keys: list[Key], order: Order) -> tuple[list[Key], str | None]:
+    """Return the keys of this page and the cursor of the next."""
+    if order.after:
+        after = _read_cursor(order.after)
+        if after and len(after) != len(keys[0] if keys else after):
+            raise Refusal(422, "bad-cursor", "This cursor belongs to a list in another order; begin anew.")
+        keys = [key for key in keys if (key < after if order.descending else key > after)]
+    pick = heapq.nlargest if order.descending else heapq.nsmallest
+    chosen = pick(order.limit + 1, keys)
+    if len(chosen) <= order.limit:
+        return chosen, None
+    chosen = chosen[: order.limit]
+    return chosen, _cursor(chosen[-1])
+
+
+def _cursor(key: Key) -> str:
+    return encode_raw(json.dumps([*key[:-1], encode_raw(key[-1])]).encode())
+
+
+def _read_cursor(text: str) -> Key:
+    try:
+        *facts, name = json.loads(decode_raw(text))
+        if not all(isinstance(fact, (bool, int)) for fact in facts):
+            raise TypeError
+        return (*facts, decode_raw(name))
+    except (ValueError, TypeError, beneath.PathRefused) as error:
+        raise Refusal(422, "bad-cursor", "This is not a cursor of a list; begin anew.") from error

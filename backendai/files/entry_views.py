@@ -1,0 +1,170 @@
+"""Requests about what lies in a folder: lists, changes, the trash."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+from aiohttp import web
+
+from backendai.core.beneath import Parts
+from backendai.files import changes, entries, trash
+from backendai.files.entries import MOST_PER_PAGE, Order
+from backendai.files.refusals import Refusal
+from backendai.files.serving import (
+    Asked,
+    admit,
+    body_path,
+    listed_path,
+    query_path,
+    read_body,
+    switch,
+    whole,
+)
+from backendai.files.tree import FolderTree
+
+_SEARCH_SECONDS = 10.0
+_MOST_DELETIONS = 1000
+_SORTS = ("name", "size", "mtime")
+
+
+def add_routes(router: web.UrlDispatcher) -> None:
+    """Add the routes of this module."""
+    folder = "/v1/folders/{folder}"
+    router.add_get(f"{folder}/entries", list_entries)
+    router.add_get(f"{folder}/entry", show_entry)
+    router.add_get(f"{folder}/search", search_entries)
+    router.add_post(f"{folder}/directories", create_directory)
+    router.add_post(f"{folder}/moves", move_entry)
+    router.add_post(f"{folder}/copies", copy_entry)
+    router.add_post(f"{folder}/deletions", delete_entries)
+    router.add_get(f"{folder}/trash", list_trash)
+    router.add_delete(f"{folder}/trash", empty_trash)
+    router.add_post(f"{folder}/trash/{{item}}/restore", restore_item)
+    router.add_delete(f"{folder}/trash/{{item}}", purge_item)
+
+
+async def list_entries(request: web.Request) -> web.Response:
+    """Answer with one page of a directory."""
+    asked, query = admit(request, "view"), request.query
+    by, order = query.get("sort", "name") or "name", query.get("order", "asc") or "asc"
+    if by not in _SORTS or order not in ("asc", "desc"):
+        raise Refusal(422, "bad-value", "Lists are sorted by name, size or mtime, in the order asc or desc.")
+    limit = whole(query.get("limit"), "limit", 200, least=1, most=MOST_PER_PAGE)
+    wanted = Order(by, order == "desc", limit, query.get("after", ""))
+    return web.json_response(await asked.run(entries.read_page, query_path(request), wanted))
+
+
+async def show_entry(request: web.Request) -> web.Response:
+    """Answer with one entry."""
+    asked = admit(request, "view")
+    return web.json_response(await asked.run(entries.read_entry, query_path(request)))
+
+
+async def search_entries(request: web.Request) -> web.Response:
+    """Answer with entries whose name holds the words; ends when the caller leaves."""
+    asked, words = admit(request, "view"), request.query.get("q", "").strip()
+    if not words:
+        raise Refusal(422, "bad-value", "q is empty: name a part of what you look for.")
+    stopped = threading.Event()
+    until = time.monotonic() + _SEARCH_SECONDS
+    work = asked.run_long(
+        entries.search, query_path(request), words, until=until, stopped=stopped, clock=time.monotonic
+    )
+    try:
+        return web.json_response(await asyncio.shield(asyncio.ensure_future(work)))
+    finally:
+        stopped.set()
+
+
+async def create_directory(request: web.Request) -> web.Response:
+    """Make a directory."""
+    asked, body = admit(request, "edit"), await read_body(request)
+    parts = body_path(body)
+    await asked.run(changes.make_directory, parts)
+    return web.json_response(entries.shown_path(parts), status=201)
+
+
+async def move_entry(request: web.Request) -> web.Response:
+    """Move or rename an entry."""
+    asked, body = admit(request, "edit"), await read_body(request)
+    source, target = body_path(body, "source"), body_path(body, "target")
+    await asked.run(changes.move, source, target, overwrite=switch(body.get("overwrite"), "overwrite"), now=asked.now)
+    return web.json_response(entries.shown_path(target))
+
+
+async def copy_entry(request: web.Request) -> web.Response:
+    """Copy an entry within the folder."""
+    asked, body = admit(request, "edit"), await read_body(request)
+    source, target = body_path(body, "source"), body_path(body, "target")
+    overwrite = switch(body.get("overwrite"), "overwrite")
+    await asked.require_room(await asked.run_long(entries.bytes_below, source))
+    written = 0
+
+    def count(more: int) -> None:
+        nonlocal written
+        written += more
+
+    await asked.run_long(changes.copy, source, target, overwrite=overwrite, now=asked.now, written=count)
+    asked.server.ledger.add(asked.folder_id, written)
+    return web.json_response(entries.shown_path(target), status=201)
+
+
+async def delete_entries(request: web.Request) -> web.Response:
+    """Move entries to the trash of the folder; what is gone already is passed over."""
+    asked, body = admit(request, "edit"), await read_body(request)
+    told = body.get("paths")
+    if not isinstance(told, list) or not 1 <= len(told) <= _MOST_DELETIONS:
+        raise Refusal(422, "bad-body", f"paths is a list of 1 to {_MOST_DELETIONS} paths.")
+    return web.json_response(await asked.run_long(_delete, [listed_path(item) for item in told], asked.now))
+
+
+async def list_trash(request: web.Request) -> web.Response:
+    """Answer with what was deleted."""
+    asked = admit(request, "view")
+    limit = whole(request.query.get("limit"), "limit", 200, least=1, most=MOST_PER_PAGE)
+    return web.json_response(await asked.run(trash.list_trash, after=request.query.get("after", ""), limit=limit))
+
+
+async def restore_item(request: web.Request) -> web.Response:
+    """Put an item of the trash back."""
+    asked, body = admit(request, "edit"), await read_body(request)
+    overwrite = switch(body.get("overwrite"), "overwrite")
+    return web.json_response(
+        await asked.run(trash.restore, request.match_info["item"], overwrite=overwrite, now=asked.now)
+    )
+
+
+async def purge_item(request: web.Request) -> web.Response:
+    """Remove an item of the trash for good."""
+    asked = admit(request, "edit")
+    return _removing(asked, [await asked.run(trash.hide_item, request.match_info["item"])])
+
+
+async def empty_trash(request: web.Request) -> web.Response:
+    """Remove everything in the trash for good."""
+    asked = admit(request, "edit")
+    return _removing(asked, await asked.run(_hide_all))
+
+
+def _hide_all(tree: FolderTree) -> list[bytes]:
+    tree.require_writable()
+    return trash.hide_all(tree)
+
+
+def _removing(asked: Asked, hidden: list[bytes]) -> web.Response:
+    """Answer that it is gone, and take it from the disk afterwards."""
+    asked.server.later(asked.run_in_background(trash.remove_hidden, hidden))
+    return web.json_response({"removed": len(hidden)}, status=202)
+
+
+def _delete(tree: FolderTree, paths: list[Parts], now: float) -> dict[str, Any]:
+    items: list[dict[str, str]] = []
+    for parts in paths:
+        try:
+            items.append({"id": trash.put_into_trash(tree, parts, now=now), **entries.shown_path(parts)})
+        except FileNotFoundError:
+            continue  # deleted by somebody else, which is what was asked for
+    return {"items": items}

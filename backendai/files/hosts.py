@@ -1,0 +1,131 @@
+"""Storage hosts of this file server: a path each, proved by its marker, and threads that only it can keep."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from backendai.core.storage_layout import Marker, StorageMissing, read_marker
+from backendai.files.owner import acting_as
+from backendai.files.refusals import StorageSilent
+from backendai.files.workers import Call, Workers
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# A disk that is slow is waited for; one that does not even show its marker is silent, and known as such within 2.6 s.
+_PROBE_AFTER, _SILENT_AFTER, _LOOK_EVERY = 1.5, 1.0, 0.1
+_QUICK, _LONG, _BACKGROUND = 6, 3, 2  # threads
+
+
+class Host:
+    """One storage host. Blocking work goes through ``run``, which ends in time even when the disk hangs."""
+
+    def __init__(self, name: str, root: Path, *, deployment: str) -> None:
+        self.name, self.root, self.deployment = name, root, deployment
+        self.silent = False
+        self._quick = Workers(f"{name}-quick", _QUICK)
+        self._long = Workers(f"{name}-long", _LONG)
+        self._background = Workers(f"{name}-background", _BACKGROUND)
+        self._probe = Workers(f"{name}-probe", 1)
+        self._watch: asyncio.Task[None] | None = None
+
+    def marker(self) -> Marker:
+        """Return the marker that lies there now; raises StorageMissing. Blocks while the disk hangs."""
+        marker = read_marker(self.root, host=self.name, deployment=self.deployment)
+        if os.geteuid() not in (0, marker.uid):
+            raise StorageMissing(
+                f"Files of {self.name} belong to the user {marker.uid}, and this file server runs as {os.geteuid()}."
+            )
+        return marker
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Give a descriptor of the root, acting as the owner of the files; raises StorageMissing. Blocks."""
+        marker = self.marker()
+        root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with acting_as(marker.uid):
+                yield root
+        finally:
+            os.close(root)
+
+    async def run(self, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call ``work(root, …)`` in a thread as the owner of the files. Raises StorageSilent, StorageMissing."""
+        return await self._await(self._quick, self._call(work, *args, **kwargs))
+
+    async def run_long(self, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like ``run``, for what may take seconds: it does not keep short calls waiting."""
+        return await self._await(self._long, self._call(work, *args, **kwargs))
+
+    async def run_in_background(self, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like ``run``, for what nobody waits for: it is not given up while the disk is silent."""
+        return await self._background.submit(self._call(work, *args, **kwargs)).answer
+
+    async def fault(self) -> str:
+        """Return why this host cannot be used now; nothing when it can."""
+        try:
+            await self.run(lambda root: None)
+        except (StorageSilent, StorageMissing, OSError) as error:
+            return str(error)
+        return ""
+
+    def stuck(self) -> int:
+        """Return how many threads are busy with this host now."""
+        return self._quick.running() + self._long.running() + self._background.running() + self._probe.running()
+
+    def _call(self, work: Callable[Concatenate[int, P], T], *args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
+        def call() -> T:
+            with self.opened() as root:
+                return work(root, *args, **kwargs)
+
+        return call
+
+    async def _await(self, workers: Workers, work: Callable[[], T]) -> T:
+        if self.silent:
+            raise StorageSilent(self.name)
+        call = workers.submit(work)
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._look())
+        try:
+            result: T = await asyncio.shield(call.answer)
+        except asyncio.CancelledError:
+            await self._let_it_end(call)
+            raise
+        return result
+
+    async def _let_it_end(self, call: Call) -> None:
+        """Wait until a call whose asker left has ended: what comes after it must not meet it."""
+        call.answer.cancel()  # one that has not begun never does
+        while not (call.ended.done() or self.silent):
+            await asyncio.wait([call.ended], timeout=_LOOK_EVERY)
+
+    async def _look(self) -> None:
+        """While calls are under way, look whether the disk still answers; ends when there is none and it does."""
+        probe: Call | None = None
+        while self.silent or probe or self._oldest() is not None:
+            now, oldest = time.monotonic(), self._oldest()
+            if probe is None and (self.silent or (oldest is not None and now - oldest > _PROBE_AFTER)):
+                probe = self._probe.submit(self._read_marker)
+            elif probe is not None and probe.ended.done():
+                self.silent, probe = False, None
+                await asyncio.sleep(_SILENT_AFTER)
+            elif probe is not None and now - probe.asked_at > _SILENT_AFTER:
+                self.silent = True
+                for workers in (self._quick, self._long):
+                    workers.give_up(lambda: StorageSilent(self.name))
+            await asyncio.sleep(_LOOK_EVERY)
+
+    def _oldest(self) -> float | None:
+        return min((at for at in (self._quick.oldest(), self._long.oldest()) if at is not None), default=None)
+
+    def _read_marker(self) -> Any:
+        try:
+            return self.marker()
+        except StorageMissing:
+            return None  # missing is an answer: the disk is not silent

@@ -1,0 +1,47 @@
+"""How far long work is, written by its thread and read by requests; through it the work is told to stop."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+
+class Stopped(Exception):
+    """Nobody wants this work any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a request is told."""
+
+    bytes: int
+    files: int
+    total_bytes: int | None
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counters of one piece of work."""
+
+    bytes: int = 0
+    files: int = 0
+    total_bytes: int | None = None
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    def shown(self) -> Shown:
+        """Return the counters."""
+        return Shown(self.bytes, self.files, self.total_bytes)
+
+    def add_bytes(self, count: int) -> None:
+        """Count bytes; raises Stopped."""
+        self.bytes += count
+        self._go_on()
+
+    def add_files(self, count: int = 1) -> None:
+        """Count files; raises Stopped."""
+        self.files += count
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self.stopped.is_set():
+            raise Stopped

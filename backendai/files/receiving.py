@@ -1,0 +1,57 @@
+"""Takes the bytes of a request in: collected on the event loop, written in threads, removed when they are not whole."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from aiohttp import web
+from aiohttp.streams import StreamReader
+
+from backendai.core.beneath import Parts
+from backendai.files import content
+from backendai.files.content import Draft
+from backendai.files.entries import etag_of
+from backendai.files.refusals import Refusal
+from backendai.files.serving import Asked
+
+CHUNK = 2**20
+
+
+async def receive(asked: Asked, request: web.Request, parts: Parts, *, overwrite: bool) -> tuple[str, int]:
+    """Write a request's body as the file at a path; returns its etag and size. Refuses with 507 in the middle, too."""
+    draft, written = await asked.run(content.begin), 0
+    try:
+        async for data in chunks(request.content):
+            if request.content_length is None:
+                await asked.require_room(len(data))
+            await asked.host.run(content.append, draft, data)
+            asked.server.ledger.add(asked.folder_id, len(data))
+            written += len(data)
+        if request.content_length not in (None, written):
+            raise Refusal(400, "cut-off", f"{written} of {request.content_length} bytes have come.")
+        found = await asked.run(content.finish, draft, parts, overwrite=overwrite, now=asked.now)
+    except BaseException:
+        await _throw_away(asked, draft, written)
+        raise
+    return etag_of(found), written
+
+
+async def chunks(stream: StreamReader, size: int = CHUNK) -> AsyncIterator[bytes]:
+    """Give the body in pieces that are worth a call in a thread."""
+    pieces: list[bytes] = []
+    collected = 0
+    async for piece in stream.iter_any():
+        pieces.append(piece)
+        collected += len(piece)
+        if collected >= size:
+            yield b"".join(pieces)
+            pieces, collected = [], 0
+    if pieces:
+        yield b"".join(pieces)
+
+
+async def _throw_away(asked: Asked, draft: Draft, written: int) -> None:
+    asked.server.ledger.forget(asked.folder_id, written)
+    with contextlib.suppress(Exception):  # the first error is the one to tell; leftovers go with their age
+        await asked.run(content.discard, draft)

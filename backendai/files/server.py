@@ -1,0 +1,76 @@
+"""The application of a file server, and the process around it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+
+from aiohttp import web
+
+from backendai.files import content_views, entry_views, manage_views
+from backendai.files.config import FilesSettings
+from backendai.files.hosts import Host
+from backendai.files.jobs import Jobs
+from backendai.files.serving import SERVER, Server, errors_as_json
+
+logger = logging.getLogger(__name__)
+
+_LARGEST_BODY = 2 * 2**20  # of JSON; bytes of files are streamed
+_STOP_SECONDS = 5.0
+_OWN_FILES_ONLY = 0o022
+
+
+def create_server(settings: FilesSettings) -> Server:
+    """Return what the application works with."""
+    _, deployment = settings.keys()
+    return Server(settings, {name: Host(name, path, deployment=deployment) for name, path in settings.hosts.items()})
+
+
+def create_app(server: Server) -> web.Application:
+    """Return the aiohttp application."""
+    app = web.Application(middlewares=[errors_as_json], client_max_size=_LARGEST_BODY)
+    app[SERVER] = server
+    app[manage_views.JOBS] = Jobs(server)
+    app.cleanup_ctx.append(_keep_up)
+    for views in (entry_views, content_views, manage_views):
+        views.add_routes(app.router)
+    app.router.add_get("/health", _health)
+    return app
+
+
+async def serve(settings: FilesSettings, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    os.umask(_OWN_FILES_ONLY)
+    server = create_server(settings)
+    # A search ends, and a part of an upload is removed, when the caller leaves.
+    runner = web.AppRunner(create_app(server), access_log=None, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, settings.address, settings.port, shutdown_timeout=_STOP_SECONDS).start()
+    logger.info("serving %s on %s:%s", ", ".join(server.hosts), settings.address, settings.port)
+    on_ready()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    await stopped.wait()
+    await runner.cleanup()
+
+
+async def _keep_up(app: web.Application) -> AsyncIterator[None]:
+    """While the application runs, go on with what a restart has cut off."""
+    server, jobs = app[SERVER], app[manage_views.JOBS]
+    loops = [asyncio.create_task(jobs.keep_up(host)) for host in server.hosts.values()]
+    yield
+    for task in [*loops, *server.tasks]:
+        task.cancel()
+    await asyncio.gather(*loops, return_exceptions=True)
+
+
+async def _health(request: web.Request) -> web.Response:
+    """Answer whether every host shows its marker."""
+    hosts = request.app[SERVER].hosts.values()
+    faults = {host.name: await host.fault() for host in hosts}
+    told = [{"host": name, "ok": not fault, "fault": fault} for name, fault in faults.items()]
+    return web.json_response({"host": ",".join(faults), "ok": not any(faults.values()), "hosts": told})

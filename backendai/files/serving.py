@@ -1,0 +1,250 @@
+"""What every request goes through: the ticket, the host and the folder it names, and errors as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from uuid import UUID
+
+import jwt
+from aiohttp import web
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.files.config import FilesSettings
+from backendai.files.entries import decode_raw
+from backendai.files.hosts import Host
+from backendai.files.quota import Ledger
+from backendai.files.refusals import Refusal, as_refusal
+from backendai.files.tree import FolderTree, Meta, Size, opened_folder, read_size
+from backendai.wire.folder_tickets import FolderTicket, FolderTicketRefused, TicketRights, read_folder_ticket
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+logger = logging.getLogger(__name__)
+HOST_ITSELF = UUID(int=0)  # tickets for it are about the storage host, not a folder
+_TRUE, _FALSE = ("1", "true"), ("", "0", "false")
+
+
+@dataclass(slots=True)
+class Server:
+    """What all requests share."""
+
+    settings: FilesSettings
+    hosts: Mapping[str, Host]
+    ledger: Ledger = field(default_factory=Ledger)
+    clock: Callable[[], float] = time.time
+
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    def later(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Let something go on after the answer; what fails is logged."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("work in the background has failed: %s", error, exc_info=error)
+
+    @property
+    def linkable(self) -> Sequence[Path]:
+        """The paths below which a folder may show an existing directory."""
+        return self.settings.linkable
+
+
+SERVER: web.AppKey[Server] = web.AppKey("server", Server)
+BEGUN: web.RequestKey[bool] = web.RequestKey("begun", bool)  # the answer is on its way
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request whose ticket is good: which folder of which host it is about."""
+
+    server: Server
+    host: Host
+    ticket: FolderTicket
+
+    @property
+    def folder_id(self) -> UUID:
+        """The folder."""
+        return self.ticket.folder_id
+
+    @property
+    def now(self) -> float:
+        """The server's time."""
+        return self.server.clock()
+
+    async def run(self, work: Callable[Concatenate[FolderTree, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call ``work(tree, …)`` with the open folder, in a thread of its host."""
+        return await self.host.run(in_folder, self.folder_id, self.server.linkable, _bound(work, *args, **kwargs))
+
+    async def run_long(self, work: Callable[Concatenate[FolderTree, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Like ``run``, for what may take seconds."""
+        return await self.host.run_long(in_folder, self.folder_id, self.server.linkable, _bound(work, *args, **kwargs))
+
+    async def run_in_background(
+        self, work: Callable[Concatenate[FolderTree, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Like ``run``, for what nobody waits for."""
+        bound = _bound(work, *args, **kwargs)
+        return await self.host.run_in_background(in_folder, self.folder_id, self.server.linkable, bound)
+
+    async def require_room(self, more: int) -> None:
+        """Refuse with 507 when ``more`` bytes exceed the folder's limit."""
+        meta, size = await self.run(read_limit)
+        self.server.ledger.require(self.folder_id, meta, size, more)
+
+
+def in_folder(root: int, folder_id: UUID, linkable: Sequence[Path], work: Callable[[FolderTree], T]) -> T:
+    """Return what ``work`` says of the open folder; refuses with 404 when it is not there."""
+    with opened_folder(root, folder_id, linkable) as tree:
+        return work(tree)
+
+
+def read_limit(tree: FolderTree) -> tuple[Meta, Size | None]:
+    """Return what a limit is reckoned from."""
+    return tree.meta, read_size(tree.base)
+
+
+def admit(request: web.Request, rights: TicketRights) -> Asked:
+    """Return what a request is about; refuses with 401 without a good ticket, 403 with one for less or another."""
+    server = request.app[SERVER]
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not token:
+        raise Refusal(401, "ticket-refused", "A ticket of the portal is needed.")
+    try:
+        key, _ = server.settings.keys()
+        host = server.hosts.get(_host_named(token))
+        if host is None:
+            raise FolderTicketRefused("The ticket is for a storage host that is not served here.")
+        ticket = read_folder_ticket(key, token, host=host.name, now=server.clock())
+    except FolderTicketRefused as error:
+        raise Refusal(401, error.code, error.message) from error
+    if ticket.folder_id != _folder_named(request):
+        raise Refusal(403, "not-allowed", "The ticket is for another folder.")
+    if not ticket.allows(rights):
+        raise Refusal(403, "not-allowed", f"The ticket allows to {ticket.rights}; this needs to {rights}.")
+    return Asked(server, host, ticket)
+
+
+def query_path(request: web.Request) -> Parts:
+    """Return the path that the query names."""
+    return _path(request.query.get("path"), request.query.get("raw_path"))
+
+
+def query_paths(request: web.Request) -> list[Parts]:
+    """Return all the paths that the query names; the folder itself when it names none."""
+    told = [beneath.parse(path) for path in request.query.getall("path", [])]
+    told += [beneath.parse(decode_raw(raw)) for raw in request.query.getall("raw_path", [])]
+    return told or [()]
+
+
+def body_path(body: Mapping[str, Any], name: str = "path") -> Parts:
+    """Return a path that the body names, as text or by its bytes in ``raw_…``."""
+    return _path(body.get(name), body.get(f"raw_{name}"))
+
+
+def listed_path(item: object) -> Parts:
+    """Return a path of a list: a text, or its bytes as {"raw": …}."""
+    if isinstance(item, dict):
+        return _path(None, item.get("raw"))
+    return _path(item, None)
+
+
+def switch(told: object, name: str) -> bool:
+    """Return whether an option is on."""
+    if isinstance(told, bool):
+        return told
+    if str(told or "").lower() in (*_TRUE, *_FALSE):
+        return str(told or "").lower() in _TRUE
+    raise Refusal(422, "bad-value", f"{name} is {told!r}: use 1 or 0.")
+
+
+def whole(told: str | None, name: str, default: int, *, least: int, most: int) -> int:
+    """Return a whole number within its limits."""
+    if told is None or told == "":
+        return default
+    if not told.isascii() or not told.isdigit() or not least <= int(told[:20]) <= most:
+        raise Refusal(422, "bad-value", f"{name} is {told[:40]!r}: use a whole number from {least} to {most}.")
+    return int(told)
+
+
+async def read_body(request: web.Request) -> dict[str, Any]:
+    """Return the JSON object that was sent; an empty body is an empty object."""
+    content = await request.read()
+    try:
+        body = json.loads(content) if content else {}
+    except (ValueError, RecursionError) as error:
+        raise Refusal(422, "bad-body", "The body is not JSON.") from error
+    if not isinstance(body, dict):
+        raise Refusal(422, "bad-body", "The body is not a JSON object.")
+    return body
+
+
+@web.middleware
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer every error as {"code", "message", …}; those that nobody expects are logged."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        return refuse(Refusal(error.status, (error.reason or "error").lower().replace(" ", "-"), error.text or ""))
+    except ConnectionError:
+        raise  # the caller left
+    except Exception as error:
+        if (refusal := as_refusal(error)) is None:
+            logger.exception("%s %s failed", request.method, request.path)
+            refusal = Refusal(500, "platform-error", "The file server has failed here; its log says more.")
+        if request.get(BEGUN):
+            raise ConnectionAbortedError(refusal.message) from error  # too late for another status
+        return refuse(refusal)
+
+
+def refuse(refusal: Refusal) -> web.Response:
+    """Return a refusal as a response."""
+    told = {"code": refusal.code, "message": refusal.message, **refusal.details}
+    response = web.json_response(told, status=refusal.status)
+    if refusal.status == 503:
+        response.headers["Retry-After"] = "5"
+    return response
+
+
+def _bound(work: Callable[Concatenate[FolderTree, P], T], *args: P.args, **kwargs: P.kwargs) -> Callable[..., T]:
+    return lambda tree: work(tree, *args, **kwargs)
+
+
+def _path(text: object, raw: object) -> Parts:
+    if raw is not None:
+        return beneath.parse(decode_raw(str(raw)))
+    if text is not None and not isinstance(text, str):
+        raise beneath.PathRefused("A path is a text.", field="path")
+    return beneath.parse(text or "")
+
+
+def _host_named(token: str) -> str:
+    """Return the host that a ticket names, which is believed only once the ticket was read with that host."""
+    try:
+        return str(jwt.decode(token, options={"verify_signature": False})["host"])
+    except (jwt.PyJWTError, KeyError, ValueError, TypeError) as error:
+        raise FolderTicketRefused("The ticket is not valid.") from error
+
+
+def _folder_named(request: web.Request) -> UUID:
+    if (told := request.match_info.get("folder")) is None:
+        return HOST_ITSELF
+    try:
+        return UUID(told)
+    except ValueError as error:
+        raise Refusal(404, "no-folder", "A folder is named by its id.") from error

@@ -1,0 +1,124 @@
+"""What a file server finds when it starts, and leftovers that nobody wants any more."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from uuid import UUID
+
+from backendai.core import beneath
+from backendai.core.storage_layout import DATA, INCOMING, META
+from backendai.files import trash
+from backendai.files.lifecycle import list_folders, opened_place
+from backendai.files.progress import Progress
+from backendai.files.removal import remove_tree
+from backendai.files.tree import (
+    DELETING,
+    STAGING,
+    FolderTree,
+    opened_base,
+    opened_part,
+    read_json,
+    read_meta,
+)
+
+LEFT_AFTER = 86400.0  # seconds: uploads that nobody went on with
+_YOUNG = 10.0  # a file that was made a moment ago may not be locked yet
+_PAGE = 1000
+_ID_LENGTH = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """What a restart has cut off."""
+
+    clones: list[UUID]
+    removals: list[UUID]
+
+
+def unfinished(root: int, *, now: float) -> Unfinished:
+    """Return the clones and removals that are to go on; removes folders whose creation was cut off long ago."""
+    clones: list[UUID] = []
+    with opened_place(root, STAGING) as staging:
+        for name in beneath.names_in(staging):
+            with suppress(FileNotFoundError):
+                base = beneath.open_directory(staging, (name,), follow=False)
+                try:
+                    meta, made_at = read_json(base, META), os.fstat(base).st_mtime
+                finally:
+                    os.close(base)
+                if (folder_id := _id_of(name)) and meta and meta.get("cloned_from"):
+                    clones.append(folder_id)
+                elif made_at < now - LEFT_AFTER:
+                    remove_tree(staging, name)
+    with opened_place(root, DELETING) as deleting:
+        removals = {folder_id for name in beneath.names_in(deleting) if (folder_id := _id_of(name[:_ID_LENGTH]))}
+    return Unfinished(clones, sorted(removals))
+
+
+def remove(root: int, folder_id: UUID, progress: Progress) -> None:
+    """Remove everything that was set aside of a folder."""
+    with opened_place(root, DELETING) as deleting:
+        for name in beneath.names_in(deleting):
+            if name.startswith(str(folder_id).encode()):
+                remove_tree(deleting, name, progress.add_files)
+
+
+def sweep(root: int, *, now: float) -> None:
+    """Remove uploads that nobody went on with for a day, and what lay in the trash for seven."""
+    for folder_id in _folders(root):
+        with suppress(OSError), opened_base(root, folder_id) as base:
+            _sweep_incoming(base, now)
+            _sweep_trash(base, now)
+
+
+def _sweep_incoming(base: int, now: float) -> None:
+    with opened_part(base, INCOMING) as incoming:
+        for name in beneath.names_in(incoming):
+            with suppress(FileNotFoundError):
+                age = now - os.stat(name, dir_fd=incoming, follow_symlinks=False).st_mtime
+                if age > LEFT_AFTER or (age > _YOUNG and name.endswith(b".part") and _nobody_writes(incoming, name)):
+                    remove_tree(incoming, name)
+
+
+def _nobody_writes(incoming: int, name: bytes) -> bool:
+    """Return whether the process that wrote a file has ended: it held a lock. Directories go by their age alone."""
+    try:
+        descriptor = beneath.open_file(incoming, (name,), follow=False)
+    except (OSError, beneath.PathRefused):
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _sweep_trash(base: int, now: float) -> None:
+    data = beneath.open_directory(base, (DATA.encode(),), follow=False)
+    try:
+        tree = FolderTree(read_meta(base), base, data, read_only=False)
+        if hidden := trash.hide_all(tree, before=now - trash.KEPT_SECONDS):
+            trash.remove_hidden(tree, hidden)
+    finally:
+        os.close(data)
+
+
+def _folders(root: int) -> Iterator[UUID]:
+    after: str | None = ""
+    while after is not None:
+        page = list_folders(root, after=after, limit=_PAGE)
+        yield from (UUID(folder["id"]) for folder in page["folders"])
+        after = page["next"]
+
+
+def _id_of(name: bytes) -> UUID | None:
+    try:
+        return UUID(name.decode())
+    except ValueError:
+        return None

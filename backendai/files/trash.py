@@ -1,0 +1,137 @@
+"""The trash inside a folder: what people delete lies there for seven days and can be restored."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import uuid
+from typing import Any
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.core.storage_layout import TRASH
+from backendai.files.entries import kind_of, shown_path
+from backendai.files.refusals import Refusal
+from backendai.files.removal import remove_tree
+from backendai.files.tree import PRIVATE, FolderTree, opened_part, read_json, write_json
+
+KEPT_SECONDS = 7 * 86400
+_INFO, _ENTRY, _GONE = "info.json", b"entry", b".gone-"
+_ITEM = re.compile(r"[0-9]{13}-[0-9a-f]{12}\Z")  # sorts by time
+
+
+def put_into_trash(tree: FolderTree, parts: Parts, *, now: float) -> str:
+    """Move what is at a path into the trash; returns the item's id. Raises FileNotFoundError."""
+    tree.require_writable()
+    item = f"{int(now * 1000):013d}-{uuid.uuid4().hex[:12]}"
+    with beneath.parent_of(tree.data, parts) as (parent, name), opened_part(tree.base, TRASH) as trash:
+        found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        beneath.make_directory(trash, item.encode(), PRIVATE, exist_ok=False)
+        place = beneath.open_directory(trash, (item.encode(),), follow=False)
+        try:
+            told = {"kind": kind_of(found.st_mode), "size": found.st_size, "deleted_at": now}
+            write_json(place, _INFO, {"path": base64.b64encode(b"/".join(parts)).decode(), **told})
+            # The last step: whatever happens before it, nothing is deleted.
+            os.rename(name, _ENTRY, src_dir_fd=parent, dst_dir_fd=place)
+            os.fsync(place)
+        except BaseException:
+            remove_tree(trash, item.encode())
+            raise
+        finally:
+            os.close(place)
+        os.fsync(parent)
+    return item
+
+
+def list_trash(tree: FolderTree, *, after: str, limit: int) -> dict[str, Any]:
+    """Return what was deleted, newest first."""
+    with opened_part(tree.base, TRASH) as trash:
+        names = sorted((name for name in _names(trash) if _ITEM.match(name)), reverse=True)
+        names = [name for name in names if not after or name < after]
+        items = [item for name in names[:limit] if (item := _read_item(trash, name)) is not None]
+    return {"items": items, "next": names[limit - 1] if len(names) > limit else None}
+
+
+def restore(tree: FolderTree, item: str, *, overwrite: bool, now: float) -> dict[str, str]:
+    """Put an item back where it was, making parents that are gone; returns the path. Raises FileExistsError."""
+    tree.require_writable()
+    with opened_part(tree.base, TRASH) as trash:
+        place = _open_item(trash, item)
+        try:
+            parts = _path_of(read_json(place, _INFO))
+            os.close(beneath.make_directories(tree.data, parts[:-1]))
+            with beneath.parent_of(tree.data, parts) as (parent, name):
+                if overwrite and beneath.exists(parent, name):
+                    put_into_trash(tree, parts, now=now)
+                beneath.rename(place, _ENTRY, parent, name, replace=False)
+                os.fsync(parent)
+        finally:
+            os.close(place)
+        remove_tree(trash, item.encode())
+    return shown_path(parts)
+
+
+def hide_item(tree: FolderTree, item: str) -> bytes:
+    """Take an item out of the trash at once; returns the name by which ``remove_hidden`` removes it."""
+    tree.require_writable()
+    with opened_part(tree.base, TRASH) as trash:
+        os.close(_open_item(trash, item))
+        return _hide(trash, item)
+
+
+def hide_all(tree: FolderTree, *, before: float | None = None) -> list[bytes]:
+    """Take all items out of the trash, or those deleted ``before``; returns what is to be removed, leftovers too."""
+    with opened_part(tree.base, TRASH) as trash:
+        names = _names(trash)
+        old = [name for name in names if _ITEM.match(name) and (before is None or int(name[:13]) < before * 1000)]
+        hidden = [name.encode() for name in names if name.startswith(_GONE.decode())]
+        return hidden + [_hide(trash, name) for name in old]
+
+
+def remove_hidden(tree: FolderTree, names: list[bytes]) -> None:
+    """Remove from the disk what was taken out of the trash."""
+    with opened_part(tree.base, TRASH) as trash:
+        for name in names:
+            remove_tree(trash, name)
+
+
+def _hide(trash: int, item: str) -> bytes:
+    hidden = _GONE + item.encode()
+    os.rename(item, hidden, src_dir_fd=trash, dst_dir_fd=trash)
+    return hidden
+
+
+def _open_item(trash: int, item: str) -> int:
+    if not _ITEM.match(item):
+        raise Refusal(404, "not-found", "There is no such item in the trash.")
+    return beneath.open_directory(trash, (item.encode(),), follow=False)
+
+
+def _read_item(trash: int, item: str) -> dict[str, Any] | None:
+    try:
+        place = _open_item(trash, item)
+    except OSError:
+        return None
+    try:
+        if not beneath.exists(place, _ENTRY):
+            return None
+        info = read_json(place, _INFO)
+        parts = _path_of(info)
+        told = {name: info[name] for name in ("kind", "size", "deleted_at")} if info else {}
+        return {"id": item, **shown_path(parts), **told}
+    except (Refusal, KeyError):
+        return None
+    finally:
+        os.close(place)
+
+
+def _path_of(info: dict[str, Any] | None) -> Parts:
+    try:
+        return beneath.parse(base64.b64decode(str((info or {})["path"]), validate=True))
+    except (KeyError, ValueError) as error:
+        raise Refusal(404, "not-found", "This item of the trash does not say where it was.") from error
+
+
+def _names(trash: int) -> list[str]:
+    return [name.decode(errors="replace") for name in beneath.names_in(trash)]

@@ -1,0 +1,187 @@
+"""A folder on the disk: its directory, its meta.json, and the data that people see."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from backendai.core import beneath
+from backendai.core.storage_layout import DATA, INCOMING, META, TRASH
+from backendai.files.refusals import Refusal
+
+STAGING, DELETING = ".staging", ".deleting"  # beside the folders: what is being made, and what is being removed
+SIZE = "size.json"
+PRIVATE, PASSABLE = 0o700, 0o711  # a container engine on a root-squashed share needs to pass, not to read
+_LARGEST_JSON = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What a folder says of itself, so that the database's rows can be made again from the disk."""
+
+    id: str
+    version: int
+    name: str = ""
+    owner: str = ""
+    limit: int | None = None
+    linked_path: str = ""
+    cloned_from: str = ""
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a folder takes up: ``bytes`` of the disk (blocks), and the files and links; measured ``at`` (epoch)."""
+
+    bytes: int
+    files: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class FolderTree:
+    """An open folder: descriptors of its directory and of its data. ``read_only``: it shows a path that is linked."""
+
+    meta: Meta
+    base: int
+    data: int
+    read_only: bool
+
+    def require_writable(self) -> None:
+        """Refuse changes of a linked path."""
+        if self.read_only:
+            raise Refusal(403, "read-only", "This folder shows an existing path of its host, which is never changed.")
+
+
+def parts_of(folder_id: UUID) -> beneath.Parts:
+    """Return where a folder lies below the root of its host."""
+    return folder_id.hex[:2].encode(), str(folder_id).encode()
+
+
+@contextmanager
+def opened_base(root: int, folder_id: UUID) -> Iterator[int]:
+    """Give the descriptor of a folder's directory; refuses with 404."""
+    try:
+        base = beneath.open_directory(root, parts_of(folder_id), follow=False)
+    except FileNotFoundError as error:
+        raise Refusal(404, "no-folder", "This folder is not on this storage host.") from error
+    try:
+        yield base
+    finally:
+        os.close(base)
+
+
+@contextmanager
+def opened_folder(root: int, folder_id: UUID, linkable: Sequence[Path]) -> Iterator[FolderTree]:
+    """Give an open folder. ``linkable`` are the paths below which a folder may show an existing one."""
+    with opened_base(root, folder_id) as base:
+        meta = read_meta(base)
+        if meta.linked_path:
+            data = open_linked(meta.linked_path, linkable)
+        else:
+            data = beneath.open_directory(base, (DATA.encode(),), follow=False)
+        try:
+            yield FolderTree(meta, base, data, read_only=bool(meta.linked_path))
+        finally:
+            os.close(data)
+
+
+def open_linked(path: str, linkable: Sequence[Path]) -> int:
+    """Return the descriptor of an existing directory below an allowed path; refuses any other."""
+    for prefix in linkable:
+        if path == str(prefix) or path.startswith(f"{prefix}/"):
+            parts = beneath.parse(path.removeprefix(str(prefix)).lstrip("/"))
+            top = os.open(prefix, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                return beneath.open_directory(top, parts, follow=True)
+            except OSError as error:
+                raise Refusal(404, "no-path", f"{path} cannot be opened: {error.strerror}.") from error
+            finally:
+                os.close(top)
+    raise Refusal(422, "path-refused", f"{path} is not below a path of BACKENDAI_FILES_LINKED_PATHS.")
+
+
+def read_meta(base: int) -> Meta:
+    """Return meta.json; refuses with 503 when it cannot be read."""
+    content = read_json(base, META)
+    try:
+        if content is None:
+            raise ValueError("it is missing")
+        known = {name: content.pop(name) for name in Meta.__dataclass_fields__ if name in content}
+        return Meta(**known)
+    except (TypeError, ValueError) as error:
+        raise Refusal(503, "storage-fault", f"{META} of this folder cannot be used: {error}.") from error
+
+
+def write_meta(base: int, meta: Meta) -> None:
+    """Replace meta.json as a whole."""
+    write_json(base, META, asdict(meta))
+
+
+def read_size(base: int) -> Size | None:
+    """Return the last measurement; None when there is none."""
+    content = read_json(base, SIZE)
+    try:
+        return Size(int(content["bytes"]), int(content["files"]), float(content["at"])) if content else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def read_json(directory: int, name: str) -> dict[str, Any] | None:
+    """Return a small JSON object; None when the file is missing or is none."""
+    try:
+        descriptor = beneath.open_file(directory, (name.encode(),), follow=False)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            content = json.loads(file.read(_LARGEST_JSON))
+        except ValueError:
+            return None
+    return content if isinstance(content, dict) else None
+
+
+def write_json(directory: int, name: str, content: Mapping[str, Any]) -> None:
+    """Write a small JSON object durably: it is there as a whole or as it was."""
+    draft = f".{name}.{uuid.uuid4().hex}"
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=directory)
+        raise
+    os.fsync(directory)
+
+
+def make_skeleton(directory: int) -> None:
+    """Make what every folder has."""
+    for name in (DATA, INCOMING, TRASH):
+        beneath.make_directory(directory, name.encode(), PRIVATE)
+
+
+def open_part(base: int, name: str) -> int:
+    """Return the descriptor of a folder's ``incoming`` or ``trash``, making it when it is missing."""
+    return beneath.make_directories(base, (name.encode(),), PRIVATE)
+
+
+@contextmanager
+def opened_part(base: int, name: str) -> Iterator[int]:
+    """Give the descriptor of a folder's ``incoming`` or ``trash``."""
+    descriptor = open_part(base, name)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
