@@ -50,6 +50,9 @@ def check_addresses(**kwargs: Any) -> list[CheckMessage]:
     if urlsplit(settings.DOOR_URL).scheme not in ("http", "https"):
         hint = "Write it as http://host:port: there the control worker sees whether nodes can reach the portal."
         found.append(Error("BACKENDAI_DOOR_URL is not a web address.", hint, id="portal.E014"))
+    if urlsplit(settings.FILES_URL).scheme not in ("http", "https"):
+        hint = "Write it as http://host:port: there the portal reaches the file server of this machine."
+        found.append(Error("BACKENDAI_FILES_URL is not a web address.", hint, id="portal.E017"))
     if urlsplit(settings.REDIS_URL).scheme not in ("redis", "rediss", "unix"):
         hint = "Write it as redis://host:port/0 or unix:///path."
         found.append(Error("REDIS_URL is not a Redis address.", hint, id="portal.E004"))

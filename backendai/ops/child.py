@@ -22,7 +22,8 @@ _LONGEST_LINE = 64 * 1024
 @dataclass(frozen=True, slots=True)
 class Program:
     """What to run and how to end it. Programs of a lower ``stop_stage`` are asked to stop first and get ``grace``
-    seconds; those that do not ``restart`` run once. ``fork_from`` names what has loaded a Python program's code
+    seconds; those that do not ``restart`` run once. Those that ``inherit`` nothing know only their own environment, and
+    no secret that the platform was started with. ``fork_from`` names what has loaded a Python program's code
     already (``warm_parent``); ``descriptors`` are handed down."""
 
     name: str
@@ -33,6 +34,7 @@ class Program:
     grace: float = 10.0
     fork_from: str = ""
     descriptors: tuple[int, ...] = ()
+    inherit: bool = True
 
 
 class Process(Protocol):
@@ -135,7 +137,7 @@ class Child:
     def _run(self, its_output: int) -> Process:
         return subprocess.Popen(
             self.program.command,
-            env={**os.environ, **self.program.environment},
+            env={**(os.environ if self.program.inherit else {}), **self.program.environment},
             stdin=subprocess.DEVNULL,
             stdout=its_output,
             stderr=subprocess.STDOUT,

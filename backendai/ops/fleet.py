@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backendai.agent.credentials import load_credentials
 from backendai.agent.native_mark import mark_native
+from backendai.files.config import DEFAULT_BIND
 from backendai.ops.child import Program
 from backendai.ops.warm_parent import NODE, PORTAL
 from backendai.settings.environment import words
@@ -20,6 +21,10 @@ _MOST_WEBSOCKET_BYTES = 2**20  # of one message; browsers send 32 KiB at once
 _MOST_CONNECTIONS = 10_000
 _MANAGE = (sys.executable, str(BASE_DIR / "manage.py"))
 _CELERY = (sys.executable, "-m", "celery", "--quiet", "-A", "backendai.celery")
+_FILES_VARIABLES = (
+    *("BACKENDAI_STORAGE_HOSTS", "BACKENDAI_FILES_BIND", "BACKENDAI_FILES_LINKED_PATHS", "BACKENDAI_LOG_LEVEL"),
+    *("PATH", "LANG", "LC_ALL", "TZ", "HOME", "PYTHONSAFEPATH"),
+)
 _FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while the portal still listens
 
 
@@ -27,7 +32,8 @@ _FIRST, _SECOND = 0, 1  # agents stop first: they report what they ended while t
 class Choice:
     """What the command line of ``bin/up`` asked for. ``backend`` is decided, never "auto"; ``no_engine`` says why it
     is not Docker, and what to do, when nobody chose that. ``apps_port`` 0: the one after the portal's.
-    ``may_run_natively``: nobody chose Docker, so that a superadmin may do without while no image can be built."""
+    ``may_run_natively``: nobody chose Docker, so that a superadmin may do without while no image can be built.
+    ``files_bind`` is where the file server listens."""
 
     host: str
     port: int
@@ -37,6 +43,7 @@ class Choice:
     no_engine: tuple[str, ...] = ()
     apps_port: int = 0
     may_run_natively: bool = False
+    files_bind: str = DEFAULT_BIND
 
     @property
     def portal_url(self) -> str:
@@ -54,6 +61,8 @@ def environment(choice: Choice, redis_url: str) -> dict[str, str]:
         "BACKENDAI_PORT": str(choice.port),
         "BACKENDAI_APPS_PORT": str(choice.apps_port or choice.port + 1),
         "BACKENDAI_PORTAL_URL": os.environ.get("BACKENDAI_PORTAL_URL") or choice.portal_url,
+        "BACKENDAI_STORAGE_HOSTS": os.environ.get("BACKENDAI_STORAGE_HOSTS") or f"local={choice.data / 'folders'}",
+        "BACKENDAI_FILES_BIND": choice.files_bind,
         "REDIS_URL": redis_url,
         "PYTHONUNBUFFERED": "1",
     }
@@ -87,6 +96,14 @@ def web_program(choice: Choice) -> Program:
 def apps_program() -> Program:
     """Return the server of the apps of sessions."""
     return Program("appproxy", (*_MANAGE, "appproxy"), stop_stage=_SECOND, fork_from=PORTAL)
+
+
+def files_program(choice: Choice) -> Program:
+    """Return the server of the files of folders. It gets no secret of the portal: what people upload passes here."""
+    told = {name: os.environ[name] for name in _FILES_VARIABLES if os.environ.get(name)}
+    told |= {"BACKENDAI_DATA": str(choice.data), "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(BASE_DIR)}
+    command = (sys.executable, "-m", "backendai.files")
+    return Program("files", command, told, stop_stage=_SECOND, inherit=False)
 
 
 def control_programs() -> list[Program]:

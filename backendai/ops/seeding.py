@@ -15,6 +15,7 @@ from backendai.catalog.models import ResourcePreset
 from backendai.catalog.services import seed_images
 from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import JoinToken, ResourceGroup
+from backendai.ops.local_storage import seed_storage
 
 LOCAL_PREFIX = "local"
 # Without these, one large session that waits keeps every small one waiting behind it, however much is free. Backfill
@@ -26,7 +27,8 @@ _PRESETS = [("small", 1, "1g"), ("medium", 2, "4g"), ("large", 4, "8g")]
 def seed(data: Path, *, admin_email: str, admin_password: str = "") -> None:
     """Make what is missing; what an administrator changed or removed since the first time stays as it is.
 
-    Writes ``first-admin.json`` when it made the administrator, and ``local-join-token`` for agents on this machine.
+    Writes ``first-admin.json`` when it made the administrator, and ``local-join-token`` for agents on this machine; for
+    file servers ``file-server.json``, and the directory of the folders of this machine.
     """
     with transaction.atomic():
         project = get_or_create_project("default", "default")
@@ -46,6 +48,7 @@ def seed(data: Path, *, admin_email: str, admin_password: str = "") -> None:
         write_private(data / "first-admin.json", json.dumps({"email": admin_email, "password": password}))
     if token:
         write_private(token_path, token)
+    seed_storage(data)
 
 
 def write_private(path: Path, text: str) -> None:

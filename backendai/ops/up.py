@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import math
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from backendai.ops.console import Terminal
 from backendai.ops.data_folder import FirstAdmin, Refused
 from backendai.ops.engine import NoEngine, ask_engine
 from backendai.ops.fleet import BASE_DIR, Choice
+from backendai.ops.ports import bind, files_bind, listens, next_port
 from backendai.ops.supervisor import Stopped, Supervisor
 from backendai.settings import environment
 
@@ -142,9 +142,10 @@ def _decide(options: argparse.Namespace) -> Choice:
         if no_engine and backend == "docker":
             raise Refused(f"--backend docker: {'. '.join(no_engine)} Or start without --backend.")
         backend = "process" if no_engine and not _has_run_containers(data) else "docker"
-    apps_port = options.apps_port or _next_port(options.host, options.port)
+    apps_port = options.apps_port or next_port(options.host, options.port)
     natively = options.backend == "auto" and backend == "docker"
-    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps_port, natively)
+    where = files_bind(options.port)
+    return Choice(options.host, options.port, data, options.agents, backend, no_engine, apps_port, natively, where)
 
 
 def _why_no_engine() -> tuple[str, ...]:
@@ -158,7 +159,7 @@ def _why_no_engine() -> tuple[str, ...]:
 
 def _check_host(host: str) -> None:
     try:
-        _bind(host, 0)
+        bind(host, 0)
     except OSError as error:
         raise Refused(
             f"--host {host}: this machine cannot listen there ({error.strerror}). Use one of its own addresses, "
@@ -184,30 +185,11 @@ def _has_run_containers(data: Path) -> bool:
 def _check_ports(choice: Choice) -> None:
     for port, option in ((choice.port, "--port"), (choice.apps_port, "--apps-port")):
         try:
-            _bind(choice.host, port)
+            bind(choice.host, port)
         except OSError as error:
             raise Refused(
                 f"Port {port} on {choice.host} cannot be used: {error.strerror}. Choose another with {option} N."
             ) from error
-
-
-def _next_port(host: str, port: int) -> int:
-    """Return the port after the portal's, or when somebody has it one that is free."""
-    try:
-        return _bind(host, port + 1)
-    except (OSError, OverflowError):
-        return _bind(host, 0)
-
-
-def _bind(host: str, port: int) -> int:
-    """Return the port once it was seen that it can be listened on; with 0 a free one."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    with socket.socket(family, kind, protocol) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        trial.bind(address)
-        return int(trial.getsockname()[1])
 
 
 def _run(supervisor: Supervisor, choice: Choice) -> None:
@@ -218,13 +200,20 @@ def _run(supervisor: Supervisor, choice: Choice) -> None:
     _prepare(supervisor, choice)
     supervisor.start(fleet.web_program(choice))
     ready = supervisor.wait_until(lambda: _portal_answers(choice), _WEB_TIMEOUT)
-    for program in [fleet.apps_program(), *fleet.control_programs(), *fleet.agent_programs(choice)]:
+    for program in [
+        fleet.files_program(choice),
+        fleet.apps_program(),
+        *fleet.control_programs(),
+        *fleet.agent_programs(choice),
+    ]:
         supervisor.start(program)
     if choice.agents and choice.backend == "docker":
         supervisor.start(fleet.image_program(choice))
     if not ready:
         supervisor.terminal.say(f"The portal does not answer yet; see {choice.data / 'logs' / 'web.log'}")
         supervisor.wait_until(lambda: _portal_answers(choice), math.inf)
+    if not supervisor.wait_until(lambda: listens(choice.files_bind), _WEB_TIMEOUT):
+        supervisor.terminal.say(f"The file server does not answer yet; see {choice.data / 'logs' / 'files.log'}")
     supervisor.terminal.say(welcome(choice, data_folder.take_first_admin(choice.data)))
     supervisor.serve()
     supervisor.terminal.say(_farewell(choice))

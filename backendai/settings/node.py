@@ -1,5 +1,5 @@
-"""Settings of a compute node's agent: no database, no models, no secret of the portal. What differs between nodes is
-read by ``backendai.agent.config``."""
+"""Settings of compute nodes and file servers: no database, no models, no secret of the portal. What differs between
+them is read by ``backendai.agent.config`` and ``backendai.files.config``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent.parent
 environ.Env.read_env(BASE_DIR / ".env")
 
 SECRET_KEY = secrets.token_urlsafe(50)  # signs nothing; Django asks for one
-INSTALLED_APPS = ["backendai.agent"]
+INSTALLED_APPS = ["backendai.agent", "backendai.files"]
 DATABASES: dict[str, dict[str, str]] = {}
 USE_TZ = True
 TIME_ZONE = "UTC"

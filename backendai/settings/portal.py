@@ -44,6 +44,11 @@ APPS_DOMAIN = told.text("BACKENDAI_APPS_DOMAIN", "apps.localhost").strip(".").lo
 APPS_HOST = told.text("BACKENDAI_APPS_HOST", told.text("BACKENDAI_HOST") or "127.0.0.1")
 APPS_PORT = told.whole("BACKENDAI_APPS_PORT", PORT + 1, least=1, most=65535)
 APPS_PUBLIC_PORT = told.whole("BACKENDAI_APPS_PUBLIC_PORT", 443 if SECURE else APPS_PORT, least=1, most=65535)
+# Where the portal reaches the file server of the storage host ``local``; the others say it themselves.
+FILES_URL = told.text("BACKENDAI_FILES_URL", f"http://{told.text('BACKENDAI_FILES_BIND', '127.0.0.1:8093')}")
+# Folders of this machine that bin/up makes; elsewhere an administrator prepares storage hosts.
+_folders = DATA_DIR / "folders"
+LOCAL_FOLDERS = _folders if f"local={_folders}" in told.words("BACKENDAI_STORAGE_HOSTS") else None
 # Empty is an answer here: nodes work by polling.
 NODE_BROKER_URL = os.environ.get("BACKENDAI_NODE_BROKER_URL", told.text("REDIS_URL"))
 
@@ -80,6 +85,7 @@ INSTALLED_APPS = [
     "backendai.web",
     "backendai.realtime",
     "backendai.appproxy",
+    "backendai.files",
     "backendai.ops",
 ]
 MIDDLEWARE = [

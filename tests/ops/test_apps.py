@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from backendai.ops import fleet, up
+from backendai.ops import fleet, ports, up
 from backendai.ops.checks import check_apps
 from backendai.ops.doctor import apps
 from backendai.ops.fleet import Choice
@@ -80,9 +80,9 @@ async def test_the_doctor_knows_whether_the_app_proxy_answers() -> None:
 def test_apps_get_the_port_after_the_portals_or_a_free_one(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert up._next_port("127.0.0.1", port - 1) not in (0, port)
-    assert up._next_port("127.0.0.1", 65535) > 0
-    assert up._next_port("127.0.0.1", port - 1) == port
+        assert ports.next_port("127.0.0.1", port - 1) not in (0, port)
+    assert ports.next_port("127.0.0.1", 65535) > 0
+    assert ports.next_port("127.0.0.1", port - 1) == port
     told = fleet.environment(Choice("127.0.0.1", 18000, tmp_path, 1, "docker"), "unix:///x")
     assert told["BACKENDAI_APPS_PORT"] == "18001"
     named = Choice("127.0.0.1", 18000, tmp_path, 1, "docker", apps_port=18500)

@@ -1,0 +1,77 @@
+"""The command line of a file server: ``python -m backendai.files``, or ``manage.py file_server``."""
+
+from __future__ import annotations
+
+import logging
+import os
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from backendai.core.errors import UserError
+from backendai.core.open_files import raise_open_files
+from backendai.core.storage_layout import MARKER, Marker, write_marker
+from backendai.files.config import FilesSettings, read_settings
+from backendai.files.server import serve
+
+logger = logging.getLogger(__name__)
+
+KERNELS_USER = 1000  # of kernels in containers, and in the sandbox of an agent that is root
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--prepare", metavar="HOST", help="write the marker of a new storage host, and end")
+    parser.add_argument("--uid", type=int, help=f"with --prepare: whose the files are ({KERNELS_USER} when root)")
+    parser.add_argument("--once", type=Path, metavar="FILE", help="with --prepare: do nothing when this file is there")
+
+
+def run(options: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    """Serve until SIGTERM or SIGINT, or prepare a host. Raises UserError."""
+    settings = read_settings(environ)
+    if options.get("prepare"):
+        _prepare(settings, options["prepare"], options.get("uid"), options.get("once"))
+        return
+    raise_open_files()
+    try:
+        uvloop.run(serve(settings))
+    except OSError as error:
+        where = f"{settings.address}:{settings.port}"
+        raise UserError(f"{where} cannot be listened on: {error.strerror}.", field="BACKENDAI_FILES_BIND") from error
+    os._exit(0)  # a thread that hangs in a disk would be waited for
+
+
+def prepare_host(root: Path, marker: Marker) -> None:
+    """Make an existing directory a storage host: it gets its marker, and the owner of the files. Raises UserError."""
+    if not root.is_dir():
+        raise UserError(f"{root} is not a directory: mount the share, or make the directory, first.")
+    try:
+        write_marker(root, marker)
+        if os.geteuid() == 0:
+            os.chown(root, marker.uid, marker.uid)
+        root.chmod(0o711)  # engines on root-squashed shares must pass
+    except FileExistsError as error:
+        raise UserError(f"{root} has a {MARKER} already: it is a storage host.") from error
+    except OSError as error:
+        raise UserError(f"{root} cannot be prepared: {error.strerror}.") from error
+
+
+def _prepare(settings: FilesSettings, name: str, uid: int | None, once: Path | None) -> None:
+    if once is not None and once.exists():
+        return
+    if name not in settings.hosts:
+        raise UserError(f"{name} is not in BACKENDAI_STORAGE_HOSTS, which names {', '.join(settings.hosts)}.")
+    _, deployment = settings.keys()
+    owner = uid if uid is not None else owner_here()
+    prepare_host(settings.hosts[name], Marker(deployment, name, owner))
+    logger.info("%s is the storage host %s now; its files belong to the user %s", settings.hosts[name], name, owner)
+    if once is not None:
+        once.touch()
+
+
+def owner_here() -> int:
+    """Return whose files are where this process makes a storage host: of kernels when root, else its own."""
+    return os.geteuid() or KERNELS_USER
