@@ -20,7 +20,7 @@ from backendai.files.serving import BEGUN, Asked, admit, query_path, switch
 _CHUNK = 2**20
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})\Z")
 # What people upload never runs as the portal, even where a browser shows it.
-_SAFETY = {
+SAFETY = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "sandbox; default-src 'none'; img-src 'self'; media-src 'self'",
     "Cross-Origin-Resource-Policy": "same-site",
@@ -84,7 +84,7 @@ async def show_text(request: web.Request) -> web.Response:
     """Answer with a small text file for editing."""
     asked = admit(request, "view")
     text, etag = await asked.run(content.read_text, query_path(request))
-    return web.Response(text=text, content_type="text/plain", headers={**_SAFETY, "ETag": f'"{etag}"'})
+    return web.Response(text=text, content_type="text/plain", headers={**SAFETY, "ETag": f'"{etag}"'})
 
 
 async def save_text(request: web.Request) -> web.Response:
@@ -115,7 +115,7 @@ def disposition(name: bytes, *, inline: bool = False) -> str:
 def _headers(request: web.Request, parts: Parts, opened: OpenedFile, head: bytes) -> dict[str, str]:
     shown = media_type(head) if switch(request.query.get("inline"), "inline") else None
     return {
-        **_SAFETY,
+        **SAFETY,
         "Content-Type": shown or "application/octet-stream",
         "Content-Disposition": disposition(parts[-1], inline=shown is not None),
         "Accept-Ranges": "bytes",

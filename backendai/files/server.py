@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp import web
 
-from backendai.files import content_views, entry_views, manage_views
+from backendai.files import archive_views, content_views, entry_views, manage_views, upload_views
 from backendai.files.config import FilesSettings
 from backendai.files.hosts import Host
 from backendai.files.jobs import Jobs
@@ -34,8 +34,9 @@ def create_app(server: Server) -> web.Application:
     app = web.Application(middlewares=[errors_as_json], client_max_size=_LARGEST_BODY)
     app[SERVER] = server
     app[manage_views.JOBS] = Jobs(server)
+    app[upload_views.TURNS] = upload_views.Turns()
     app.cleanup_ctx.append(_keep_up)
-    for views in (entry_views, content_views, manage_views):
+    for views in (entry_views, content_views, upload_views, archive_views, manage_views):
         views.add_routes(app.router)
     app.router.add_get("/health", _health)
     return app

@@ -26,7 +26,7 @@ from backendai.files.tree import (
 )
 
 LEFT_AFTER = 86400.0  # seconds: uploads that nobody went on with
-_YOUNG = 10.0  # a file that was made a moment ago may not be locked yet
+_YOUNG = 600.0  # what an archive brings is not locked while it waits for its sync
 _PAGE = 1000
 _ID_LENGTH = 36
 

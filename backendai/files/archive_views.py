@@ -1,0 +1,181 @@
+"""Requests about many files at once: download as zip or tar, upload as a tar stream."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import AsyncIterator, Iterator
+
+from aiohttp import web
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.files import content, packing, unpacking
+from backendai.files.content_views import SAFETY, disposition
+from backendai.files.entries import shown
+from backendai.files.packing import Packed
+from backendai.files.refusals import Refusal
+from backendai.files.serving import BEGUN, Asked, admit, query_paths
+from backendai.files.tar_reading import Member, TarReader
+from backendai.files.tree import FolderTree
+from backendai.files.unpacking import Item, Outcome
+
+_KEPT_IN_MEMORY = 2**20  # of one member; larger ones go to the disk as they come
+_BATCH_BYTES, _BATCH_ITEMS = 32 * 2**20, 500
+_READABLE, _USUAL_MODES = 0o600, 0o755
+
+
+def add_routes(router: web.UrlDispatcher) -> None:
+    """Add the routes of this module."""
+    router.add_get("/v1/folders/{folder}/archive", download, allow_head=False)
+    router.add_put("/v1/folders/{folder}/archive", upload)
+
+
+async def download(request: web.Request) -> web.StreamResponse:
+    """Answer with an archive of what lies at some paths."""
+    asked, paths = admit(request, "view"), query_paths(request)
+    kind = request.query.get("format", "zip")
+    if kind not in ("zip", "tar"):
+        raise Refusal(422, "bad-value", "Archives have the format zip or tar.")
+    name = paths[0][-1] if len(paths) == 1 and paths[0] else b"files"
+    told = {"Content-Type": f"application/{'zip' if kind == 'zip' else 'x-tar'}"}
+    response = web.StreamResponse(
+        headers={**SAFETY, **told, "Content-Disposition": disposition(name + f".{kind}".encode())}
+    )
+    if kind == "zip":
+        listed = await asked.run_long(packing.list_for_zip, paths)
+        response.content_length = packing.zip_length(listed)
+        stream = await asked.run(_begin_zip, listed)
+    else:
+        stream = await asked.run(_begin_tar, paths)
+    try:
+        data = await asked.host.run_long(_gather, stream)  # what is wrong with the paths is seen here
+        await response.prepare(request)
+        request[BEGUN] = True
+        while data:
+            await response.write(data)
+            data = await asked.host.run_long(_gather, stream)
+        await response.write_eof()
+    finally:
+        with contextlib.suppress(ValueError):  # a thread that hangs is in it still
+            stream.close()  # type: ignore[attr-defined]
+    return response
+
+
+async def upload(request: web.Request) -> web.Response:
+    """Take a tar archive in: each file appears as a whole."""
+    asked = admit(request, "edit")
+    overwrite = request.query.get("overwrite", unpacking.SKIP_EQUAL)
+    if overwrite not in unpacking.MODES:
+        raise Refusal(422, "bad-value", f"overwrite is one of {', '.join(unpacking.MODES)}.")
+    await asked.require_room(0)
+    outcome, batch = Outcome(), _Batch(asked, overwrite)
+    reader = TarReader(request.content)
+    try:
+        async for member in reader.members():
+            if (item := await _take(asked, reader, member, outcome)) is not None:
+                await batch.add(item, outcome)
+    except Refusal as refusal:
+        await batch.flush(outcome)  # what has come whole is kept; sent again, it is skipped
+        refusal.details = {**refusal.details, "written": outcome.written, "skipped": outcome.skipped}
+        raise
+    except BaseException:
+        await batch.flush(outcome)
+        raise
+    await batch.flush(outcome)
+    return web.json_response(
+        {"written": outcome.written, "skipped": outcome.skipped, "refused": outcome.refused, "bytes": outcome.bytes}
+    )
+
+
+class _Batch:
+    """Members that are put in their places together."""
+
+    def __init__(self, asked: Asked, overwrite: str) -> None:
+        self._asked, self._overwrite = asked, overwrite
+        self._items: list[Item] = []
+        self._bytes = 0
+
+    async def add(self, item: Item, outcome: Outcome) -> None:
+        """Take a member; puts all in their places when they are many."""
+        self._items.append(item)
+        self._bytes += item.size
+        if self._bytes >= _BATCH_BYTES or len(self._items) >= _BATCH_ITEMS:
+            await self.flush(outcome)
+
+    async def flush(self, outcome: Outcome) -> None:
+        """Put the members in their places."""
+        items, self._items, self._bytes = self._items, [], 0
+        if items:
+            await self._asked.require_room(sum(item.size for item in items))
+            done = await self._asked.run_long(unpacking.put, items, self._overwrite)
+            self._asked.server.ledger.add(self._asked.folder_id, done.bytes)
+            outcome.add(done)
+
+
+async def _take(asked: Asked, reader: TarReader, member: Member, outcome: Outcome) -> Item | None:
+    """Read one member; returns None for one that is refused, or is the folder itself."""
+    try:
+        parts = beneath.parse(member.name)
+    except beneath.PathRefused as error:
+        told = shown(member.name[:1000])
+        outcome.refuse({"path": told["name"]}, error.code)
+        return None
+    if not parts:
+        return None
+    if member.kind not in ("file", "directory", "link"):
+        outcome.refuse({"path": shown(member.name)["name"]}, f"{member.kind}-refused")
+        return None
+    mode = (member.mode & _USUAL_MODES) | _READABLE
+    item = Item(parts, member.kind, mode, member.mtime, target=member.target, size=member.size)
+    if member.kind != "file":
+        return Item(parts, member.kind, mode, member.mtime, target=member.target)
+    if member.size <= _KEPT_IN_MEMORY:
+        data = b"".join([piece async for piece in reader.pieces()])
+        return Item(parts, "file", mode, member.mtime, data=data, size=member.size)
+    return Item(parts, "file", mode, member.mtime, draft=await _spool(asked, reader, item), size=member.size)
+
+
+async def _spool(asked: Asked, reader: TarReader, item: Item) -> bytes:
+    """Write a large member to ``incoming``; returns its name there."""
+    await asked.require_room(item.size)
+    draft = await asked.run(content.begin)
+    try:
+        async for data in _joined(reader):
+            await asked.host.run(content.append, draft, data)
+        await asked.run(_close, draft, item)
+    except BaseException:
+        with contextlib.suppress(Refusal, OSError):
+            await asked.run(content.discard, draft)
+        raise
+    return draft.name
+
+
+async def _joined(reader: TarReader) -> AsyncIterator[bytes]:
+    pieces: list[bytes] = []
+    collected = 0
+    async for piece in reader.pieces():
+        pieces.append(piece)
+        collected += len(piece)
+        if collected >= _KEPT_IN_MEMORY:
+            yield b"".join(pieces)
+            pieces, collected = [], 0
+    yield b"".join(pieces)
+
+
+def _close(tree: FolderTree, draft: content.Draft, item: Item) -> None:
+    with draft.file as file:
+        os.fchmod(file.fileno(), item.mode)
+        unpacking.set_time(file.fileno(), item.mtime)
+
+
+def _gather(root: int, stream: Iterator[bytes]) -> bytes:
+    return packing.gather(stream)
+
+
+def _begin_zip(tree: FolderTree, listed: list[Packed]) -> Iterator[bytes]:
+    return packing.zip_stream(os.dup(tree.data), listed)
+
+
+def _begin_tar(tree: FolderTree, paths: list[Parts]) -> Iterator[bytes]:
+    return packing.tar_stream(os.dup(tree.data), paths)

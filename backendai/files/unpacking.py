@@ -1,0 +1,206 @@
+"""Puts members of an archive in their places: many at once, each of them as a whole and after one sync for all."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.core.storage_layout import INCOMING
+from backendai.files.changes import part_name
+from backendai.files.entries import shown_path
+from backendai.files.refusals import Refusal, as_refusal
+from backendai.files.tree import FolderTree, opened_part
+
+SKIP_EQUAL, ALL, NEVER = "skip-equal", "all", "never"
+MODES = (SKIP_EQUAL, ALL, NEVER)
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_MOST_OPEN = 64
+_MOST_TOLD = 1000
+_LATEST = 2**40  # seconds; what file systems take
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A member to put in its place: its bytes, or the name of a file in ``incoming`` that has them."""
+
+    parts: Parts
+    kind: str
+    mode: int
+    mtime: float
+    target: bytes = b""
+    data: bytes | None = None
+    draft: bytes | None = None
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of an archive."""
+
+    written: int = 0
+    skipped: int = 0
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    bytes: int = 0
+
+    def refuse(self, told: dict[str, str], code: str) -> None:
+        """Note a member that was not taken; of very many only the first are told."""
+        if len(self.refused) < _MOST_TOLD:
+            self.refused.append({**told, "code": code})
+
+    def add(self, other: Outcome) -> None:
+        """Count what another batch has done."""
+        self.written += other.written
+        self.skipped += other.skipped
+        self.bytes += other.bytes
+        self.refused += other.refused[: _MOST_TOLD - len(self.refused)]
+
+
+def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
+    """Put members in their places. What one of them meets does not stop the others, but a full disk does."""
+    tree.require_writable()
+    outcome, ready = Outcome(), list[tuple[Item, bytes]]()
+    with opened_part(tree.base, INCOMING) as incoming:
+        try:
+            with _parents(tree.data) as parents:
+                for item in items:
+                    with _noting(outcome, item):
+                        if draft := _prepare(incoming, parents, item, overwrite, outcome):
+                            ready.append((item, draft))
+                if _LIBC.syncfs(incoming):
+                    raise OSError(ctypes.get_errno(), "cannot sync")
+                for item, draft in ready:
+                    with _noting(outcome, item):
+                        parent = parents.of(item.parts[:-1])
+                        beneath.rename(incoming, draft, parent, item.parts[-1], replace=overwrite != NEVER)
+                        outcome.written += 1
+                        outcome.bytes += item.size
+        finally:
+            for name in [draft for _, draft in ready] + [item.draft for item in items if item.draft]:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=incoming)
+    return outcome
+
+
+class Parents:
+    """Open directories below a folder, made where they are missing; a few are kept open."""
+
+    def __init__(self, data: int) -> None:
+        self._data = data
+        self._open: dict[Parts, int] = {}
+
+    def of(self, parts: Parts) -> int:
+        """Return the descriptor of a directory; no link is followed."""
+        if parts not in self._open:
+            if len(self._open) >= _MOST_OPEN:
+                self.close()
+            self._open[parts] = beneath.make_directories(self._data, parts)
+        return self._open[parts]
+
+    def close(self) -> None:
+        """Close all."""
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+
+@contextmanager
+def _parents(data: int) -> Iterator[Parents]:
+    parents = Parents(data)
+    try:
+        yield parents
+    finally:
+        parents.close()
+
+
+@contextmanager
+def _noting(outcome: Outcome, item: Item) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        refusal = as_refusal(error)
+        if refusal is None or refusal.status >= 500:
+            raise
+        outcome.refuse(shown_path(item.parts), refusal.code)
+
+
+def _prepare(incoming: int, parents: Parents, item: Item, overwrite: str, outcome: Outcome) -> bytes | None:
+    """Write a member to ``incoming``; returns its name there, None when there is nothing to rename."""
+    if item.kind == "directory":
+        parents.of(item.parts)
+        outcome.written += 1
+        return None
+    parent = parents.of(item.parts[:-1])
+    if _is_kept(parent, item, overwrite):
+        outcome.skipped += 1
+        return None
+    if item.kind == "link":
+        return _make_link(incoming, item)
+    if item.draft is not None:
+        return item.draft
+    draft = part_name()
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, item.mode, dir_fd=incoming)
+    try:
+        view = memoryview(item.data or b"")
+        while view:
+            view = view[os.write(descriptor, view) :]
+        set_time(descriptor, item.mtime)
+    except BaseException:
+        os.unlink(draft, dir_fd=incoming)
+        raise
+    finally:
+        os.close(descriptor)
+    return draft
+
+
+def set_time(descriptor: int, mtime: float) -> None:
+    """Give a file the time that an archive says, if it can be one."""
+    if 0 <= mtime < _LATEST:
+        os.utime(descriptor, (mtime, mtime))
+
+
+def link_stays_inside(parts: Parts, target: bytes) -> bool:
+    """Return whether a link at a path names something in the folder, going by its text."""
+    if not target or target.startswith(b"/") or b"\0" in target:
+        return False
+    depth = len(parts) - 1
+    for part in target.split(b"/"):
+        depth += -1 if part == b".." else part not in (b"", b".")
+        if depth < 0:
+            return False
+    return True
+
+
+def _is_kept(parent: int, item: Item, overwrite: str) -> bool:
+    try:
+        there = os.stat(item.parts[-1], dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    if overwrite == NEVER:
+        return True
+    if stat.S_ISDIR(there.st_mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if item.kind == "link":
+        return overwrite == SKIP_EQUAL and stat.S_ISLNK(there.st_mode) and _target(parent, item) == item.target
+    is_equal = stat.S_ISREG(there.st_mode) and (there.st_size, int(there.st_mtime)) == (item.size, int(item.mtime))
+    return overwrite == SKIP_EQUAL and is_equal
+
+
+def _target(parent: int, item: Item) -> bytes:
+    return os.readlink(item.parts[-1], dir_fd=parent)
+
+
+def _make_link(incoming: int, item: Item) -> bytes:
+    if not link_stays_inside(item.parts, item.target):
+        raise Refusal(422, "link-refused", "The link leads out of the folder.")
+    draft = part_name()
+    os.symlink(item.target, draft, dir_fd=incoming)
+    return draft

@@ -1,0 +1,165 @@
+"""The tus protocol 1.0 (core, creation, expiration, termination): uploads that survive every restart."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from uuid import UUID
+
+from aiohttp import web
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.files import uploads
+from backendai.files.receiving import chunks
+from backendai.files.refusals import Refusal
+from backendai.files.serving import Asked, admit, switch, whole
+from backendai.files.uploads import Upload
+
+_VERSION, _EXTENSIONS = "1.0.0", "creation,expiration,termination"
+_KIND = "application/offset+octet-stream"
+_LARGEST = 2**50
+_SYNC_EVERY = 64 * 2**20
+_COMMON = {"Tus-Resumable": _VERSION, "Cache-Control": "no-store"}
+
+
+class Turns:
+    """Who writes to which upload: a client that comes again takes the turn of the connection that it lost."""
+
+    def __init__(self) -> None:
+        self._locks: dict[tuple[UUID, str], tuple[asyncio.Lock, asyncio.Task[object] | None]] = {}
+
+    @asynccontextmanager
+    async def turn(self, key: tuple[UUID, str]) -> AsyncIterator[None]:
+        """Wait until nobody else writes, after ending whoever does."""
+        lock, writer = self._locks.get(key, (asyncio.Lock(), None))
+        me = asyncio.current_task()
+        self._locks[key] = lock, me
+        if writer is not None and writer is not me:
+            writer.cancel()
+        try:
+            async with lock:
+                yield
+        finally:
+            if self._locks.get(key, (lock, None))[1] is me:
+                self._locks.pop(key, None)
+
+
+TURNS: web.AppKey[Turns] = web.AppKey("turns", Turns)
+
+
+def add_routes(router: web.UrlDispatcher) -> None:
+    """Add the routes of this module."""
+    folder = "/v1/folders/{folder}/uploads"
+    router.add_options(folder, describe)
+    router.add_post(folder, create)
+    router.add_head(f"{folder}/{{upload}}", show)
+    router.add_patch(f"{folder}/{{upload}}", go_on)
+    router.add_delete(f"{folder}/{{upload}}", remove)
+
+
+async def describe(request: web.Request) -> web.Response:
+    """Answer what this server can do."""
+    told = {"Tus-Version": _VERSION, "Tus-Extension": _EXTENSIONS, "Tus-Max-Size": str(_LARGEST)}
+    return web.Response(status=204, headers={**_COMMON, **told})
+
+
+async def create(request: web.Request) -> web.Response:
+    """Begin an upload; an empty one is done at once."""
+    asked = _admit(request)
+    length = whole(request.headers.get("Upload-Length"), "Upload-Length", -1, least=0, most=_LARGEST)
+    if length < 0:
+        raise Refusal(422, "bad-value", "Upload-Length is missing; uploads of an unknown length are not supported.")
+    parts, overwrite = _read_metadata(request.headers.get("Upload-Metadata", ""))
+    await asked.require_room(length)
+    upload = await asked.run(uploads.create, parts, length, overwrite=overwrite)
+    if length == 0:
+        await asked.run(uploads.finish, upload, now=asked.now)
+    location = f"{request.rel_url.path}/{upload.id}"
+    return web.Response(status=201, headers={**_COMMON, "Location": location, **_expires(asked)})
+
+
+async def show(request: web.Request) -> web.Response:
+    """Answer how much has come safely."""
+    asked = _admit(request)
+    # Whoever asks has lost the connection by which it wrote, even if this side has not noticed yet.
+    async with request.app[TURNS].turn((asked.folder_id, request.match_info["upload"])):
+        upload = await asked.run(uploads.find, request.match_info["upload"])
+    told = {"Upload-Offset": str(upload.offset), "Upload-Length": str(upload.length)}
+    return web.Response(headers={**_COMMON, **told, **_expires(asked)})
+
+
+async def go_on(request: web.Request) -> web.Response:
+    """Take more bytes in, and put the file in its place when it is whole."""
+    asked, upload_id = _admit(request), request.match_info["upload"]
+    if request.content_type != _KIND:
+        raise Refusal(415, "bad-type", f"The Content-Type of a part is {_KIND}.")
+    offset = whole(request.headers.get("Upload-Offset"), "Upload-Offset", -1, least=0, most=_LARGEST)
+    async with request.app[TURNS].turn((asked.folder_id, upload_id)):
+        upload, file = await asked.run(uploads.open_at, upload_id, offset)
+        with file:
+            upload = await _take_in(asked, request, upload, file)
+        if upload.offset == upload.length:
+            await asked.run(uploads.finish, upload, now=asked.now)
+    return web.Response(status=204, headers={**_COMMON, "Upload-Offset": str(upload.offset), **_expires(asked)})
+
+
+async def remove(request: web.Request) -> web.Response:
+    """Give an upload up."""
+    asked, upload_id = _admit(request), request.match_info["upload"]
+    async with request.app[TURNS].turn((asked.folder_id, upload_id)):
+        await asked.run(uploads.remove, upload_id)
+    return web.Response(status=204, headers=_COMMON)
+
+
+async def _take_in(asked: Asked, request: web.Request, upload: Upload, file: io.FileIO) -> Upload:
+    """Write a request's body behind what is there; what has come before a connection breaks is kept."""
+    at, synced = upload.offset, upload.offset
+    more = request.content_length
+    await asked.require_room(more if more is not None else 0)
+    try:
+        async for data in chunks(request.content):
+            if at + len(data) > upload.length:
+                raise Refusal(413, "too-large", f"More than the {upload.length} bytes that were announced have come.")
+            await asked.host.run(uploads.write, file, data)
+            asked.server.ledger.add(asked.folder_id, len(data))
+            at += len(data)
+            if at - synced >= _SYNC_EVERY:
+                upload, synced = await asked.run(uploads.sync, upload, file, at), at
+    finally:
+        if at > synced:
+            with contextlib.suppress(Refusal, OSError):
+                upload = await asked.run(uploads.sync, upload, file, at)
+    if upload.offset != at:
+        raise Refusal(503, "storage-fault", "The bytes could not be made safe. Go on from the offset that HEAD tells.")
+    return upload
+
+
+def _admit(request: web.Request) -> Asked:
+    if request.headers.get("Tus-Resumable") != _VERSION:
+        raise Refusal(412, "bad-version", f"Send Tus-Resumable: {_VERSION}.")
+    return admit(request, "edit")
+
+
+def _read_metadata(told: str) -> tuple[Parts, bool]:
+    """Return path and overwrite from ``Upload-Metadata``: names and base64 values, separated by commas."""
+    values: dict[str, bytes] = {}
+    for pair in filter(None, (pair.strip() for pair in told.split(","))):
+        name, _, value = pair.partition(" ")
+        try:
+            values[name] = base64.b64decode(value, validate=True)
+        except ValueError as error:
+            raise Refusal(422, "bad-value", "Upload-Metadata is not names with values in base64.") from error
+    if "path" not in values:
+        raise Refusal(422, "bad-value", "Upload-Metadata has no path.")
+    overwrite = switch(values.get("overwrite", b"").decode(errors="replace"), "overwrite")
+    return beneath.parse(values["path"]), overwrite
+
+
+def _expires(asked: Asked) -> dict[str, str]:
+    return {"Upload-Expires": formatdate(asked.now + uploads.KEPT_SECONDS, usegmt=True)}

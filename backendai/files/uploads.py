@@ -1,0 +1,133 @@
+"""Uploads that can be resumed (tus): a file in ``incoming`` for the bytes, one beside it for what is known of them.
+
+The offset that is told is what was synced to the disk; what a crash left beyond it is cut off.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import os
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.core.storage_layout import INCOMING
+from backendai.files.content import check_target, place
+from backendai.files.refusals import Refusal
+from backendai.files.tree import FolderTree, opened_part, read_json, write_json
+
+KEPT_SECONDS = 86400.0
+_ID = re.compile(r"[0-9a-f]{32}\Z")
+_FILE_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One upload: where it goes, how long it is, and how much of it is safe."""
+
+    id: str
+    parts: Parts
+    length: int
+    offset: int
+    overwrite: bool
+
+
+def create(tree: FolderTree, parts: Parts, length: int, *, overwrite: bool) -> Upload:
+    """Note an upload that begins. Refuses a target that cannot be written."""
+    check_target(tree, parts, overwrite=overwrite)
+    upload = Upload(uuid.uuid4().hex, parts, length, 0, overwrite)
+    with opened_part(tree.base, INCOMING) as incoming:
+        os.close(os.open(_data(upload.id), os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE, dir_fd=incoming))
+        _write(incoming, upload)
+    return upload
+
+
+def find(tree: FolderTree, upload_id: str) -> Upload:
+    """Return an upload; refuses with 404 one that has expired, or is done and was said to be."""
+    with opened_part(tree.base, INCOMING) as incoming:
+        upload = _read(incoming, upload_id)
+        # Whole and not there any more: a crash came between its last two steps, and it is in its place.
+        if upload.offset < upload.length and not beneath.exists(incoming, _data(upload_id)):
+            raise _unknown()
+        return upload
+
+
+def open_at(tree: FolderTree, upload_id: str, offset: int) -> tuple[Upload, io.FileIO]:
+    """Open an upload to go on at an offset; refuses with 409 any other than its own."""
+    tree.require_writable()
+    with opened_part(tree.base, INCOMING) as incoming:
+        upload = _read(incoming, upload_id)
+        if offset != upload.offset:
+            raise Refusal(409, "wrong-offset", f"The upload is at {upload.offset}, not {offset}.", offset=upload.offset)
+        file = io.FileIO(beneath.open_file(incoming, (_data(upload_id),), follow=False, flags=os.O_RDWR), "r+")
+        os.ftruncate(file.fileno(), upload.offset)
+        os.lseek(file.fileno(), upload.offset, os.SEEK_SET)
+    return upload, file
+
+
+def write(root: int, file: io.FileIO, data: bytes) -> None:
+    """Write all the bytes where the file stands."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file.fileno(), view) :]
+
+
+def sync(tree: FolderTree, upload: Upload, file: io.FileIO, offset: int) -> Upload:
+    """Make what was written safe, then say so."""
+    os.fsync(file.fileno())
+    synced = Upload(upload.id, upload.parts, upload.length, offset, upload.overwrite)
+    with opened_part(tree.base, INCOMING) as incoming:
+        _write(incoming, synced)
+    return synced
+
+
+def finish(tree: FolderTree, upload: Upload, *, now: float) -> None:
+    """Put a whole upload in its place; it is forgotten then. Raises FileExistsError."""
+    place(tree, _data(upload.id), upload.parts, overwrite=upload.overwrite, now=now)
+    with opened_part(tree.base, INCOMING) as incoming, contextlib.suppress(FileNotFoundError):
+        os.unlink(_state(upload.id), dir_fd=incoming)
+
+
+def remove(tree: FolderTree, upload_id: str) -> None:
+    """Give an upload up."""
+    with opened_part(tree.base, INCOMING) as incoming:
+        _read(incoming, upload_id)
+        for name in (_data(upload_id), _state(upload_id).encode()):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=incoming)
+
+
+def _read(incoming: int, upload_id: str) -> Upload:
+    content: dict[str, Any] | None = None
+    if _ID.match(upload_id):
+        content = read_json(incoming, _state(upload_id))
+    try:
+        if content is None:
+            raise ValueError
+        parts = beneath.parse(base64.b64decode(str(content["path"]), validate=True))
+        return Upload(upload_id, parts, int(content["length"]), int(content["offset"]), bool(content["overwrite"]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise _unknown() from error
+
+
+def _unknown() -> Refusal:
+    return Refusal(404, "no-upload", "There is no such upload: it is done, was given up or has expired.")
+
+
+def _write(incoming: int, upload: Upload) -> None:
+    path = base64.b64encode(b"/".join(upload.parts)).decode()
+    told = {"path": path, "length": upload.length, "offset": upload.offset, "overwrite": upload.overwrite}
+    write_json(incoming, _state(upload.id), told)
+
+
+def _data(upload_id: str) -> bytes:
+    return f"{upload_id}.upload".encode()
+
+
+def _state(upload_id: str) -> str:
+    return f"{upload_id}.json"

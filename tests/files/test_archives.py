@@ -1,0 +1,265 @@
+"""Many files at once: tar streams in, zip and tar out, and archives that mean harm."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+import uuid
+import zipfile
+from typing import Any
+
+import pytest
+
+from backendai.files import archive_views, packing, tar_reading
+from tests.files.conftest import Portal
+
+pytestmark = pytest.mark.asyncio
+
+
+def tar_of(*members: tuple[str, bytes | None] | tarfile.TarInfo, format: int = tarfile.PAX_FORMAT) -> bytes:
+    """An archive of files (name, content), directories (name, None) and whatever else."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as archive:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                archive.addfile(member)
+                continue
+            info = tarfile.TarInfo(member[0])
+            info.mtime = 1_700_000_000
+            if member[1] is None:
+                info.type, info.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(info)
+            else:
+                info.size = len(member[1])
+                archive.addfile(info, io.BytesIO(member[1]))
+    return out.getvalue()
+
+
+def special(name: str, kind: bytes, **more: Any) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type = kind
+    for key, value in more.items():
+        setattr(info, key, value)
+    return info
+
+
+async def put(portal: Portal, archive: bytes, status: int = 200, overwrite: str = "skip-equal") -> Any:
+    return await portal.json("PUT", f"/archive?overwrite={overwrite}", status, data=archive)
+
+
+LONG = "d" * 120 + "/" + "e" * 200
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT])
+async def test_an_archive_is_unpacked(portal: Portal, each_way: str, format: int) -> None:
+    long = LONG if format != tarfile.USTAR_FORMAT else "d" * 90 + "/" + "e" * 90
+    large = os.urandom(3 * 2**20 + 5)
+    archive = tar_of(("./a", b"A"), ("dir/", None), ("dir/sub/b", b""), (long, b"L"), ("large", large), format=format)
+    answer = await put(portal, archive)
+    assert (answer["written"], answer["skipped"], answer["refused"]) == (5, 0, [])
+    assert (portal.data / "a").read_bytes() == b"A"
+    assert (portal.data / "a").stat().st_mtime == 1_700_000_000
+    assert (portal.data / "dir/sub/b").read_bytes() == b""
+    assert (portal.data / long).read_bytes() == b"L"
+    assert (portal.data / "large").read_bytes() == large
+    assert os.listdir(portal.incoming) == []
+
+
+async def test_names_outside_utf8_and_ascii_survive(portal: Portal) -> None:
+    names = ["caf\udce9", "日本", "a\nb"]
+    await put(portal, tar_of(*((name, b"x") for name in names), format=tarfile.GNU_FORMAT))
+    assert sorted(os.listdir(portal.data)) == sorted(names)
+
+
+async def test_sent_again_only_what_differs_is_written(portal: Portal) -> None:
+    await put(portal, tar_of(("a", b"A"), ("b", b"B")))
+    (portal.data / "b").write_bytes(b"changed")
+    answer = await put(portal, tar_of(("a", b"A"), ("b", b"B"), ("c", b"C")))
+    assert (answer["written"], answer["skipped"]) == (2, 1)
+    assert (portal.data / "b").read_bytes() == b"B"
+    (portal.data / "b").write_bytes(b"mine")
+    answer = await put(portal, tar_of(("a", b"1"), ("b", b"2")), overwrite="never")
+    assert (answer["written"], answer["skipped"]) == (0, 2)
+    assert (portal.data / "b").read_bytes() == b"mine"
+    assert (await put(portal, tar_of(("a", b"A")), overwrite="all"))["written"] == 1
+    await put(portal, tar_of(("a", b"A")), 422, overwrite="maybe")
+
+
+async def test_links_inside_are_made_and_others_refused(portal: Portal, each_way: str) -> None:
+    targets = {"in": "d/x", "d/up": "../d/x", "out": "../x", "d/deep": "../../x", "abs": "/etc/passwd", "e": "a/../../x"}
+    archive = tar_of(*(special(name, tarfile.SYMTYPE, linkname=target) for name, target in targets.items()))
+    answer = await put(portal, archive)
+    assert os.readlink(portal.data / "in") == "d/x" and os.readlink(portal.data / "d/up") == "../d/x"
+    assert {one["path"]: one["code"] for one in answer["refused"]} == dict.fromkeys(
+        ("out", "d/deep", "abs", "e"), "link-refused"
+    )
+    assert answer["written"] == 2
+
+
+async def test_hostile_members_are_refused_and_the_others_written(portal: Portal, each_way: str) -> None:
+    outside = portal.root / "outside"
+    (portal.data / "link").symlink_to("../../../..")
+    (portal.data / "inner").mkdir()
+    (portal.data / "plain").write_text("x")
+    (portal.data / "way").symlink_to("inner")
+    members: list[Any] = [
+        ("/etc/owned", b"x"),
+        ("../outside", b"x"),
+        ("a/../../outside", b"x"),
+        ("link/outside", b"x"),
+        ("way/file", b"x"),
+        ("n" * 256, b"x"),
+        special("hard", tarfile.LNKTYPE, linkname="/etc/passwd"),
+        special("fifo", tarfile.FIFOTYPE),
+        special("device", tarfile.CHRTYPE, devmajor=1, devminor=3),
+        special("block", tarfile.BLKTYPE),
+        ("inner", b"a file in place of a directory"),
+        ("good", b"good"),
+        ("plain/below-a-file", b"x"),
+        ("", b"x"),
+        (".", None),
+    ]
+    answer = await put(portal, tar_of(*members))
+    assert answer["written"] == 1
+    assert len(answer["refused"]) == 12
+    assert (portal.data / "good").read_bytes() == b"good"
+    assert not outside.exists() and os.listdir(portal.data / "inner") == []
+    assert sorted(os.listdir(portal.data)) == ["good", "inner", "link", "plain", "way"]
+    assert os.listdir(portal.incoming) == []
+
+
+async def test_modes_of_an_archive_give_nobody_more_rights(portal: Portal) -> None:
+    info = special("run", tarfile.REGTYPE, mode=0o6777)
+    await put(portal, tar_of(info, special("locked", tarfile.REGTYPE, mode=0)))
+    assert stat.S_IMODE((portal.data / "run").stat().st_mode) == 0o755
+    assert stat.S_IMODE((portal.data / "locked").stat().st_mode) == 0o600
+
+
+def _broken(edit: Any) -> bytes:
+    data = bytearray(tar_of(("f", b"x")))
+    edit(data)
+    return bytes(data)
+
+
+def _with_size(text: bytes) -> bytes:
+    header = bytearray(tarfile.TarInfo("f").tobuf(tarfile.USTAR_FORMAT))
+    header[124:136] = text.ljust(12, b"\0")
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + bytes(1024)
+
+
+@pytest.mark.parametrize(
+    ("archive", "status"),
+    [
+        (b"", 400),
+        (b"x" * 100, 400),
+        (b"x" * 512, 422),
+        (tar_of(("f", b"x" * 5000))[:2000], 400),
+        (tar_of(("f", b"x"))[:1024], 400),
+        (_broken(lambda data: data.__setitem__(0, 7)), 422),
+        (_with_size(b"\x80" + b"\x7f" + b"\xff" * 10), 422),
+        (_with_size(b"\xff" * 12), 422),
+        (_with_size(b"77777777777"), 400),
+        (special("x", tarfile.GNUTYPE_LONGNAME, size=2**20).tobuf() + bytes(2**20), 422),
+        (special("x", tarfile.XHDTYPE, size=512).tobuf() + b"99999999999 path=x\n".ljust(512, b"\0"), 422),
+        (special("x", tarfile.XHDTYPE, size=512).tobuf() + b"nonsense".ljust(512, b"\0"), 422),
+        (special("x", tarfile.XHDTYPE, size=512).tobuf() + b"12 size=-1\n".ljust(512, b"\0") + tar_of(("f", b"")), 422),
+        (special("x", tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT) + bytes(1024), 422),
+        (b"\x1f\x8b\x08\0" + bytes(600), 422),
+    ],
+)
+async def test_what_is_no_archive_is_refused_and_leaves_nothing(portal: Portal, archive: bytes, status: int) -> None:
+    await put(portal, archive, status)
+    assert [name for name in os.listdir(portal.data) if name != "f"] == []
+    assert os.listdir(portal.incoming) == []
+
+
+async def test_files_before_a_cut_are_kept_whole(portal: Portal) -> None:
+    archive = tar_of(("a", b"A"), ("b", b"B" * 5000))
+    answer = await put(portal, archive[:3000], 400)
+    assert (answer["code"], answer["written"]) == ("cut-off", 1)
+    assert os.listdir(portal.data) == ["a"]
+
+
+async def test_there_is_a_limit_of_members_and_of_bytes(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tar_reading, "MOST_MEMBERS", 3)
+    refusal = await put(portal, tar_of(*((str(number), b"x") for number in range(5))), 413)
+    assert (refusal["code"], refusal["written"]) == ("too-many", 3)
+    await portal.json("PUT", "/limit", rights="manage", json={"bytes": 100})
+    assert (await put(portal, tar_of(("big", b"x" * 200)), 507))["code"] == "quota"
+    assert not (portal.data / "big").exists()
+
+
+async def test_many_members_come_in_several_batches(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_views, "_BATCH_ITEMS", 7)
+    answer = await put(portal, tar_of(*((f"d{number % 3}/{number}", b"x") for number in range(50))))
+    assert answer["written"] == 50
+    assert sum(len(files) for _, _, files in os.walk(portal.data)) == 50
+
+
+def fill(portal: Portal) -> dict[str, bytes]:
+    files = {"top/a.txt": b"A", "top/sub/b": os.urandom(2 * 2**20 + 1), "top/ä": b"", "other": b"o"}
+    for name, data in files.items():
+        (portal.data / name).parent.mkdir(parents=True, exist_ok=True)
+        (portal.data / name).write_bytes(data)
+    (portal.data / "top/link").symlink_to("a.txt")
+    (portal.data / "top/empty").mkdir()
+    os.mkfifo(portal.data / "top/pipe")
+    return files
+
+
+async def test_a_zip_has_the_length_that_was_told_and_everything_in_it(portal: Portal, each_way: str) -> None:
+    files = fill(portal)
+    response = await portal.ask("GET", "/archive")
+    content = await response.read()
+    assert int(response.headers["Content-Length"]) == len(content)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.testzip() is None
+        found = {one.filename: archive.read(one) for one in archive.infolist() if not one.is_dir()}
+        assert found == files
+        assert "top/empty/" in archive.namelist()
+
+
+async def test_a_zip_of_some_paths_names_them_from_where_they_lie(portal: Portal) -> None:
+    fill(portal)
+    response = await portal.ask("GET", "/archive?path=top/sub&path=other")
+    with zipfile.ZipFile(io.BytesIO(await response.read())) as archive:
+        assert sorted(archive.namelist()) == ["other", "sub/", "sub/b"]
+    assert 'filename="files.zip"' in response.headers["Content-Disposition"]
+    await portal.json("GET", "/archive?path=none", 404)
+    await portal.json("GET", "/archive?path=../x", 422)
+    await portal.json("GET", "/archive?format=rar", 422)
+
+
+async def test_a_tar_can_be_put_back(portal: Portal) -> None:
+    files = fill(portal)
+    content = await (await portal.ask("GET", "/archive?format=tar")).read()
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        assert archive.getmember("top/link").linkname == "a.txt"
+    other = await portal.create(uuid.uuid4())
+    answer = await portal.json("PUT", "/archive", folder_id=other, data=content)
+    assert answer["refused"] == []
+    again = await portal.ask("GET", "/content?path=top/sub/b", folder_id=other)
+    assert await again.read() == files["top/sub/b"]
+
+
+async def test_a_zip_of_too_many_files_is_refused_with_the_way_out(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "MOST_IN_ZIP", 2)
+    fill(portal)
+    assert "format=tar" in (await portal.json("GET", "/archive", 413))["message"]
+    assert (await portal.ask("GET", "/archive?format=tar")).status == 200
+
+
+async def test_large_files_and_many_files_have_zip64_records() -> None:
+    found = os.stat_result((0o100644, 1, 1, 1, 0, 0, 5 * 2**32, 0, 0, 0))
+    one = packing.Packed((b"f",), b"f", found)
+    length = packing.zip_length([one])
+    overhead = length - 5 * 2**32
+    assert overhead == 30 + 1 + 20 + 24 + (46 + 1 + 20) + (56 + 20 + 22)
+    small = packing.Packed((b"f",), b"f", os.stat_result((0o100644, 1, 1, 1, 0, 0, 0, 0, 0, 0)))
+    assert packing.zip_length([small] * 65536) == 65536 * (31 + 16 + 47) + 56 + 20 + 22
