@@ -226,6 +226,12 @@ def rename(source: int, name: bytes, target: int, new_name: bytes, *, replace: b
     _rename_without_the_kernels_help(source, name, target, new_name)
 
 
+def sync_all(directory: int) -> None:
+    """Make everything written so far to a directory's file system safe: for many files cheaper than each by itself."""
+    if _LIBC.syncfs(directory):
+        raise OSError(ctypes.get_errno(), "cannot sync")
+
+
 def _rename_without_the_kernels_help(source: int, name: bytes, target: int, new_name: bytes) -> None:
     """On file systems without RENAME_NOREPLACE (some network ones): a file by a link, which never replaces."""
     if stat.S_ISREG(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode):

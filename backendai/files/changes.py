@@ -60,6 +60,7 @@ def copy(tree: FolderTree, source: Parts, target: Parts, *, overwrite: bool, now
             draft = part_name()
             try:
                 copy_tree(old, name, incoming, draft, written=written)
+                beneath.sync_all(incoming)
                 if overwrite:
                     make_room(tree, target, stat.S_ISREG(copied.st_mode), now=now)
                 beneath.rename(incoming, draft, new, new_name, replace=overwrite and stat.S_ISREG(copied.st_mode))
@@ -95,7 +96,7 @@ def copy_tree(
     copied: Progress = lambda _: None,
 ) -> None:
     """Copy what bears a name in one open directory into another. Links are copied as they are, devices are left out.
-    Files that are there already with the same size and time are kept: a copy can be resumed."""
+    Files that are there already with the same size and time are kept: a copy can be resumed. Nothing is synced."""
     waiting: list[tuple[Parts, Parts]] = [((name,), (new_name,))]
     times: list[tuple[Parts, os.stat_result]] = []
     while waiting:
@@ -140,7 +141,7 @@ def _copy_one(source: int, parts: Parts, target: int, to: Parts, written: Progre
 
 
 def copy_file(old: int, name: bytes, new: int, new_name: bytes, written: Progress) -> None:
-    """Copy a regular file durably with mode and time, sharing its blocks where the file system can."""
+    """Copy a regular file with mode and time, sharing its blocks where the file system can."""
     source = beneath.open_file(old, (name,), follow=False)
     try:
         found = os.fstat(source)
@@ -152,7 +153,6 @@ def copy_file(old: int, name: bytes, new: int, new_name: bytes, written: Progres
         try:
             _copy_bytes(source, target, found.st_size, written)
             os.fchmod(target, stat.S_IMODE(found.st_mode) & 0o777)
-            os.fsync(target)
             os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
         finally:
             os.close(target)

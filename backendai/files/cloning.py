@@ -99,6 +99,6 @@ def _copy_all(source: int, base: int, progress: Progress) -> None:
     try:
         for name in beneath.names_in(source):
             copy_tree(source, name, target, name, written=progress.add_bytes, copied=progress.add_files)
-        os.fsync(target)
+        beneath.sync_all(target)
     finally:
         os.close(target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from typing import Any
@@ -113,12 +114,17 @@ async def copy_entry(request: web.Request) -> web.Response:
 
 
 async def delete_entries(request: web.Request) -> web.Response:
-    """Move entries to the trash of the folder; what is gone already is passed over."""
+    """Move entries to the trash of the folder, or with ``forever`` past it; what is gone already is passed over."""
     asked, body = admit(request, "edit"), await read_body(request)
     told = body.get("paths")
     if not isinstance(told, list) or not 1 <= len(told) <= _MOST_DELETIONS:
         raise Refusal(422, "bad-body", f"paths is a list of 1 to {_MOST_DELETIONS} paths.")
-    return web.json_response(await asked.run_long(_delete, [listed_path(item) for item in told], asked.now))
+    paths = [listed_path(item) for item in told]
+    if switch(body.get("forever"), "forever"):
+        hidden = await asked.run_long(_hide, paths)
+        asked.server.later(asked.run_in_background(trash.remove_hidden, hidden))
+        return web.json_response({"items": []})
+    return web.json_response(await asked.run_long(_delete, paths, asked.now))
 
 
 async def list_trash(request: web.Request) -> web.Response:
@@ -158,6 +164,14 @@ def _removing(asked: Asked, hidden: list[bytes]) -> web.Response:
     """Answer that it is gone, and take it from the disk afterwards."""
     asked.server.later(asked.run_in_background(trash.remove_hidden, hidden))
     return web.json_response({"removed": len(hidden)}, status=202)
+
+
+def _hide(tree: FolderTree, paths: list[Parts]) -> list[bytes]:
+    hidden: list[bytes] = []
+    for parts in paths:
+        with contextlib.suppress(FileNotFoundError):
+            hidden.append(trash.hide_path(tree, parts))
+    return hidden
 
 
 def _delete(tree: FolderTree, paths: list[Parts], now: float) -> dict[str, Any]:

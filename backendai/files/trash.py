@@ -72,6 +72,17 @@ def restore(tree: FolderTree, item: str, *, overwrite: bool, now: float) -> dict
     return shown_path(parts)
 
 
+def hide_path(tree: FolderTree, parts: Parts) -> bytes:
+    """Take what is at a path away for good, without the trash: this works on a full disk, too. Returns the name by
+    which ``remove_hidden`` removes it. Raises FileNotFoundError."""
+    tree.require_writable()
+    hidden = _GONE + uuid.uuid4().hex.encode()
+    with beneath.parent_of(tree.data, parts) as (parent, name), opened_part(tree.base, TRASH) as trash:
+        os.rename(name, hidden, src_dir_fd=parent, dst_dir_fd=trash)
+        os.fsync(parent)
+    return hidden
+
+
 def hide_item(tree: FolderTree, item: str) -> bytes:
     """Take an item out of the trash at once; returns the name by which ``remove_hidden`` removes it."""
     tree.require_writable()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
@@ -22,7 +21,6 @@ from backendai.files.tree import FolderTree, opened_part
 
 SKIP_EQUAL, ALL, NEVER = "skip-equal", "all", "never"
 MODES = (SKIP_EQUAL, ALL, NEVER)
-_LIBC = ctypes.CDLL(None, use_errno=True)
 _MOST_OPEN = 64
 _MOST_TOLD = 1000
 _LATEST = 2**40  # seconds; what file systems take
@@ -75,8 +73,7 @@ def put(tree: FolderTree, items: list[Item], overwrite: str) -> Outcome:
                     with _noting(outcome, item):
                         if draft := _prepare(incoming, parents, item, overwrite, outcome):
                             ready.append((item, draft))
-                if _LIBC.syncfs(incoming):
-                    raise OSError(ctypes.get_errno(), "cannot sync")
+                beneath.sync_all(incoming)
                 for item, draft in ready:
                     with _noting(outcome, item):
                         parent = parents.of(item.parts[:-1])

@@ -88,7 +88,14 @@ async def test_sent_again_only_what_differs_is_written(portal: Portal) -> None:
 
 
 async def test_links_inside_are_made_and_others_refused(portal: Portal, each_way: str) -> None:
-    targets = {"in": "d/x", "d/up": "../d/x", "out": "../x", "d/deep": "../../x", "abs": "/etc/passwd", "e": "a/../../x"}
+    targets = {
+        "in": "d/x",
+        "d/up": "../d/x",
+        "out": "../x",
+        "d/deep": "../../x",
+        "abs": "/etc/passwd",
+        "e": "a/../../x",
+    }
     archive = tar_of(*(special(name, tarfile.SYMTYPE, linkname=target) for name, target in targets.items()))
     answer = await put(portal, archive)
     assert os.readlink(portal.data / "in") == "d/x" and os.readlink(portal.data / "d/up") == "../d/x"
