@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ import urllib3
 from backendai.core.storage_layout import folder_path
 from backendai.wire.folder_tickets import sign_folder_ticket
 from backendai.wire.tickets import public_key_of
-from tests.files.conftest import DEPLOYMENT, PRIVATE_KEY
+from tests.files.conftest import DEPLOYMENT, PRIVATE_KEY, prepare
 from tests.files.test_uploads import KIND, TUS, metadata
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,10 +77,13 @@ class Process:
 
 
 @pytest.fixture
-def server(root: Path) -> Iterator[Process]:
-    one = Process(root)
-    yield one
-    one.kill()
+def server(tmp_path: Path) -> Iterator[Process]:
+    # In memory where that is: a killed process loses nothing of what it wrote, be the disk ever so slow to sync.
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as folder:
+        one = Process(prepare(Path(folder) / "host"))
+        yield one
+        one.kill()
 
 
 def test_an_upload_goes_on_where_it_was_safe_and_nothing_half_is_seen(server: Process) -> None:

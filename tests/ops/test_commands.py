@@ -25,6 +25,7 @@ COMMANDS = [
     ("backendai.agent", "agent"),
     ("backendai.agent", "simulate"),
     ("backendai.appproxy", "appproxy"),
+    ("backendai.files", "file_server"),
 ]
 
 

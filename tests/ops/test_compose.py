@@ -38,7 +38,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_it_knows_every_part(services: dict[str, Any]) -> None:
-    wanted = {"postgres", "redis", "prepare", "web", "appproxy", "control", "beat", "agent"}
+    wanted = {"postgres", "redis", "prepare", "web", "appproxy", "files", "control", "beat", "agent"}
     assert services.keys() == wanted | {"demo-agent-1", "demo-agent-2"}
 
 
