@@ -42,6 +42,8 @@ class Server:
     hosts: Mapping[str, Host]
     ledger: Ledger = field(default_factory=Ledger)
     clock: Callable[[], float] = time.time
+    started_at: float = field(default_factory=time.time)
+    measure: Callable[[Host, UUID], None] = lambda host, folder_id: None
 
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
@@ -103,6 +105,8 @@ class Asked:
     async def require_room(self, more: int) -> None:
         """Refuse with 507 when ``more`` bytes exceed the folder's limit."""
         meta, size = await self.run(read_limit)
+        if meta.limit is not None and size is not None and size.at < self.server.started_at:
+            self.server.measure(self.host, self.folder_id)  # what came between it and the start is not known
         self.server.ledger.require(self.folder_id, meta, size, more)
 
 

@@ -121,21 +121,20 @@ def test_a_clone_is_completed_and_a_removal_ends(server: Process) -> None:
         (data / f"d{number % 7}" / str(number)).write_text(str(number))
     if os.geteuid() == 0:
         subprocess.run(["chown", "-R", f"{data.stat().st_uid}", str(data)], check=True)
-    for point in range(POINTS):
+    former = uuid.uuid4()  # is not there: its removal ends at once
+    for point in range(POINTS + 1):
         target = uuid.uuid4()
         assert server.ask("POST", "/clones", target, json={"source": str(source)}).status == 202
+        assert server.ask("DELETE", "", former).status == 202
         time.sleep(0.02 * point)
         server.kill()
         seen = folder_path(server.root, target) / "data"
         assert not seen.exists() or sum(len(files) for _, _, files in os.walk(seen)) == 600
+        assert not folder_path(server.root, former).exists()
         server.start()
         server.until(target, "ready")
+        server.until(former, "absent")
         assert sum(len(files) for _, _, files in os.walk(seen)) == 600
         assert all((seen / f"d{n % 7}" / str(n)).read_text() == str(n) for n in range(600))
-        assert server.ask("DELETE", "", target).status == 202
-        time.sleep(0.01 * point)
-        server.kill()
-        assert not seen.exists()
-        server.start()
-        server.until(target, "absent")
+        former = target
     assert os.listdir(server.root / ".deleting") == os.listdir(server.root / ".staging") == []

@@ -179,6 +179,15 @@ async def test_a_measurement_and_what_came_since_hold_a_folder_to_its_limit(port
     await portal.json("PUT", "/content?path=b", 201, data=b"x" * 30)
 
 
+async def test_after_a_restart_the_first_upload_has_the_folder_measured(portal: Portal) -> None:
+    await order(portal, "PUT", "/limit", json={"bytes": 10**9})
+    (portal.data.parent / "size.json").write_text(json.dumps({"bytes": 0, "files": 77, "at": 1.0}))
+    await portal.json("PUT", "/content?path=a", 201, data=b"x")
+    while (told := await order(portal, "GET"))["size"]["files"] == 77:
+        await asyncio.sleep(0.01)
+    assert told["size"]["at"] >= portal.server.started_at
+
+
 async def test_a_linked_folder_shows_a_path_and_changes_nothing(root: Path, tmp_path: Path) -> None:
     lab = tmp_path / "lab"
     (lab / "imagenet").mkdir(parents=True)

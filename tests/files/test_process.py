@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from pytest_django.fixtures import SettingsWrapper
+from pytest_django import Settings as SettingsWrapper
 
 from backendai.core.errors import UserError
 from backendai.core.storage_layout import Marker, read_marker
