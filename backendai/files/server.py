@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _LARGEST_BODY = 2 * 2**20  # of JSON; bytes of files are streamed
 _STOP_SECONDS = 5.0
+_BUFFER = 2**20  # of a body that comes; with the usual 64 KiB an upload stops and starts all the time
 _OWN_FILES_ONLY = 0o022
 
 
@@ -48,7 +49,7 @@ async def serve(settings: FilesSettings, on_ready: Callable[[], None] = lambda: 
     os.umask(_OWN_FILES_ONLY)
     server = create_server(settings)
     # A search ends, and a part of an upload is removed, when the caller leaves.
-    runner = web.AppRunner(create_app(server), access_log=None, handler_cancellation=True)
+    runner = web.AppRunner(create_app(server), access_log=None, handler_cancellation=True, read_bufsize=_BUFFER)
     await runner.setup()
     await web.TCPSite(runner, settings.address, settings.port, shutdown_timeout=_STOP_SECONDS).start()
     logger.info("serving %s on %s:%s", ", ".join(server.hosts), settings.address, settings.port)
