@@ -31,7 +31,6 @@ from backendai.files.tree import (
 )
 
 READY, CLONING, CREATING, BEING_DELETED, ABSENT = "ready", "cloning", "creating", "deleting", "absent"
-_KNOWN = ("name", "owner")
 _MOST_META = 4096
 
 
@@ -162,8 +161,8 @@ def with_facts(meta: Meta, told: Mapping[str, Any]) -> Meta:
         raise Refusal(422, "bad-value", "limit is a number of bytes, or null for none.")
     if len(str(facts)) > _MOST_META:
         raise Refusal(422, "bad-value", f"meta has more than {_MOST_META} characters.")
-    named = {name: str(facts.pop(name)) for name in _KNOWN if name in facts}
-    return replace(meta, limit=limit, more={**meta.more, **facts}, **named)
+    name, owner = (str(facts.pop(fact, known)) for fact, known in (("name", meta.name), ("owner", meta.owner)))
+    return replace(meta, limit=limit, more={**meta.more, **facts}, name=name, owner=owner)
 
 
 def require_version(base: int, version: int) -> Meta:

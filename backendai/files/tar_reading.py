@@ -77,10 +77,10 @@ class TarReader:
         more: dict[str, bytes] = {}
         while True:
             header = await self._exactly(_BLOCK)
+            if not header.strip(b"\0"):
+                return None
             try:
                 info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
-            except tarfile.EOFHeaderError:
-                return None
             except tarfile.HeaderError as error:
                 message = "This is not a tar archive (compressed ones are not taken)."
                 raise Refusal(422, "bad-archive", message) from error
