@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from datetime import timedelta
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -20,6 +21,7 @@ from backendai.cluster.models import Agent, Hearing, PassLease, ResourceGroup
 from backendai.compute.models import Allocation, ComputeSession, Kernel, KernelLog, SchedulingRecord, UnknownKernel
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.reports import kernel_reported
+from backendai.compute.spec import MountWish
 from backendai.compute.status import LIVE, TERMINAL, Status
 from backendai.controller import loops
 from backendai.core.errors import NotFound, UserError
@@ -28,21 +30,23 @@ from backendai.planning.apply import apply_plan
 from backendai.planning.snapshot import read_snapshot
 from backendai.scheduler.decide import decide
 from backendai.scheduler.snapshot import Snapshot
+from backendai.storage.models import Folder, StorageHost
 from tests.cast import make_cast
 from tests.factories import make_agent, make_session
+from tests.mount_tools import ready_folder, storage_host
 from tests.simulation import Node, Platform
 
 LONG = os.environ.get("BACKENDAI_TEST_LONG") == "1"
 WALKS = 30 if connection.vendor == "sqlite" else 15  # the same walks at random: what one misses another may find
-SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08"]
+SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08", "I-16"]
 ENGINE_FAULTS = ["refuse", "silent-before", "silent-after", "crash-before", "crash-between", "crash-after"]
 index = st.integers(0, 50)
 
 
 def clean() -> None:
     """Empty the tables that the walk writes; far faster than a flush of all."""
-    for model in (AuditEntry, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession, Agent, Hearing,
-                  PassLease, ResourceGroup, Membership, Project, User, Domain):  # fmt: skip
+    for model in (AuditEntry, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession, Folder,
+                  StorageHost, Agent, Hearing, PassLease, ResourceGroup, Membership, Project, User, Domain):  # fmt: skip
         model.objects.all().delete()
 
 
@@ -53,6 +57,9 @@ class WholePlatform(RuleBasedStateMachine):
         self.cast = make_cast()
         self.platform = Platform([Node(make_agent(name, cpu=4, mem="8g")) for name in ("n1", "n2")], timezone.now())
         self.old_picture: list[tuple[ResourceGroup, Snapshot]] = []
+        self.folder = ready_folder(
+            self.cast.alice, host=storage_host("local", *[one.agent for one in self.platform.nodes])
+        )
         self.patches = [
             mock.patch("django.utils.timezone.now", lambda: self.platform.now),
             mock.patch("backendai.wire.broker.hint", self.platform.send),
@@ -73,9 +80,10 @@ class WholePlatform(RuleBasedStateMachine):
         for node in self.platform.nodes:
             node.sync()
 
-    @rule(cpu=st.sampled_from([1, 2, 3, 4]), size=st.sampled_from([1, 1, 2]), batch=st.booleans())
-    def create(self, cpu: int, size: int, batch: bool) -> None:
-        kind = {"session_type": "batch", "startup_command": "true"} if batch else {}
+    @rule(cpu=st.sampled_from([1, 2, 3, 4]), size=st.sampled_from([1, 1, 2]), batch=st.booleans(), mounts=st.booleans())
+    def create(self, cpu: int, size: int, batch: bool, mounts: bool) -> None:
+        kind: dict[str, Any] = {"session_type": "batch", "startup_command": "true"} if batch else {}
+        kind |= {"mounts": [MountWish("data")]} if mounts else {}
         try:
             make_session(self.cast.alice, resources={"cpu": cpu, "mem": "1g"}, cluster_size=size, **kind)
         except UserError as error:

@@ -17,6 +17,7 @@ from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials
 from backendai.agent.engine_mark import forget_containers, has_run_containers, note_containers
+from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.native_mark import is_marked_native
 from backendai.core.slots import Slots
 
@@ -54,6 +55,7 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
         accelerators=accelerators,
         warm_networks=settings.warm_networks,
         disk_reserve=settings.disk_reserve,
+        hosts=_hosts(settings, credentials),
     )
     try:
         docker.capacity()
@@ -74,8 +76,16 @@ def choose_backend(settings: NodeSettings, credentials: Credentials, accelerator
 
 def _process(settings: NodeSettings, credentials: Credentials, accelerators: Accelerators) -> ProcessBackend:
     return ProcessBackend(
-        data=settings.data, deployment=credentials.deployment, agent=credentials.name, accelerators=accelerators
+        data=settings.data,
+        deployment=credentials.deployment,
+        agent=credentials.name,
+        accelerators=accelerators,
+        hosts=_hosts(settings, credentials),
     )
+
+
+def _hosts(settings: NodeSettings, credentials: Credentials) -> StorageHosts:
+    return StorageHosts(settings.storage_hosts, settings.linked_paths, credentials.deployment)
 
 
 def _simulated(settings: NodeSettings, credentials: Credentials) -> SimulatedBackend:

@@ -20,6 +20,7 @@ _DISK_RESERVE_PERCENT = 5.0
 _WARM_NETWORKS, _MOST_WARM_NETWORKS = 16, 64
 _USAGE_SECONDS = 10.0
 _MPS_PIPE = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's own daemon makes it
+_HOST = re.compile(r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z")
 _NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
@@ -47,6 +48,8 @@ class NodeSettings:
     cuda: str  # how GPUs of NVIDIA are handed out: device, shares, off
     rocm: str  # how GPUs of AMD are handed out: device, off
     mps_pipe: Path | None  # where the daemon that enforces shares listens; None: it is not used
+    storage_hosts: Mapping[str, Path]  # by name: where each storage host is on this node
+    linked_paths: tuple[Path, ...]  # below which existing paths may be offered as folders
     time_scale: float  # of simulated kernels: real seconds per simulated second
 
     def offered(self, machine: Slots) -> Slots:
@@ -99,6 +102,8 @@ def read_settings(environ: Mapping[str, str], told: Mapping[str, object]) -> Nod
         cuda=_check_choice(environ, "BACKENDAI_AGENT_CUDA", ("device", "shares", "off")),
         rocm=_check_choice(environ, "BACKENDAI_AGENT_ROCM", ("device", "off")),
         mps_pipe=_parse_pipe(environ.get("BACKENDAI_AGENT_MPS_PIPE", "")),
+        storage_hosts=parse_storage_hosts(environ.get("BACKENDAI_STORAGE_HOSTS", "")),
+        linked_paths=_parse_paths(environ, "BACKENDAI_FILES_LINKED_PATHS"),
         time_scale=_parse_number(environ, "BACKENDAI_SIMULATED_TIME_SCALE", default=1.0, least=0.0, most=1000.0),
     )
 
@@ -140,6 +145,25 @@ def _parse_pipe(text: str) -> Path | None:
         message = f"BACKENDAI_AGENT_MPS_PIPE is {text!r}: use a folder that begins with /, or off."
         raise UserError(message, field="BACKENDAI_AGENT_MPS_PIPE")
     return None if text == "off" else Path(text or _MPS_PIPE)
+
+
+def parse_storage_hosts(text: str) -> dict[str, Path]:
+    """Return where each storage host is: ``name=/path``, separated by commas. Raises UserError."""
+    found: dict[str, Path] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, path = part.partition("=")
+        if not _HOST.match(name) or not path.startswith("/") or name in found:
+            message = f"BACKENDAI_STORAGE_HOSTS has {part!r}: use name=/path, each name once, separated by commas."
+            raise UserError(message, field="BACKENDAI_STORAGE_HOSTS")
+        found[name] = Path(path)
+    return found
+
+
+def _parse_paths(environ: Mapping[str, str], variable: str) -> tuple[Path, ...]:
+    paths = tuple(Path(part.strip()) for part in environ.get(variable, "").split(",") if part.strip())
+    if wrong := next((path for path in paths if not path.is_absolute() or ".." in path.parts), None):
+        raise UserError(f"{variable} has {str(wrong)!r}: use absolute paths, separated by commas.", field=variable)
+    return paths
 
 
 def _parse_slots(text: str) -> Slots:

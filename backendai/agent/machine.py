@@ -21,6 +21,7 @@ from backendai.core.version import VERSION
 from backendai.wire.fields import MOST_IMAGES, MOST_NOTES
 from backendai.wire.live import LiveSample
 from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
+from backendai.wire.mounts import MOST_HOSTS
 
 logger = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class Machine:
             low_disk=is_low,
             fault=self._fault,
             draining=draining or bool(engine_fault),
+            storage_hosts=self._backend.storage_hosts()[:MOST_HOSTS],
             wait=wait,
         )
 

@@ -102,6 +102,7 @@ class AgentRuntime:
         """Open the gateway, then sync and watch. Raises what keeps the gateway from opening."""
         self._gateway.start()
         self._accelerators.start()
+        self._backend.watch_storage(self.sync.poke)
         self.sync.start()
         self._sampler.start()
         self._watcher.start()

@@ -180,6 +180,9 @@ class Agent(models.Model):
     low_disk = models.BooleanField(default=False, help_text="Less is free than its reserve: it pulls no images.")
     fault = models.CharField(max_length=500, blank=True, help_text="Why it can start no session; empty: it can.")
     images_digest = models.CharField(max_length=64, blank=True)
+    storage_digest = models.CharField(
+        max_length=64, blank=True, editable=False, help_text="Of its last report on storage hosts; empty: none."
+    )
     unknown_kernels = models.PositiveIntegerField(
         default=0, editable=False, help_text="Kernels there that this database does not know."
     )

@@ -16,11 +16,12 @@ from django.db.models import Count, Exists, F, OuterRef
 
 from backendai.cluster.models import Agent
 from backendai.compute.folder_checks import FOLDER_CHECKS
-from backendai.compute.models import Allocation, ComputeSession, IdleWarning, Kernel, SchedulingRecord
+from backendai.compute.models import Allocation, ComputeSession, IdleWarning, Kernel, SchedulingRecord, SessionMount
 from backendai.compute.reasons import ReasonKind, codes_of
 from backendai.compute.services.ledger import occupied_by_agent
 from backendai.compute.status import LIVE, PLACED, SESSION_MOVES, TERMINAL, Status
 from backendai.core.slots import Slots, format_amount
+from backendai.storage.status import FolderStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,19 @@ def nobody_is_collected_by_surprise(world: World) -> list[str]:
     return [f"session {pk} was ended ({reason}) without a warning in time" for pk, reason in rows]
 
 
+def mounts_follow_their_session(world: World) -> list[str]:
+    """I-16: a session holds its folders exactly as long as it lives, and none of them is on its way out."""
+    held = SessionMount.objects.filter(released_at=None)
+    late = held.filter(session__status__in=TERMINAL).values_list("session_id", "folder_name")
+    early = SessionMount.objects.exclude(released_at=None).filter(session__status__in=LIVE)
+    lost = held.filter(folder__isnull=False).exclude(folder__status=FolderStatus.READY)
+    return (
+        [f"session {pk} has ended but still holds folder {name}" for pk, name in late]
+        + [f"session {row.session_id} lives but has released folder {row.folder_name}" for row in early]
+        + [f"session {row.session_id} mounts folder {row.folder_name}, which is not ready" for row in lost]
+    )
+
+
 def nothing_is_overdue(world: World) -> list[str]:
     """L-01: no session stays on its way for longer than its deadline (unconfirmed kernels excepted)."""
     violations = []
@@ -190,6 +204,7 @@ CHECKS: dict[str, Check] = {
     "I-07": ledger_matches_live_kernels,
     "I-08": no_agent_is_overfull,
     "I-15": nobody_is_collected_by_surprise,
+    "I-16": mounts_follow_their_session,
     "L-01": nothing_is_overdue,
     "L-05": nothing_outlives_its_kernel,
     "L-06": containers_and_kernels_agree,

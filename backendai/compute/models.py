@@ -89,6 +89,8 @@ class ComputeSession(models.Model):
     preopen_ports = models.JSONField(default=list, blank=True, help_text="Ports that are opened as apps.")
     startup_command = models.TextField(blank=True)
     file_bytes = models.PositiveIntegerField(default=0, help_text="Of the files that its launch brought; names too.")
+    mount_count = models.PositiveSmallIntegerField(default=0, editable=False, help_text="Folders that it mounts.")
+    start_in = models.CharField(max_length=255, blank=True, help_text="Where programs begin; empty: in the home.")
     starts_at = models.DateTimeField(null=True, blank=True)
     batch_timeout = models.DurationField(null=True, blank=True, help_text="A batch session that runs longer is ended.")
     retry_on_agent_loss = models.BooleanField(

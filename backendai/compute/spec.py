@@ -23,6 +23,17 @@ class BroughtFile:
 
 
 @dataclass(frozen=True, slots=True)
+class MountWish:
+    """A folder to mount, by id or name. Empty ``target``: by its name in the home; empty ``rights``: all that are
+    granted; empty ``path``: the whole folder."""
+
+    folder: str
+    path: str = ""
+    target: str = ""
+    rights: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SessionSpec:
     """A launch request as typed; ``services.create`` checks every field and names the one that is wrong.
 
@@ -33,6 +44,7 @@ class SessionSpec:
     the e-mail address of the person for whom an administrator launches it; empty: it is one's own.
     ``retry_on_agent_loss``: a batch session whose node is lost waits again and runs from the start. ``access_key``: the
     owner's key pair for which it counts; empty: the main one. ``files`` are in the home folder before the command runs.
+    ``start_in``: the folder or the mount path of one of the ``mounts``, where programs begin; empty: in the home.
     """
 
     image: str
@@ -59,3 +71,5 @@ class SessionSpec:
     retry_on_agent_loss: bool = False
     access_key: str = ""
     files: Sequence[BroughtFile] = ()
+    mounts: Sequence[MountWish] = ()
+    start_in: str = ""

@@ -31,6 +31,7 @@ from backendai.compute.services.unknown_kernels import note_unknown
 from backendai.controller.node_limits import is_too_much, too_fast
 from backendai.controller.usage import take_usage
 from backendai.core.errors import UserError
+from backendai.storage.host_reports import record_host_reports
 from backendai.wire.broker import hint
 from backendai.wire.fleet import FleetAnswer, FleetDown, FleetNode, FleetUp
 from backendai.wire.messages import SyncUp
@@ -143,6 +144,8 @@ def _take_syncs(some: Sequence[_Heard], now: datetime) -> _Refused:
     for told in alike.values():
         refused |= _take_images(told)
         news |= {one.agent.pk for one, _ in told if one.place not in refused}
+    heard = [(one.agent, up.storage_hosts) for one, up in syncs if one.place not in refused]
+    news |= {agent.pk for agent in record_host_reports(heard, now=now)}
     take_usage([(one.agent, up) for one, up in syncs if one.place not in refused], now)
     for group_id in sorted({one.agent.resource_group_id for one, _ in syncs if one.agent.pk in news}):
         hint("controller.schedule_group", group_id, queue=CONTROL_QUEUE)

@@ -34,6 +34,7 @@ from backendai.controller.node_limits import is_too_much, too_fast
 from backendai.controller.refused_nodes import refuse
 from backendai.controller.usage import take_usage
 from backendai.core.errors import NotFound, UserError
+from backendai.storage.host_reports import record_host_reports
 from backendai.wire.broker import hint
 from backendai.wire.broker_messages import BrokerUp
 from backendai.wire.commits import CommitReport
@@ -189,6 +190,7 @@ def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, 
         news = record_sync(agent, message, now=timezone.now())
         if message.images is not None:
             record_images(agent, message.images, message.images_digest)
+        news = bool(record_host_reports([(agent, message.storage_hosts)], now=timezone.now())) or news
     except (UserError, ValidationError, DataError) as error:
         logger.warning("node %s sent what cannot be used: %s", agent.name, error)
         note_refused({agent.pk: _in_short(error)}, now=timezone.now())

@@ -24,6 +24,7 @@ from backendai.compute.services.ledger import devices_by_agent, kernels_by_agent
 from backendai.compute.status import PLACED
 from backendai.core.image_names import pinned
 from backendai.core.slots import MILLI, Slots
+from backendai.planning.storage import NO_OFFER, storage_offers
 from backendai.scheduler.snapshot import AgentView, DeviceView, ImageBuild
 
 _CONTAINERS = "docker"
@@ -109,14 +110,20 @@ def _add_fetched(there: dict[UUID, set[str]], agents: Sequence[AgentRow], images
 
 
 def read_agents(
-    group: ResourceGroup, rows: Sequence[AgentRow], images: Mapping[UUID, frozenset[str]], launches: Collection[UUID]
+    group: ResourceGroup,
+    rows: Sequence[AgentRow],
+    images: Mapping[UUID, frozenset[str]],
+    launches: Collection[UUID],
+    *,
+    with_storage: bool = False,
 ) -> tuple[AgentView, ...]:
-    """Return the agents with what the ledger says is taken, in two to four queries. ``launches``: those whose kernels
-    count as companions."""
+    """Return the agents with what the ledger says is taken, in two to five queries. ``launches``: those whose kernels
+    count as companions. ``with_storage``: it matters which folders they can mount."""
     ids = [row.id for row in rows]
     occupied, kernels = occupied_by_agent(ids), kernels_by_agent(ids)
     taken = devices_by_agent(ids) if any(row.devices != _NO_DEVICES for row in rows) else {}
     companions = _companions(ids, launches)
+    offers = storage_offers(ids) if with_storage else {}
     return tuple(
         AgentView(
             id=row.id,
@@ -133,6 +140,8 @@ def read_agents(
             low_disk=row.low_disk,
             fault=row.obstacle if row.schedulable else "",
             companions=companions.get(row.id, {}),
+            storage=offers.get(row.id, NO_OFFER).features,
+            storage_faults=dict(offers.get(row.id, NO_OFFER).faults),
         )
         for row in rows
     )

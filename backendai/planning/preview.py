@@ -15,6 +15,7 @@ from backendai.core.errors import UserError
 from backendai.planning.explain import Explanation, Verdict, foresee, other_groups
 from backendai.planning.queue import Newcomer, Row
 from backendai.planning.snapshot import read_snapshot
+from backendai.planning.storage import storage_need
 from backendai.scheduler.plan import Reason
 
 _IMPOSSIBLE = frozenset({"bigger-than-any-agent", "slot-limit"})
@@ -67,8 +68,10 @@ def _newcomer(owner: User, checked: Checked, now: datetime) -> Newcomer:
         batch_timeout=spec.batch_timeout,
         overtaken_since=None,
         project__domain_id=checked.project.domain_id,
+        mount_count=len(checked.mounts),
         avoid_agents="[]",
         designated_agents=json.dumps(checked.agents),
     )
     slots = json.dumps(checked.slots.to_json())
-    return Newcomer(row, tuple((uuid.uuid4(), slots) for _ in range(spec.cluster_size)), tuple(checked.depends_on))
+    kernels = tuple((uuid.uuid4(), slots) for _ in range(spec.cluster_size))
+    return Newcomer(row, kernels, tuple(checked.depends_on), storage_need(checked.mounts))

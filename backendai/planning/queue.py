@@ -20,7 +20,16 @@ from backendai.compute.services.bulk import list_of, listed, raw_time, time_of
 from backendai.compute.services.ledger import slots_of
 from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.status import LIVE, TERMINAL, ClusterMode, Result, Status
-from backendai.scheduler.snapshot import Dependency, DependencyState, Holder, ImageBuild, KernelView, SessionView
+from backendai.planning.storage import storage_needs_of
+from backendai.scheduler.snapshot import (
+    Dependency,
+    DependencyState,
+    Holder,
+    ImageBuild,
+    KernelView,
+    SessionView,
+    StorageNeed,
+)
 
 MOST_PER_PASS = 10_000
 _ORDERS = {"lifo": ("-priority", "-created_at", "-pk")}
@@ -48,6 +57,7 @@ class Row(NamedTuple):
     batch_timeout: timedelta | None
     overtaken_since: datetime | None
     project__domain_id: int
+    mount_count: int
     avoid_agents: str
     designated_agents: str
 
@@ -59,6 +69,7 @@ class Newcomer(NamedTuple):
     row: Row
     kernels: tuple[tuple[UUID, str], ...]
     depends_on: tuple[UUID, ...] = ()
+    storage: StorageNeed | None = None
 
 
 class Queue:
@@ -76,6 +87,7 @@ class Queue:
         self.images = {image.pk: image for image in _IMAGES.rows(list_of({row.image_id for row in self.rows}))}
         self._kernels = _kernels_of(ids)
         self._dependencies = dependencies_of(ids)
+        self._storage = storage_needs_of([row.id for row in rows if row.mount_count])
         self._longest: dict[UUID, timedelta | None] = {row.id: row.batch_timeout for row in rows}
         if with_ends:
             self._longest.update(longest_runs(ids))
@@ -83,11 +95,18 @@ class Queue:
             self._kernels[newcomer.row.id] = list(newcomer.kernels)
             self._dependencies[newcomer.row.id] = _dependencies_on(newcomer.depends_on)
             self._longest[newcomer.row.id] = newcomer.row.batch_timeout
+            if newcomer.storage:
+                self._storage[newcomer.row.id] = newcomer.storage
 
     @property
     def launches(self) -> set[UUID]:
         """The launches whose sessions wish to lie apart or together."""
         return {row.launch_id for row in self.rows if row.launch_id and row.placement}
+
+    @property
+    def mounts_folders(self) -> bool:
+        """Whether any of its sessions can only run where its folders can be mounted."""
+        return bool(self._storage)
 
     @property
     def built_here(self) -> dict[str, Image]:
@@ -151,11 +170,12 @@ class Queue:
             longest_run=self._longest.get(row.id),
             overtaken_since=row.overtaken_since,
             node_image=image.reference if image.is_on_nodes_only or somewhere_short else "",
+            storage=self._storage.get(row.id),
         )
 
 
 def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
-    """Return the group's pending sessions, in four to six queries; None, after one, when there are none.
+    """Return the group's pending sessions, in four to seven queries; None, after one, when there are none.
 
     When more than ``MOST_PER_PASS`` wait, one query more takes those that can start at ``now`` in turn of their owners.
     """

@@ -66,7 +66,8 @@ def read_picture(
     there = images_there(rows, made_here, queue.fetched if queue and short else ())
     builds = builds_of(made_here, rows, there)
     sessions, broken = queue.views(builds, somewhere_short=short) if queue else ((), ())
-    agents = read_agents(group, rows, there, queue.launches if queue else ())
+    mounts = queue is not None and queue.mounts_folders
+    agents = read_agents(group, rows, there, queue.launches if queue else (), with_storage=mounts)
     holders = {session.holder for session in sessions}
     by_shares, by_past = rules.sequence not in _BLIND_TO_SHARES, rules.sequence not in _BLIND_TO_THE_PAST
     snapshot = Snapshot(

@@ -107,11 +107,16 @@ def reserve_anywhere(session: SessionView, demand: Demand, rooms: Rooms, agents:
     needed = []
     for room in rooms.all:
         agent = by_id[room.id]
-        if not session.designated or agent.id in session.designated:
+        if _may_go_to(agent, session):
             held = [request for request in demand.requests if _could_hold(agent, request)]
             if held:
                 needed.append(_at_most(room, held))
     return Reservation(rooms, needed, None)
+
+
+def _may_go_to(agent: AgentView, session: SessionView) -> bool:
+    mounts = session.storage is None or session.storage.features <= agent.storage
+    return mounts and (not session.designated or agent.id in session.designated)
 
 
 def _moment(end: tuple[datetime, RunningView]) -> datetime:

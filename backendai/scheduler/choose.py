@@ -43,7 +43,7 @@ def best(request: Request, session: SessionView, rooms: Rooms) -> Seat | None:
         return None
     avoid = session.avoid_agents
     taste = rooms.launches.taste(session) if session.placement else None
-    few = _few(request, rooms) if request.designated or request.node_image else None
+    few = _few(request, rooms) if request.designated or request.node_image or request.storage else None
     if few is not None:
         wanted = [room for room in few if room.id not in avoid]
         avoided = [room for room in few if room.id in avoid]
@@ -65,15 +65,15 @@ def best(request: Request, session: SessionView, rooms: Rooms) -> Seat | None:
 
 
 def with_amounts(request: Request, rooms: Rooms) -> Iterator[Room]:
-    """Yield the agents that have the amounts and kernels for the request, and its image, whatever their devices."""
+    """Yield the agents that have the amounts and kernels for the request, its image and its folders, whatever their
+    devices."""
     cost = rooms.cost(request)
     if cost < 0:
         return
     for level in rooms.shelves.levels(request):
         for shelf in level:
             for room in _with_slots(shelf, cost, rooms):
-                has_image = not request.node_image or request.node_image in room.images
-                if has_image and room.has_kernels_left(request.kernels):
+                if _has_what_it_needs(room, request) and room.has_kernels_left(request.kernels):
                     yield room
 
 
@@ -82,6 +82,7 @@ def _first_from(
 ) -> _Found | None:
     standing, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
     kernels, image, count = request.kernels, request.node_image, len(shelf.rooms)
+    storage = request.storage
     while place < count:
         stretch = place // STRETCH
         end = (stretch + 1) * STRETCH
@@ -94,6 +95,7 @@ def _first_from(
                     (room.packed | guards) - cost & guards == guards
                     and (room.max_kernels is None or room.kernels + kernels <= room.max_kernels)
                     and (not image or image in room.images)
+                    and (storage is None or storage.features <= room.storage)
                     and (not avoid or room.id not in avoid)
                 ):
                     shares = NO_SHARES if room.book is None else room.shares_for(request)
@@ -168,6 +170,9 @@ def _few(request: Request, rooms: Rooms) -> list[Room] | None:
     if request.node_image:
         having = rooms.having_image(request.node_image)
         return having if len(having) <= _FEW else None
+    if request.storage:
+        mounting = rooms.mounting(request.storage.features)
+        return mounting if len(mounting) <= _FEW else None
     return None
 
 
@@ -192,5 +197,11 @@ def _best_of(candidates: Iterable[Room], request: Request, rooms: Rooms, taste: 
 
 def _shares(room: Room, request: Request) -> Sequence[Shares] | None:
     """Return the devices for a request whose amounts are there, None when anything else is missing."""
-    has_image = not request.node_image or request.node_image in room.images
-    return room.shares_for(request) if has_image and room.has_kernels_left(request.kernels) else None
+    can_take = _has_what_it_needs(room, request) and room.has_kernels_left(request.kernels)
+    return room.shares_for(request) if can_take else None
+
+
+def _has_what_it_needs(room: Room, request: Request) -> bool:
+    if request.node_image and request.node_image not in room.images:
+        return False
+    return request.storage is None or request.storage.features <= room.storage

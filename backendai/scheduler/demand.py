@@ -11,7 +11,7 @@ from backendai.core.slots import Slots
 from backendai.scheduler.devices import KernelDevices, flaw_of
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.rank import ORDINARY
-from backendai.scheduler.snapshot import KernelView, SessionView
+from backendai.scheduler.snapshot import KernelView, SessionView, StorageNeed
 
 DemandKey = tuple[object, ...]
 _ANYWHERE: frozenset[UUID] = frozenset()
@@ -20,7 +20,8 @@ _ANYWHERE: frozenset[UUID] = frozenset()
 class Request:
     """Amounts that one agent must give at once, for ``kernels`` kernels.
 
-    No architecture means any, as do no designated agents; ``node_image`` is one that the agent must have already.
+    No architecture means any, as do no designated agents; ``node_image`` is one that the agent must have already,
+    ``storage`` what it must be able to mount.
     ``accelerators``: what each kernel asks of them, for the choice of devices. ``cost``, ``fields``, ``start`` and
     ``step`` belong to ``Rooms.cost``; before that was asked there are none.
     """
@@ -39,6 +40,7 @@ class Request:
         "node_image",
         "start",
         "step",
+        "storage",
         "wanted",
     )
 
@@ -50,7 +52,9 @@ class Request:
         designated: frozenset[UUID] = _ANYWHERE,
         node_image: str = "",
         accelerators: tuple[KernelDevices, ...] = (),
+        storage: StorageNeed | None = None,
     ) -> None:
+        self.storage = storage
         self.wanted = wanted
         self.kernels = kernels
         self.architecture = architecture
@@ -92,7 +96,10 @@ def demand_keys(sessions: Iterable[SessionView]) -> list[DemandKey]:
     """
     return [
         (kernels[0].slots, kernels[0].architecture)
-        if len(kernels := session.kernels) == 1 and not session.designated and not session.node_image
+        if len(kernels := session.kernels) == 1
+        and not session.designated
+        and not session.node_image
+        and session.storage is None
         else _unusual_key(session)
         for session in sessions
     ]
@@ -105,7 +112,7 @@ def demand_of(session: SessionView) -> Demand:
     if session.multi_node:
         return Demand(
             tuple(
-                Request(kernel.slots, 1, kernel.architecture, *wishes, _accelerators((kernel,)))
+                Request(kernel.slots, 1, kernel.architecture, *wishes, _accelerators((kernel,)), session.storage)
                 for kernel in session.kernels
             ),
             flaw,
@@ -113,7 +120,8 @@ def demand_of(session: SessionView) -> Demand:
     architecture = next(iter(architectures_of(session.kernels)), "")
     kernels = session.kernels
     wanted = kernels[0].slots if len(kernels) == 1 else session.total
-    return Demand((Request(wanted, len(kernels), architecture, *wishes, _accelerators(kernels)),), flaw)
+    request = Request(wanted, len(kernels), architecture, *wishes, _accelerators(kernels), session.storage)
+    return Demand((request,), flaw)
 
 
 def architectures_of(kernels: tuple[KernelView, ...]) -> list[str]:
@@ -124,9 +132,9 @@ def architectures_of(kernels: tuple[KernelView, ...]) -> list[str]:
 def _unusual_key(session: SessionView) -> DemandKey:
     asked = tuple([(kernel.slots, kernel.architecture) for kernel in session.kernels])
     if not session.multi_node or len(session.kernels) == 1:
-        return False, asked, session.designated, session.node_image
+        return False, asked, session.designated, session.node_image, session.storage
     tastes = session.placement, session.launch if session.placement else "", session.avoid_agents
-    return True, asked, session.designated, session.node_image, tastes
+    return True, asked, session.designated, session.node_image, session.storage, tastes
 
 
 def _accelerators(kernels: Iterable[KernelView]) -> tuple[KernelDevices, ...]:

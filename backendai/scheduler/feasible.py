@@ -11,6 +11,7 @@ from backendai.scheduler.demand import Request
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.room import Room
 from backendai.scheduler.snapshot import AgentView
+from backendai.scheduler.storage import cannot_mount
 
 
 class Offer(Protocol):
@@ -178,6 +179,15 @@ def _image_missing(agent: Room, request: Request) -> Reason:
     return Reason("image-not-on-agent", message, details)
 
 
+def _can_mount(agent: Room, request: Request) -> bool:
+    return request.storage is None or request.storage.features <= agent.storage
+
+
+def _mounts_nothing(agent: Room, request: Request) -> Reason:
+    assert request.storage is not None
+    return cannot_mount(request.storage, [agent])
+
+
 def _has_kernels_left(agent: Room, request: Request) -> bool:
     return agent.has_kernels_left(request.kernels)
 
@@ -214,8 +224,16 @@ ALIVE_FILTER = Filter("alive", _is_alive, _not_alive)
 SCHEDULABLE_FILTER = Filter("schedulable", _is_schedulable, _not_schedulable)
 ARCHITECTURE_FILTER = Filter("architecture", _has_architecture, _other_architecture)
 IMAGE_FILTER = Filter("node-image", _has_image, _image_missing, lambda request: bool(request.node_image))
+STORAGE_FILTER = Filter("storage", _can_mount, _mounts_nothing, lambda request: request.storage is not None)
 KERNELS_FILTER = Filter("max-kernels", _has_kernels_left, _too_many_kernels)
 SLOTS_FILTER = Filter("slots", _has_slots, _insufficient)
 DEVICES_FILTER = Filter("devices", _has_devices, _fragmented, lambda request: bool(request.kinds))
-FIXED_FILTERS = (DESIGNATED_FILTER, ALIVE_FILTER, SCHEDULABLE_FILTER, ARCHITECTURE_FILTER, IMAGE_FILTER)
+FIXED_FILTERS = (
+    DESIGNATED_FILTER,
+    ALIVE_FILTER,
+    SCHEDULABLE_FILTER,
+    ARCHITECTURE_FILTER,
+    IMAGE_FILTER,
+    STORAGE_FILTER,
+)
 FILTERS = (*FIXED_FILTERS, KERNELS_FILTER, SLOTS_FILTER, DEVICES_FILTER)

@@ -23,7 +23,7 @@ class Room:
 
     __slots__ = (
         "_free", "_ledger", "_taken", "alive", "architecture", "book", "entry", "fault", "id", "images", "kernels",
-        "low_disk", "max_kernels", "name", "order", "packed", "schedulable", "shelf",
+        "low_disk", "max_kernels", "name", "order", "packed", "schedulable", "shelf", "storage", "storage_faults",
     )  # fmt: skip
 
     def __init__(self, agent: AgentView, order: int, rules: Rules = _USUAL) -> None:
@@ -35,6 +35,7 @@ class Room:
         self.architecture = agent.architecture
         self.images = agent.images
         self.low_disk = agent.low_disk
+        self.storage, self.storage_faults = agent.storage, agent.storage_faults
         self.fault = agent.fault
         self.kernels = agent.kernels
         self.max_kernels = agent.max_kernels
@@ -117,6 +118,7 @@ class Room:
         other.order, other.id, other.name = self.order, self.id, self.name
         other.alive, other.schedulable, other.low_disk = self.alive, self.schedulable, self.low_disk
         other.architecture, other.images, other.fault = self.architecture, self.images, self.fault
+        other.storage, other.storage_faults = self.storage, self.storage_faults
         other.kernels, other.max_kernels = self.kernels, self.max_kernels
         other.packed, other.entry = self.packed, self.entry
         other._ledger = dict(self.ledger)

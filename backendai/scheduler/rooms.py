@@ -34,7 +34,7 @@ class Rooms:
         by_name = sorted(agents, key=NAME)
         self.all = [Room(agent, order, rules) for order, agent in enumerate(by_name)]
         self.has_devices = any(room.book for room in self.all)
-        self.fixed_counts: dict[tuple[frozenset[UUID], str, str], dict[str, int]] = {}
+        self.fixed_counts: dict[tuple[object, ...], dict[str, int]] = {}
         largest = _largest(by_name)
         self.slot_order = whole_slot_order(rules.slot_order, largest)
         self.packing = Packing(self.slot_order, largest, len(self.all))
@@ -43,6 +43,7 @@ class Rooms:
         self._next_agent = rules.next_agent
         self.launches = Launches(by_name)
         self._having: dict[str, list[Room]] = {}
+        self._mounting: dict[frozenset[str], list[Room]] = {}
         self._nearest: Nearest | None = None
         self.takes_turns = isinstance(self.ranking, InTurn)
         if isinstance(self.ranking, InTurn) and self.all:
@@ -131,7 +132,7 @@ class Rooms:
         other.__dict__.pop("by_id", None)  # those are the rooms of this one
         other.ranking = copy(self.ranking)
         other.launches = self.launches.copy()
-        other._having = {}
+        other._having, other._mounting = {}, {}
         other._nearest = None
         other.limited = [room for room in other.all if room.max_kernels is not None]
         other.shelves = self.shelves.copy(other.all)
@@ -149,6 +150,13 @@ class Rooms:
         if having is None:
             having = self._having[image] = [room for room in self.all if image in room.images]
         return having
+
+    def mounting(self, features: frozenset[str]) -> list[Room]:
+        """Return the agents whose kernels can use these features of storage hosts, by name."""
+        mounting = self._mounting.get(features)
+        if mounting is None:
+            mounting = self._mounting[features] = [room for room in self.all if features <= room.storage]
+        return mounting
 
     def _shelve(self) -> None:
         """Put every agent that is alive and schedulable on its shelf."""

@@ -13,6 +13,7 @@ from backendai.scheduler.feasible import (
     FIXED_FILTERS,
     KERNELS_FILTER,
     SLOTS_FILTER,
+    STORAGE_FILTER,
     Filter,
     cannot_start,
     describe_request,
@@ -25,6 +26,7 @@ from backendai.scheduler.feasible import (
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.room import Room
 from backendai.scheduler.rooms import Rooms
+from backendai.scheduler.storage import cannot_mount, hosts_of, where_folders_lie
 
 Counts = dict[str, int]  # by the step of a filter: how many agents it removed
 
@@ -60,7 +62,7 @@ def passed_steps(request: Request, rooms: Rooms) -> tuple[Step, ...]:
 
 
 def _fixed_counts(request: Request, rooms: Rooms) -> Counts:
-    key = request.designated, request.architecture, request.node_image
+    key = request.designated, request.architecture, request.node_image, request.storage
     counts = rooms.fixed_counts.get(key)
     if counts is None:
         counts = rooms.fixed_counts[key] = _removed(request, rooms.all)
@@ -108,7 +110,11 @@ def _reason(request: Request, rooms: Rooms, counts: Counts, broken: list[Room]) 
         reason = _unsuitable(request, rooms, last, counts.get(last, 0))
     names = sorted(room.name for room in rooms.all if room.id in request.designated) if request.designated else []
     details = {**reason.details, **({"designated": names} if names else {}), "agents": counts}
-    return Reason(reason.code, reason.message, details, never=reason.never)
+    message = reason.message
+    if request.storage and counts[STORAGE_FILTER.step] and last != STORAGE_FILTER.step:
+        message = f"{where_folders_lie(request.storage, rooms.all)} {message}"
+        details["storage_hosts"] = hosts_of(request.storage)
+    return Reason(reason.code, message, details, never=reason.never)
 
 
 def _lacks_devices(request: Request, rooms: list[Room]) -> Reason:
@@ -165,6 +171,8 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
         return cannot_start(faulty)
     if last == "schedulable":
         return Reason("no-agent-schedulable", f"None of the {which} takes new sessions: an administrator paused it.")
+    if last == STORAGE_FILTER.step and request.storage:
+        return cannot_mount(request.storage, rooms.all)
     if last == "architecture":
         message = f"None of the {which} is {request.architecture}, which the image needs."
         return Reason("no-agent-with-architecture", message, {"wanted": request.architecture})

@@ -32,7 +32,8 @@ class AgentView:
 
     ``images``: the references it has, of images that it cannot fetch: they can be had nowhere else, or it is short of
     disk space (``low_disk``). ``fault``: why it takes none (``schedulable``) when no administrator paused it.
-    ``companions``: by launch, its kernels here.
+    ``companions``: by launch, its kernels here. ``storage``: the features of storage hosts that kernels can use there
+    (see ``StorageNeed``); ``storage_faults``: by host, why none can.
     """
 
     id: UUID
@@ -49,6 +50,8 @@ class AgentView:
     low_disk: bool = False
     fault: str = ""
     companions: Mapping[str, int] = field(default_factory=dict)
+    storage: frozenset[str] = frozenset()
+    storage_faults: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def free(self) -> Slots:
@@ -57,6 +60,18 @@ class AgentView:
 
 
 NAME = attrgetter("name", "id")  # by what agents are sorted
+
+
+@dataclass(frozen=True, slots=True)
+class StorageNeed:
+    """What a session needs of storage hosts to mount its folders.
+
+    ``features``: the host's name for any mount, with ``:view`` behind it for a read-only one, with ``:part`` for one of
+    a part of a folder. ``folders``: name and host of each folder, for people.
+    """
+
+    features: frozenset[str]
+    folders: tuple[tuple[str, str], ...]
 
 
 class KernelView(NamedTuple):
@@ -139,6 +154,7 @@ class SessionView(NamedTuple):
     longest_run: timedelta | None = None
     overtaken_since: datetime | None = None
     node_image: str = ""
+    storage: StorageNeed | None = None
 
     @property
     def total(self) -> Slots:

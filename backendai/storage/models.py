@@ -61,6 +61,12 @@ class StorageHost(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save it. Agents that reported a new host before it was here are heard again at their next sync."""
+        if self._state.adding:
+            Agent.objects.exclude(storage_digest="").update(storage_digest="new-host")
+        super().save(*args, **kwargs)
+
 
 class HostOnAgent(models.Model):
     """Whether kernels of an agent can mount folders of a storage host."""

@@ -27,6 +27,7 @@ _NAMES = {
     "schedulable": pgettext_lazy("scheduler step", "agents that take sessions"),
     "architecture": pgettext_lazy("scheduler step", "architecture of the agents"),
     "node-image": pgettext_lazy("scheduler step", "image on the agent"),
+    "storage": pgettext_lazy("scheduler step", "folders on the agent"),
     "max-kernels": pgettext_lazy("scheduler step", "kernels per agent"),
     "slots": pgettext_lazy("scheduler step", "room on an agent"),
     "devices": pgettext_lazy("scheduler step", "devices that go together"),

@@ -33,6 +33,7 @@ from backendai.wire.fields import (
     Word,
 )
 from backendai.wire.live import Devices, LiveSample
+from backendai.wire.mounts import MOST_HOSTS, HostReport, MountSpec
 from backendai.wire.pulls import PullOrder
 from backendai.wire.usage import UsageReport
 
@@ -108,6 +109,8 @@ class KernelSpec(Order):
     pull_timeout: float = 1800.0
     create_timeout: float = 120.0
     manifest: str = Field(default="", repr=False)  # signed by the portal: from it the session can be adopted again
+    mounts: list[MountSpec] = Field(default_factory=list)
+    start_in: str = ""  # where programs begin; empty: in the home
 
     @property
     def exact_image(self) -> str:
@@ -196,7 +199,8 @@ class Epoch(Order):
 class SyncUp(Message):
     """A node's view of itself; the list of kernels was taken before this message was made. ``low_disk``: less is free
     than it keeps in reserve, so that it should pull nothing. ``fault``: why it can start no kernel; empty: it can.
-    ``unknown``: details of kernels that the portal does not know, or that this node keeps against the portal's word."""
+    ``unknown``: details of kernels that the portal does not know, or that this node keeps against the portal's word.
+    ``storage_hosts``: of which kernels can mount folders; none: an agent gets no kernel with folders."""
 
     protocol: int = PROTOCOL
     boot_id: Name
@@ -218,6 +222,7 @@ class SyncUp(Message):
     fault: Sentence = ""
     draining: bool = False
     unknown: list[UnknownKernel] = Field(default_factory=list, max_length=MOST_UNKNOWN)
+    storage_hosts: list[HostReport] = Field(default_factory=list, max_length=MOST_HOSTS)
     wait: float = Field(default=0.0, ge=0.0, le=30.0)
 
 

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from pydantic import Field
 
-from backendai.wire.fields import Message, Order
+from backendai.wire.fields import Message, Name, Order, Sentence
 
-CAPABILITY = "folders"  # an agent without it would start a kernel without its folders
+MOST_HOSTS = 32  # that one agent reports
 
 
 class MountSpec(Order):
@@ -22,13 +22,14 @@ class MountSpec(Order):
     sub_path: str = ""
     target: str
     rights: Literal["view", "edit"]
+    linked_path: str = ""  # an existing path that is offered read-only; the agent's own setting must allow it
 
 
 class HostReport(Message):
     """What an agent says of one storage host: ``fault`` tells why kernels cannot mount folders of it there."""
 
-    name: str
-    fault: str = ""
+    name: Name
+    fault: Sentence = ""
     read_only: bool = True  # whether read-only mounts can be enforced
     sub_paths: bool = True
     free_bytes: int | None = Field(default=None, ge=0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from backendai.agent.mounts.rules import MountRules
 from backendai.agent.readings import Reading
 from backendai.agent.service_host import ServiceHost
 from backendai.core.errors import PlatformError
@@ -20,6 +21,7 @@ from backendai.core.slots import Slots
 from backendai.wire.commits import CommitSpec
 from backendai.wire.home import HomeLook
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
+from backendai.wire.mounts import HostReport
 from backendai.wire.pulls import RegistryAccess
 
 NOBODY = RegistryAccess()
@@ -167,6 +169,19 @@ class Backend(abc.ABC):
     def fault(self) -> str:
         """Return why no kernel can start here, one sentence that ``notes`` say too; empty when kernels can."""
         return ""
+
+    def mount_rules(self) -> MountRules:
+        """Return what this backend can do with folders."""
+        return MountRules(fault="Kernels of this node mount no folders.")
+
+    def storage_hosts(self) -> list[HostReport]:
+        """Return of which storage hosts kernels can mount folders, as it was seen last."""
+        return []
+
+    def watch_storage(self, on_change: Callable[[], None]) -> None:
+        """Look at the storage hosts from now on until ``close``; call this when something else than free space has
+        changed."""
+        return
 
     @abc.abstractmethod
     def images(self) -> list[ImageSighting]:

@@ -22,7 +22,6 @@ from docker.errors import DockerException, NotFound
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
 from backendai.agent.backends.base import (
     NOBODY,
-    Backend,
     BackendError,
     Ended,
     KernelEvent,
@@ -37,13 +36,14 @@ from backendai.agent.backends.base import (
 from backendai.agent.backends.docker_commits import Commits
 from backendai.agent.backends.docker_end import how_it_ended, is_alive, sighting
 from backendai.agent.backends.docker_engine import PREFIX, Engine
-from backendai.agent.backends.docker_firewall import Firewall
+from backendai.agent.backends.docker_firewall import Firewall, shielded_addresses
 from backendai.agent.backends.docker_holder import Holders
 from backendai.agent.backends.docker_images import Images
 from backendai.agent.backends.docker_layers import Layers, can_size_layers
 from backendai.agent.backends.docker_log import Logs
 from backendai.agent.backends.docker_marks import Marks
 from backendai.agent.backends.docker_memory import ran_out_of_memory
+from backendai.agent.backends.docker_mounts import DockerMounts, rules_of
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_notes import agent_notes, engine_notes, gpu_notes, inotify_notes
 from backendai.agent.backends.docker_scratch import Scratch
@@ -52,6 +52,10 @@ from backendai.agent.backends.docker_start import Starter
 from backendai.agent.backends.docker_terminal import Terminals
 from backendai.agent.backends.docker_usage import ContainerUsage
 from backendai.agent.backends.docker_warm import WarmNetworks
+from backendai.agent.mounts.hosts import StorageHosts
+from backendai.agent.mounts.kernel_mounts import KernelMounts
+from backendai.agent.mounts.mounting import MountingBackend
+from backendai.agent.mounts.rules import MountRules
 from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.commits import CommitSpec
@@ -60,7 +64,7 @@ from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, N
 from backendai.wire.pulls import RegistryAccess
 
 
-class DockerBackend(Backend):
+class DockerBackend(MountingBackend):
     """The containers of one agent of one deployment. Making one is cheap; ``setup`` does the work at agent start.
 
     ``accelerators`` are the devices that kernels may be given, ``warm_networks`` is how many networks are kept ready
@@ -81,6 +85,7 @@ class DockerBackend(Backend):
         shielded: Sequence[str] | None = None,
         warm_networks: int = 0,
         disk_reserve: float = 0.0,
+        hosts: StorageHosts | None = None,
     ) -> None:
         self._engine, self._data = Engine(docker_url, deployment, agent), data.absolute()
         self._accelerators = accelerators or Accelerators()
@@ -89,8 +94,9 @@ class DockerBackend(Backend):
         self._holders = Holders(self._engine, self._networks.shared)
         marks = Marks(data.absolute() / "networks")
         self._warm = WarmNetworks(self._engine, self._holders, marks, size=warm_networks, info=self._engine_info)
-        self._firewall = Firewall(_shielded() if shielded is None else shielded)
+        self._firewall = Firewall(shielded_addresses() if shielded is None else shielded)
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
+        self._mounts = KernelMounts(data, hosts)
         self._layers = self._watched_layers(disk_reserve)
         self._images, self._commits = Images(self._engine), Commits(self._engine)
         self._logs = Logs(self._engine)
@@ -106,6 +112,7 @@ class DockerBackend(Backend):
             self._scratch,
             cpus=lambda: int(self._engine_info()["NCPU"]),
             remove=self.remove,
+            mounts=DockerMounts(self._engine, self._mounts, self.mount_rules),
             accelerators=self._accelerators,
             sizes_layers=self._sizes_layers,
         )
@@ -148,6 +155,9 @@ class DockerBackend(Backend):
         own += gpu_notes(info, self._accelerators)
         own += inotify_notes() if self._engine.socket_path is not None else ()
         return [*engine_notes(info), *own, *self._firewall.notes(), *self._warm.notes(), *self._layers.notes()]
+
+    def mount_rules(self) -> MountRules:
+        return rules_of(self._engine)
 
     def images(self) -> list[ImageSighting]:
         return self._images.sightings()
@@ -219,6 +229,7 @@ class DockerBackend(Backend):
                 self._engine.discard(found["Id"])
                 self._networks.leave(found)
                 self._holders.leave(found)
+        self._mounts.remove(kernel_id)
         self._scratch.remove(kernel_id)
 
     def kernels(self) -> list[KernelSighting]:
@@ -237,6 +248,7 @@ class DockerBackend(Backend):
             self._networks.sweep({UUID(container["Labels"][f"{PREFIX}session"]) for container in listed})
             self._warm.sweep()
         self._commits.sweep()
+        self._mounts.sweep(live | here)
         self._scratch.sweep(live | here)
         running = {kernel.kernel_id for kernel in map(sighting, listed) if kernel.running}
         self._terminals.sweep(running & live)
@@ -267,6 +279,7 @@ class DockerBackend(Backend):
     def close(self) -> None:
         for stream in list(self._streams):
             stream.close()
+        self._mounts.hosts.stop()
         self._warm.close()
         self._engine.close()
 
@@ -290,7 +303,3 @@ class DockerBackend(Backend):
             with self._engine.asking() as client:
                 self._info = client.info()
         return self._info
-
-
-def _shielded() -> list[str]:
-    return [part.strip() for part in os.environ.get("BACKENDAI_SHIELDED", "").split(",") if part.strip()]

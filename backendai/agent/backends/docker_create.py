@@ -11,8 +11,10 @@ from backendai.agent.accelerators.environ import NOTHING
 from backendai.agent.backends.authorities import INSIDE, authority_environ
 from backendai.agent.backends.docker_engine import PREFIX
 from backendai.agent.backends.docker_layers import LIMIT_LABEL
+from backendai.agent.backends.docker_mounts import body_of
 from backendai.agent.backends.docker_scratch import HOME, TEMPORARY
 from backendai.agent.backends.home import after_bootstrap
+from backendai.agent.mounts.kernel_mounts import NO_BINDS, Binds
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
@@ -34,12 +36,13 @@ def container_body(
     network: str,
     cpus: int,
     grant: Grant = NOTHING,
+    binds: Binds = NO_BINDS,
     authorities: Path | None = None,
     sizes_layers: bool = False,
 ) -> dict[str, Any]:
     """Return the create call's body. ``cpus`` is what the engine's machine has, ``grant`` what it gets of devices,
-    ``authorities`` the folder with the certificates that its programs trust. ``sizes_layers``: the engine can limit the
-    writable layer."""
+    ``binds`` its folders, ``authorities`` the folder with the certificates that its programs trust. ``sizes_layers``:
+    the engine can limit the writable layer."""
     # Only kernels of one session find each other by name: on the shared network all have the same.
     aliases = [spec.hostname] if spec.cluster_size > 1 else []
     trusted = authority_environ(spec, INSIDE) if authorities else {}
@@ -47,11 +50,12 @@ def container_body(
     host = _host_config(spec, scratch=scratch, network=network, cpus=cpus, authorities=authorities)
     if sizes_layers and spec.scratch_bytes:
         host["StorageOpt"] = {"size": str(spec.scratch_bytes)}
+    host["Mounts"] += body_of(binds)
     return {
         "Image": spec.exact_image,
         "Hostname": spec.hostname,
-        "User": USER,
-        "WorkingDir": WORKDIR,
+        "User": USER if binds.uid is None else f"{binds.uid}:{binds.uid}",
+        "WorkingDir": spec.start_in or WORKDIR,
         "Env": [f"{name}={value}" for name, value in environ.items()],
         "Entrypoint": ["sh", "-c"],
         "Cmd": after_bootstrap(spec, WORKDIR, ["sh", "-c", *main_process(spec)])[2:],

@@ -152,3 +152,8 @@ def _name_servers() -> list[str]:
         text = path.read_text() if path.exists() else ""
         found |= set(re.findall(r"^\s*nameserver\s+(\d+\.\d+\.\d+\.\d+)\s*$", text, re.MULTILINE))
     return sorted(server for server in found if not server.startswith("127."))
+
+
+def shielded_addresses() -> list[str]:
+    """Return the addresses of the platform that no kernel may reach, as the environment tells them."""
+    return [part.strip() for part in os.environ.get("BACKENDAI_SHIELDED", "").split(",") if part.strip()]

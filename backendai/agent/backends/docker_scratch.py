@@ -50,7 +50,7 @@ class Scratch:
     def is_limited(self) -> bool:
         """Whether a kernel that fills its scratch is stopped by the file system itself."""
         if self._loops is None:
-            self._loops = _can_mount_loops() and _shares_mounts_with(self._engine_socket)
+            self._loops = _can_mount_loops() and shares_mounts_with(self._engine_socket)
         return self._loops
 
     def prepare(self, kernel_id: UUID, limit: int, fill: Fill | None = None) -> Path:
@@ -217,7 +217,7 @@ def _can_mount_loops() -> bool:
     return os.geteuid() == 0 and Path("/dev/loop-control").exists() and all(map(shutil.which, _NEEDED))
 
 
-def _shares_mounts_with(engine_socket: str | None) -> bool:
+def shares_mounts_with(engine_socket: str | None) -> bool:
     """Return whether the engine sees what this process mounts: both must live in one mount namespace."""
     if engine_socket is None:
         return False

@@ -11,7 +11,6 @@ from uuid import UUID
 from docker.errors import APIError, NotFound
 
 from backendai.agent.backends.base import BackendError, KernelGone
-from backendai.agent.backends.docker_create import USER, WORKDIR
 from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_holder import Holders, holder_of
@@ -91,9 +90,7 @@ class DockerServices(ServiceHost):
     def _exec(self, kernel_id: UUID, command: list[str], environ: Mapping[str, str]) -> str:
         self._running(kernel_id)
         try:
-            made = self._engine.client.exec_create(
-                container_name(kernel_id), command, user=USER, workdir=WORKDIR, environment=dict(environ)
-            )
+            made = self._engine.client.exec_create(container_name(kernel_id), command, environment=dict(environ))
         except APIError as error:
             if error.status_code in (404, 409):
                 raise KernelGone(_GONE) from error

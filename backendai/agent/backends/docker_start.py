@@ -25,9 +25,11 @@ from backendai.agent.backends.base import ImageNotFound, StaleGeneration, Starte
 from backendai.agent.backends.docker_create import container_body
 from backendai.agent.backends.docker_engine import PREFIX, Engine, container_name, said
 from backendai.agent.backends.docker_holder import HOSTNAME, Holder, Holders, holder_of, joining
+from backendai.agent.backends.docker_mounts import DockerMounts
 from backendai.agent.backends.docker_network import Networks
 from backendai.agent.backends.docker_scratch import Scratch, fill_for
 from backendai.agent.backends.docker_warm import WarmNetworks
+from backendai.agent.mounts.kernel_mounts import Binds
 from backendai.wire.messages import KernelSpec
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ class Starter:
         cpus: Callable[[], int],
         remove: Callable[[UUID], None],
         accelerators: Accelerators,
+        mounts: DockerMounts,
         sizes_layers: Callable[[], bool],
     ) -> None:
         self._engine = engine
@@ -67,7 +70,7 @@ class Starter:
         self._cpus = cpus
         self._sizes_layers, self._size_refused = sizes_layers, False
         self._remove = remove
-        self._accelerators = accelerators
+        self._accelerators, self._mounts = accelerators, mounts
         self._locks: WeakValueDictionary[UUID, threading.Lock] = WeakValueDictionary()
         self._locks_guard = threading.Lock()
 
@@ -100,8 +103,8 @@ class Starter:
 
     def _create(self, spec: KernelSpec, *, may_join: bool) -> Started | None:
         """Return the new kernel, or None when its name is taken. Raises _CannotJoin."""
-        grant = self._granted(spec)
-        if grant is None:
+        given = self._given(spec)
+        if given is None:
             return None
         try:
             scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill_for(spec))
@@ -116,7 +119,8 @@ class Starter:
             scratch=scratch,
             network=self._networks.name_for(spec),
             cpus=self._cpus(),
-            grant=grant,
+            grant=given[0],
+            binds=given[1],
             authorities=authorities,
             sizes_layers=not self._size_refused and self._sizes_layers(),
         )
@@ -125,10 +129,10 @@ class Starter:
         with self._warm.claimed(body["HostConfig"].get("Runtime")) as holder:
             return self._make(spec, joining(body, holder) if holder else body, holder)
 
-    def _granted(self, spec: KernelSpec) -> Grant | None:
-        """Return what it gets of devices, None where it runs already: then it has them, even if they fail now."""
+    def _given(self, spec: KernelSpec) -> tuple[Grant, Binds] | None:
+        """Return its devices and folders, None where it runs already: then it has them, even if they fail now."""
         try:
-            return self._accelerators.grant(spec)
+            return self._accelerators.grant(spec), self._mounts.prepare(spec)
         except StartFailed:
             if self._inspect(spec) is None:
                 raise
@@ -209,6 +213,11 @@ class Starter:
                 raise _CannotJoin from error
             self._remove(spec.kernel_id)
             raise self._refusal(spec, error) from error
+        try:
+            self._mounts.check(spec)
+        except StartFailed:
+            self._remove(spec.kernel_id)
+            raise
         return made
 
     def _discard(self, found: dict[str, Any]) -> None:

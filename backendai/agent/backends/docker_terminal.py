@@ -15,7 +15,7 @@ from uuid import UUID
 from docker.errors import APIError, NotFound
 
 from backendai.agent.backends.base import BackendError, KernelGone, Terminal
-from backendai.agent.backends.docker_create import USER, WORKDIR
+from backendai.agent.backends.docker_create import WORKDIR
 from backendai.agent.backends.docker_engine import Engine, container_name
 from backendai.agent.backends.docker_stream import Stream, open_stream
 from backendai.agent.backends.home import WAIT
@@ -114,8 +114,6 @@ class Terminals:
                     ],
                     stdin=True,
                     tty=True,
-                    user=USER,
-                    workdir=WORKDIR,
                     environment={_MARK: mark, "TERM": "xterm-256color"},
                 )
             except (NotFound, APIError) as error:
@@ -143,7 +141,7 @@ class Terminals:
         try:
             with self._engine.asking() as client:
                 command = ["sh", "-c", script, "hang-up", *arguments]
-                made = client.exec_create(container_name(kernel_id), command, user=USER)
+                made = client.exec_create(container_name(kernel_id), command)
                 client.exec_start(made["Id"], detach=True)
         except BackendError as error:
             return isinstance(error.__cause__, APIError) and error.__cause__.status_code in (404, 409)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from backendai.core.home_paths import BOOTSTRAP, BOOTSTRAP_PENDING
+from backendai.core.mount_targets import below_home
 from backendai.wire.messages import HomeFile, KernelSpec
 
 BOOTSTRAP_SECONDS = 300
@@ -57,12 +58,16 @@ exec "$@"
 
 
 def fill_home(home: Path, spec: KernelSpec, *, owner: int | None, open_to_all: bool = False) -> None:
-    """Write the spec's files into a new home folder. ``owner``: the user (and group) who gets them, None: who writes
-    them; ``open_to_all``: everybody may do what the owner may, where the owner cannot be set. Raises OSError."""
+    """Write the spec's files into a new home folder, and make the folders on which others are mounted.
+
+    ``owner``: the user (and group) who gets them, None: who writes them; ``open_to_all``: everybody may do what the owner may, where the owner cannot be set. Raises OSError."""
     root = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for file in _files(spec):
             _write(root, file, owner, open_to_all)
+        for mount in spec.mounts:
+            if inside := below_home(mount.target):
+                _make_folders(root, inside.split("/"), owner, open_to_all)
     finally:
         os.close(root)
 
@@ -93,6 +98,15 @@ def _write(root: int, file: HomeFile, owner: int | None, open_to_all: bool) -> N
             stream.write(file.content.encode())
             stream.flush()
             _give(stream.fileno(), file.mode, owner, open_to_all)
+
+
+def _make_folders(root: int, parts: Iterable[str], owner: int | None, open_to_all: bool) -> None:
+    """Make the folder on which another one is mounted: else the engine makes it, and it is root's."""
+    with contextlib.ExitStack() as leaving:
+        folder = root
+        for part in parts:
+            folder = _folder(folder, part, owner, open_to_all)
+            leaving.callback(os.close, folder)
 
 
 def _folder(parent: int, name: str, owner: int | None, open_to_all: bool) -> int:

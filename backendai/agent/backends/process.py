@@ -24,7 +24,6 @@ from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends import process_log
 from backendai.agent.backends.base import (
     NOBODY,
-    Backend,
     BackendError,
     Ended,
     Fetched,
@@ -41,6 +40,10 @@ from backendai.agent.backends.process_notes import describe
 from backendai.agent.backends.process_start import Starter
 from backendai.agent.backends.process_terminal import PtyTerminal, request_terminal
 from backendai.agent.backends.process_usage import readings_of
+from backendai.agent.mounts.hosts import StorageHosts
+from backendai.agent.mounts.kernel_mounts import KernelMounts
+from backendai.agent.mounts.mounting import MountingBackend
+from backendai.agent.mounts.rules import MountRules
 from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
@@ -62,14 +65,23 @@ _LABELS = {
 }
 
 
-class ProcessBackend(Backend):
+class ProcessBackend(MountingBackend):
     """Keeps everything in the folders of ``Places``. Its only image stands for the programs of the machine."""
 
     name = "process"
 
-    def __init__(self, data: Path, *, deployment: str, agent: str, accelerators: Accelerators | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        deployment: str,
+        agent: str,
+        accelerators: Accelerators | None = None,
+        hosts: StorageHosts | None = None,
+    ) -> None:
+        self._mounts = KernelMounts(data, hosts)
         self._data, self._deployment, self._agent = data, deployment, agent
-        self._starter = Starter(data, accelerators or Accelerators())
+        self._starter = Starter(data, accelerators or Accelerators(), self._mounts)
         self._places = self._starter.places
         self._locks = [threading.Lock() for _ in range(64)]
         self._closed = threading.Event()
@@ -87,6 +99,9 @@ class ProcessBackend(Backend):
 
     def fault(self) -> str:
         return self._places.fault
+
+    def mount_rules(self) -> MountRules:
+        return self._starter.mount_rules()
 
     def images(self) -> list[ImageSighting]:
         digest = f"python-{platform.python_version()}"
@@ -141,6 +156,7 @@ class ProcessBackend(Backend):
 
     def sweep(self, live: set[UUID]) -> None:
         """Kernels that ended keep their folder until ``remove``; what goes here are starts that came to nothing."""
+        self._mounts.sweep(live | {folder.kernel_id for folder in self._folders()})
         for folder in self._folders():
             busy = self._locks[folder.kernel_id.int % len(self._locks)]
             if folder.kernel_id in live or folder.started() or not busy.acquire(blocking=False):
@@ -175,6 +191,7 @@ class ProcessBackend(Backend):
 
     def close(self) -> None:
         self._closed.set()
+        self._mounts.hosts.stop()
         message = "The agent of this node was stopped, and native kernels end with it."
         running = [folder for folder in self._folders() if folder.running()]
         end = partial(self._end, grace=_GRACE_AT_CLOSE, reason="agent-stopped", message=message)
@@ -202,6 +219,7 @@ class ProcessBackend(Backend):
         self._end(folder, grace=0.0, reason="", message="")
         if folder.read("launch") and not folder.read("exit"):
             folder.kill()
+        self._mounts.remove(folder.kernel_id)
         folder.remove()
         if self._closed.is_set():  # the portal has heard of its end, and nothing starts here any more
             self._places.tidy()

@@ -13,6 +13,7 @@ from typing import Any
 from backendai.agent.accelerators.base import Grant
 from backendai.agent.backends.authorities import INSIDE as AUTHORITIES_INSIDE
 from backendai.agent.backends.authorities import authority_environ, write_authorities
+from backendai.agent.backends.base import StartFailed
 from backendai.agent.backends.home import WAIT, after_bootstrap, fill_home
 from backendai.agent.backends.process_sandbox import (
     BIN_INSIDE,
@@ -26,6 +27,8 @@ from backendai.agent.backends.process_sandbox import (
     sandbox,
 )
 from backendai.agent.backends.tmux import STATUS_LINES
+from backendai.agent.mounts.rules import KERNEL_USER
+from backendai.core.mount_targets import below_home
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
@@ -58,6 +61,8 @@ def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
     (place.programs / TMUX_CONF).write_text(conf)
     (place.programs / TMUX_CONF).chmod(0o644)
     fill_home(place.home, spec, owner=place.uid)
+    if isolation.bwrap is None:
+        _link_folders(place)
     for folder in filter(None, (place.home, place.tmp, place.runtime)):
         folder.chmod(0o700)
         if place.uid is not None:
@@ -74,7 +79,7 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
     door = {
         "main": after_bootstrap(spec, home, _main(spec)),
         "wait": ["sh", "-c", WAIT, "wait", home] if spec.bootstrap else [],
-        "workdir": home,
+        "workdir": _start_of(spec, home),
         "uid": place.uid,
         "pids": spec.pids if _can_count_processes(place, isolation) else None,
         "tmux": ["-f", f"{programs}/{TMUX_CONF}", "-S", f"{temporary}/.tmux.sock"],
@@ -87,6 +92,24 @@ def launch_order(spec: KernelSpec, place: Place, isolation: Isolation, grant: Gr
         "environ": trusted | _environ(spec, home, temporary, programs) | dict(grant.environ),
         "environ_outside": {"PATH": os.defpath, "LANG": "C.UTF-8", **_mark(spec)},
     }
+
+
+def _link_folders(place: Place) -> None:
+    """Lead from the home to its folders, where nothing can be mounted. Raises StartFailed for one outside of it."""
+    for bind in place.binds:
+        inside = below_home(bind.target)
+        if not inside:
+            text = f"Without a sandbox folders are in the home only: {bind.target} cannot be made."
+            raise StartFailed(text, code="mount-refused")
+        link = place.home / inside
+        link.rmdir()
+        link.symlink_to(bind.source)
+
+
+def _start_of(spec: KernelSpec, home: str) -> str:
+    """Return where programs begin, as the kernel names it."""
+    inside = below_home(spec.start_in)
+    return f"{home}/{inside}" if inside else spec.start_in or home
 
 
 def home_of(place: Place, isolation: Isolation) -> str:
@@ -116,6 +139,8 @@ def _shell() -> str:
 def _can_count_processes(place: Place, isolation: Isolation) -> bool:
     """A user's limit of processes counts all of the user's: fair only when the kernel has a user (namespace) alone."""
     version = tuple(int(part) for part in re.findall(r"\d+", platform.release())[:2])
+    if place.uid == KERNEL_USER:  # shared by all kernels that mount folders
+        return False
     return place.uid is not None or (isolation.bwrap is not None and version >= _COUNTS_PER_NAMESPACE)
 
 

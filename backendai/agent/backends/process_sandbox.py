@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backendai.agent.backends.authorities import INSIDE as AUTHORITIES_INSIDE
+from backendai.agent.mounts.kernel_mounts import Bind
 from backendai.wire.messages import KernelSpec
 
 HOME = "/home/work"
@@ -61,11 +62,12 @@ class Isolation:
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where one kernel lives on this machine. ``uid``: its own user (None: the agent's). ``runtime``: a short folder
-    for sockets and temporary files outside of ``folder``, only without a sandbox."""
+    for sockets and temporary files outside of ``folder``, only without a sandbox. ``binds``: its folders."""
 
     folder: Path
     uid: int | None
     runtime: Path | None
+    binds: tuple[Bind, ...] = ()
 
     @property
     def home(self) -> Path:
@@ -136,6 +138,7 @@ def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Seque
         *(word for path in devices for word in ("--dev-bind-try", path, path)),
         *("--ro-bind", str(DOOR), DOOR_INSIDE, "--ro-bind", str(place.programs), BIN_INSIDE),
         *("--bind", str(place.tmp), "/tmp", "--bind", str(place.home), HOME, "--chdir", "/"),  # noqa: S108
+        *(w for one in place.binds for w in ("--ro-bind" if one.read_only else "--bind", one.source, one.target)),
         "--",
     ]
 

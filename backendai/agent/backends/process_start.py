@@ -19,6 +19,8 @@ from backendai.agent.backends.process_launch import furnish, launch_order
 from backendai.agent.backends.process_log import read_tail
 from backendai.agent.backends.process_places import KERNEL_USERS, Places
 from backendai.agent.backends.process_sandbox import Place, probe
+from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
+from backendai.agent.mounts.rules import KERNEL_USER, MountRules
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import KernelSpec
 
@@ -29,13 +31,23 @@ _COMPLAINT = 2000  # bytes of output that explain a failed start
 class Starter:
     """Starts kernels with what this machine offers (asked once)."""
 
-    def __init__(self, data: Path, accelerators: Accelerators) -> None:
-        self._accelerators = accelerators
+    def __init__(self, data: Path, accelerators: Accelerators, mounts: KernelMounts) -> None:
+        self._accelerators, self._mounts = accelerators, mounts
         self.isolation = probe()
         self.cgroups = process_cgroup.find_parents()
         self.places = Places(data, self.isolation)
         self._lock = threading.Lock()
         self._runners: list[subprocess.Popen[bytes]] = []
+
+    def mount_rules(self) -> MountRules:
+        """Return what kernels here can mount. Those of root that mount anything are one user, who owns the files."""
+        if self.isolation.bwrap is not None:
+            root = self.isolation.root
+            return MountRules(uids=frozenset({KERNEL_USER if root else os.geteuid()}), attaches=root)
+        if self.isolation.root:
+            fault = "Without bubblewrap an agent of root cannot keep folders apart: install bubblewrap."
+            return MountRules(fault=fault)
+        return MountRules(uids=frozenset({os.geteuid()}), read_only=False)
 
     def start(self, spec: KernelSpec, folder: KernelFolder) -> None:
         """Make the folder and the kernel in it. Raises StartFailed, after removing what was made."""
@@ -56,21 +68,22 @@ class Starter:
             self._runners = [runner for runner in self._runners if runner.poll() is None]
 
     def _prepare(self, spec: KernelSpec, folder: KernelFolder) -> None:
+        binds = self._mounts.prepare(spec, self.mount_rules())
         folder.path.mkdir(mode=0o700)
         if self.isolation.walks_alone:
             folder.path.chmod(0o711)
         folder.write("spec", spec.model_dump(mode="json", exclude={"files", "bootstrap"}))
         with self._lock:  # until the choice of a user is written down
-            place = self._place(folder)
+            place = self._place(folder, binds)
             furnish(place, spec, self.isolation)
             folder.write("launch", self._launch(spec, place))
 
-    def _place(self, folder: KernelFolder) -> Place:
+    def _place(self, folder: KernelFolder, binds: Binds) -> Place:
         runtime = None
         if self.isolation.bwrap is None:
             runtime = Path(tempfile.mkdtemp(prefix="krn-", dir="/tmp"))
-        uid = self._free_user(folder) if self.isolation.root else None
-        return Place(folder.path.resolve(), uid, runtime)
+        uid = (binds.uid or self._free_user(folder)) if self.isolation.root else None
+        return Place(folder.path.resolve(), uid, runtime, tuple(binds.all))
 
     def _free_user(self, folder: KernelFolder) -> int:
         taken = {KernelFolder(path).read("launch").get("uid") for path in self.places.folders()}
@@ -125,6 +138,7 @@ class Starter:
         return said or f"its main process was not alive after {timeout:g} s."
 
     def _undo(self, folder: KernelFolder) -> None:
+        self._mounts.remove(folder.kernel_id)
         if folder.path.exists():
             folder.kill()
             folder.remove()

@@ -13,8 +13,16 @@ from django.db import transaction
 from backendai.accounts.models import Project, User
 from backendai.activity.services import audit
 from backendai.catalog.models import Image
-from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, UnknownKernel, history_entry
-from backendai.compute.services.manifests import row_of
+from backendai.compute.models import (
+    ComputeSession,
+    Kernel,
+    SchedulingRecord,
+    SessionMount,
+    UnknownKernel,
+    history_entry,
+)
+from backendai.compute.services.manifests import mounts_of, row_of
+from backendai.compute.services.mounts import ready_folders
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.errors import Conflict, NotAllowed, NotFound
@@ -80,7 +88,10 @@ def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetim
     session.resource_group = rows[0].agent.resource_group
     session.name = _free_name(session.owner, session.name)
     session.created_at = session.changed_at = now
+    mounts = mounts_of(manifest, ready_folders({UUID(one[0]) for one in manifest.get("mounts", ())}))
+    session.mount_count = len(mounts)
     session.save(force_insert=True)
+    SessionMount.objects.bulk_create(mounts)
     Kernel.objects.bulk_create(
         Kernel(
             pk=row.kernel_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from django.utils import timezone
@@ -26,6 +26,7 @@ from backendai.compute.services.check_wishes import (
     priority_of,
 )
 from backendai.compute.services.limits import beyond_limits
+from backendai.compute.services.mounts import ResolvedMount, resolve_mounts, start_of
 from backendai.compute.services.openings import key_pair_of, limits_on, projects_open
 from backendai.compute.services.session_files import check_files
 from backendai.compute.spec import SessionSpec
@@ -58,6 +59,8 @@ class Checked:
     depends_on: list[UUID]
     agents: list[str]
     limited: list[Limited]
+    mounts: list[ResolvedMount] = field(default_factory=list)
+    start_in: str = ""
 
 
 def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> Checked:
@@ -93,7 +96,9 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     check_kernels(spec, limited)
     _check_limits(slots * spec.cluster_size, limited)
     priority = priority_of(spec, limited, usual.priority)
-    return Checked(spec, project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
+    checked = Checked(spec, project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
+    mounts = resolve_mounts(user, project, spec)
+    return replace(checked, mounts=mounts, start_in=start_of(spec, mounts))
 
 
 def project_of(user: User, name: str) -> Project | None:

@@ -20,6 +20,7 @@ from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, h
 from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.services.disk_reserve import check_disk
 from backendai.compute.services.limits import check_pending
+from backendai.compute.services.mounts import take_mounts, write_mounts
 from backendai.compute.services.notices import note_launch
 from backendai.compute.services.session_files import write_files
 from backendai.compute.spec import SessionSpec
@@ -152,6 +153,8 @@ _LATER = frozenset(
         "retry_on_agent_loss",
         "access_key",
         "files",
+        "mounts",
+        "start_in",
     }
 )
 _UNUSED: tuple[Any, ...] = (None, "", (), [], ClusterMode.SINGLE_NODE)
@@ -168,7 +171,7 @@ def _generated_name(image_name: str) -> str:
 
 def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, idempotency_key: str | None) -> Launched:
     spec, slots = checked.spec, checked.slots.to_json()
-    names = both_names(actor, owner)
+    names, mounts = both_names(actor, owner), take_mounts(checked.mounts)
     session: ComputeSession = ComputeSession.objects.create(
         name=name,
         owner=owner,
@@ -196,10 +199,13 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
         idempotency_key=(idempotency_key or "")[:128] or None,
         retry_on_agent_loss=spec.retry_on_agent_loss,
         request_digest=digest,
+        mount_count=len(mounts),
+        start_in=checked.start_in,
     )
     kernels = Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
     _write_dependencies(session.pk, checked.depends_on)
     write_files(session.pk, spec.files)
+    write_mounts(session, mounts)
     _tell(session, actor, names)
     return Launched(session, kernels)
 

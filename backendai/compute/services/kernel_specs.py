@@ -20,6 +20,7 @@ from backendai.compute.services.bulk import among
 from backendai.compute.services.cluster_networks import PROCESS, Sibling, network_for, peers_of, siblings_of
 from backendai.compute.services.environ import environ_of
 from backendai.compute.services.manifests import manifest_of
+from backendai.compute.services.mount_specs import Mounts, read_mounts
 from backendai.compute.services.session_files import files_of_sessions, over
 from backendai.compute.status import STARTING, SessionType, Status
 from backendai.core.errors import NotFound
@@ -48,6 +49,8 @@ _SPEC_COLUMNS = (
     "session__environ",
     "session__startup_command",
     "session__file_bytes",
+    "session__mount_count",
+    "session__start_in",
     "session__preopen_ports",
     "session__image__reference",
     "session__image__process_reference",
@@ -73,6 +76,7 @@ class _Around:
     home: Home
     files: Sequence[HomeFile]
     site: SiteSettings
+    mounts: Mounts
 
 
 def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
@@ -84,7 +88,9 @@ def spec_for(agent: Agent, kernel_id: UUID) -> KernelSpec:
     residents = _residents(kernel.session, kernel.session.project.domain_id)
     own = files_of_sessions([kernel.session_id] if kernel.session.file_bytes else [])
     home, files = homes_of([residents])[residents], own.get(kernel.session_id, ())
-    return _spec(agent, kernel, _Around(siblings.get(kernel.session_id, ()), home, files, site_settings()))
+    mounts = read_mounts([kernel.session_id] if kernel.session.mount_count else [])
+    around = _Around(siblings.get(kernel.session_id, ()), home, files, site_settings(), mounts)
+    return _spec(agent, kernel, around)
 
 
 def specs_for(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
@@ -99,6 +105,7 @@ def specs_for(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
     groups = ResourceGroup.objects.in_bulk({session.resource_group_id for session in sessions})
     projects = Project.objects.select_related("domain").in_bulk({session.project_id for session in sessions})
     files = files_of_sessions({session.pk for session in sessions if session.file_bytes})
+    mounts = read_mounts({session.pk for session in sessions if session.mount_count})
     for session in sessions:
         session.project = projects[session.project_id]
         session.image, session.owner = images[session.image_id], owners[session.owner_id]
@@ -116,6 +123,7 @@ def specs_for(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
                 homes[residents[kernel.session_id]],
                 files.get(kernel.session_id, ()),
                 site,
+                mounts,
             ),
         )
         for kernel in kernels
@@ -159,7 +167,9 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         network=network,
         pull_timeout=group.pull_timeout.total_seconds(),
         create_timeout=group.create_timeout.total_seconds(),
-        manifest=manifest_of(kernel, agent),
+        manifest=manifest_of(kernel, agent, around.mounts.of_session(session.pk)),
+        mounts=around.mounts.specs_for(session.pk, agent.pk),
+        start_in=around.mounts.start_for(session.pk, agent.pk, session.start_in),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
@@ -9,12 +10,15 @@ from uuid import UUID
 from django.core import signing
 
 from backendai.cluster.models import Agent
-from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.models import ComputeSession, Kernel, SessionMount
 
 _SIGNER = signing.Signer(salt="kernel-manifest")
 
 
-def manifest_of(kernel: Kernel, agent: Agent) -> str:
+MOUNTED = ("folder_name", "sub_path", "target", "rights", "is_automatic")
+
+
+def manifest_of(kernel: Kernel, agent: Agent, mounts: Iterable[SessionMount] = ()) -> str:
     """Return the signed manifest of a kernel on its agent. It holds no variables: they may be secret."""
     session = kernel.session
     content = {
@@ -36,6 +40,7 @@ def manifest_of(kernel: Kernel, agent: Agent) -> str:
         "architecture": session.image.architecture,
         **{name: getattr(session, name) for name in COPIED},
         "batch_timeout": _seconds(session.batch_timeout),
+        "mounts": [[str(mount.folder_id), *(getattr(mount, name) for name in MOUNTED)] for mount in mounts],
     }
     return _SIGNER.sign_object(content, compress=True)
 
@@ -53,6 +58,7 @@ COPIED = (
     "retry_on_agent_loss",
     "image_digest",
     "priority",
+    "start_in",
 )
 
 
@@ -71,8 +77,20 @@ def row_of(manifest: dict[str, Any]) -> ComputeSession:
         pk=UUID(manifest["session"]),
         name=manifest["name"],
         batch_timeout=None if seconds is None else timedelta(seconds=seconds),
-        **{name: manifest[name] for name in COPIED},
+        **{name: manifest[name] for name in COPIED if name in manifest},
     )
+
+
+def mounts_of(manifest: dict[str, Any], ready: Collection[UUID]) -> list[SessionMount]:
+    """Return unsaved rows for the mounts that the manifest tells of; those whose folder is not ready name none."""
+    return [
+        SessionMount(
+            session_id=UUID(manifest["session"]),
+            folder_id=UUID(folder_id) if UUID(folder_id) in ready else None,
+            **dict(zip(MOUNTED, values, strict=True)),
+        )
+        for folder_id, *values in manifest.get("mounts", ())
+    ]
 
 
 def _seconds(value: timedelta | None) -> float | None:

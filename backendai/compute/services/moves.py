@@ -16,6 +16,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among, update_returning
 from backendai.compute.services.history import NO_STEPS, Entry, write_history
 from backendai.compute.services.ledger import free
+from backendai.compute.services.mount_releases import release_mounts
 from backendai.compute.services.notices import Moved, note_moves, told_with
 from backendai.compute.status import KERNEL_MOVES, PLACED, SESSION_MOVES, TERMINAL, Outcome, Phase, Status, sources_of
 from backendai.wire.browser import SessionEvent, publish_on_commit
@@ -74,8 +75,12 @@ def move(
     with transaction.atomic():
         allowed = [source for source in sources_of(to, SESSION_MOVES) if only_from is None or source in only_from]
         rows = ComputeSession.objects.filter(pk__in=among(session_ids), status__in=allowed)
-        found = update_returning(rows, changes, ("id", "owner_id", "moved_from", "version", *told_with(to)))
-        moved = [(Moved(_id(pk), _id(owner), *more), source, version) for pk, owner, source, version, *more in found]
+        found = update_returning(
+            rows, changes, ("id", "owner_id", "moved_from", "version", "mount_count", *told_with(to))
+        )
+        moved = [(Moved(_id(pk), _id(owner), *more), source, version) for pk, owner, source, version, _, *more in found]
+        if to in TERMINAL:  # every kernel has ended
+            release_mounts([_id(pk) for pk, _, _, _, mounts, *_ in found if mounts], now)
         _write_history([(one.session_id, source) for one, source, _ in moved], to, why, now)
         note_moves([one for one, _, _ in moved], to, why.code, now)
         publish_on_commit(

@@ -1,0 +1,73 @@
+"""Folders in containers: bound by the engine, and looked at once more when the container runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends.base import StartFailed
+from backendai.agent.backends.docker_engine import Engine, container_name
+from backendai.agent.backends.docker_scratch import shares_mounts_with
+from backendai.agent.mounts.kernel_mounts import Binds, KernelMounts
+from backendai.agent.mounts.rules import MountRules, usual_uids
+from backendai.wire.messages import KernelSpec
+
+
+class DockerMounts:
+    """Prepares the folders of a container, and checks that it has them as ordered."""
+
+    def __init__(self, engine: Engine, mounts: KernelMounts, rules: Callable[[], MountRules]) -> None:
+        self._engine, self._mounts, self._rules = engine, mounts, rules
+
+    def prepare(self, spec: KernelSpec) -> Binds:
+        """Return what the engine binds. Raises StartFailed."""
+        return self._mounts.prepare(spec, self._rules())
+
+    def check(self, spec: KernelSpec) -> None:
+        """Raise StartFailed where a running container lacks a folder, or could write what it may only read."""
+        if not spec.mounts:
+            return
+        found = self._engine.client.inspect_container(container_name(spec.kernel_id))
+        there = {one["Destination"]: bool(one["RW"]) for one in found["Mounts"]} | _seen_by(found["State"]["Pid"])
+        for mount in spec.mounts:
+            if there.get(mount.target) is not (mount.rights == "edit"):
+                text = f"Folder {mount.folder_name} is not mounted on {mount.target} as ordered."
+                raise StartFailed(text, code="mount-refused")
+
+
+def rules_of(engine: Engine) -> MountRules:
+    """Return what an agent can mount for this engine's containers."""
+    if engine.socket_path is None:
+        return MountRules(fault="The container engine of this node is on another machine.")
+    return MountRules(uids=usual_uids(), attaches=shares_mounts_with(engine.socket_path))
+
+
+def body_of(binds: Binds) -> list[dict[str, Any]]:
+    """Return the entries of the create call's body."""
+    return [
+        {
+            "Type": "bind",
+            "Source": bind.source,
+            "Target": bind.target,
+            "ReadOnly": bind.read_only,
+            "BindOptions": {"NonRecursive": True, "Propagation": "rprivate"},  # what is mounted below would be writable
+        }
+        for bind in binds.all
+    ]
+
+
+def _seen_by(pid: int) -> dict[str, bool]:
+    """Return by path whether the process can write there, as its kernel says; empty where that cannot be seen."""
+    try:
+        lines = Path(f"/proc/{pid}/mountinfo").read_text().splitlines() if pid else []
+    except OSError:
+        return {}
+    fields = [line.split(" ") for line in lines]
+    return {_unescaped(one[4]): "ro" not in one[5].split(",") for one in fields}
+
+
+def _unescaped(path: str) -> str:
+    for letter in (" ", "\t", "\n", "\\"):
+        path = path.replace(f"\\{ord(letter):03o}", letter)
+    return path

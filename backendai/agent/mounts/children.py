@@ -1,0 +1,99 @@
+"""Child processes that touch storage hosts, each with a deadline; those that nothing ends are counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends.base import StartFailed
+
+DEADLINE = 10.0
+MOST_STUCK = 4
+SILENT = "storage-silent"
+_AT_ONCE = 2  # of one host
+_LAST_MOMENT = 0.5
+_PACKAGE = str(Path(__file__).resolve().parents[3])
+# Without the packages of the environment it starts in a tenth of the time.
+_CODE = "import sys; sys.path.insert(0, sys.argv[1]); from backendai.agent.mounts.child import main; main()"
+
+
+class Children:
+    """Runs orders of ``child``. A host whose child is stuck gets no other one, and more than four get none at all."""
+
+    def __init__(self, deadline: float = DEADLINE) -> None:
+        self._deadline = deadline
+        self._stuck: dict[str, list[subprocess.Popen[str]]] = defaultdict(list)
+        self._lock = threading.Lock()
+        self._turns: dict[str, threading.BoundedSemaphore] = defaultdict(lambda: threading.BoundedSemaphore(_AT_ONCE))
+
+    def run(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Return the child's answer. Raises StartFailed with its code, or ``storage-silent`` at the deadline."""
+        host = order["host"]
+        self._check(host)
+        with self._lock:
+            turn = self._turns[host]
+        if not turn.acquire(timeout=self._deadline):
+            raise _silent(host, self._deadline)
+        try:
+            self._check(host)  # it may be stuck since
+            answer = self._ask(host, order)
+        finally:
+            turn.release()
+        if "code" in answer:
+            raise StartFailed(answer["message"], code=answer["code"])
+        return answer
+
+    def stuck(self) -> int:
+        """Return how many children are there that nothing ends."""
+        with self._lock:
+            for host, children in list(self._stuck.items()):
+                self._stuck[host] = [child for child in children if child.poll() is None]
+            return sum(map(len, self._stuck.values()))
+
+    def _check(self, host: str) -> None:
+        stuck = self.stuck()
+        if self._stuck[host] or stuck >= MOST_STUCK:
+            raise _silent(host, self._deadline)
+
+    def _ask(self, host: str, order: dict[str, Any]) -> dict[str, Any]:
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _CODE, _PACKAGE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+            cwd="/",
+            start_new_session=True,
+        )
+        try:
+            output, complaint = child.communicate(json.dumps(order), timeout=self._deadline)
+        except subprocess.TimeoutExpired:
+            self._give_up(host, child)
+            raise _silent(host, self._deadline) from None
+        try:
+            answer: dict[str, Any] = json.loads(output)
+        except ValueError as error:
+            raise StartFailed(f"Storage host {host}: {complaint.strip()[-300:]}", code="mount-refused") from error
+        return answer
+
+    def _give_up(self, host: str, child: subprocess.Popen[str]) -> None:
+        child.kill()
+        try:
+            child.wait(_LAST_MOMENT)
+        except subprocess.TimeoutExpired:  # it waits for a server, and signals wait with it
+            with self._lock:
+                self._stuck[host].append(child)
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def _silent(host: str, deadline: float) -> StartFailed:
+    return StartFailed(f"Storage host {host} does not answer within {deadline:g} s.", code=SILENT)

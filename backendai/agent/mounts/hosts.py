@@ -1,0 +1,98 @@
+"""The storage hosts of this node: where they are, and whether kernels can mount folders of them now."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backendai.agent.backends.base import StartFailed
+from backendai.agent.mounts.children import Children
+from backendai.agent.mounts.rules import MountRules
+from backendai.wire.mounts import HostReport
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL = 5.0
+
+
+@dataclass
+class StorageHosts:
+    """``paths``: by name where each host is on this node. ``linked``: below which paths folders may be offered."""
+
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    linked: tuple[Path, ...] = ()
+    deployment: str = ""
+    children: Children = field(default_factory=Children)
+
+    def __post_init__(self) -> None:
+        self._reports: dict[str, HostReport] = {}
+        self._attaches: dict[str, bool] = {}
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def reports(self) -> list[HostReport]:
+        """Return what was found out last of each host; those that were not looked at yet are left out."""
+        return [self._reports[name] for name in sorted(self._reports)]
+
+    def start(self, rules: Callable[[], MountRules], on_change: Callable[[], None]) -> None:
+        """Look at the hosts again and again; nothing runs where there are none."""
+        if self.paths:
+            self._thread = threading.Thread(target=self._run, args=(rules, on_change), name="storage", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._stopped.set()
+
+    def look(self, rules: MountRules) -> bool:
+        """Look at every host once; returns whether anything but free space has changed."""
+        before = {name: (one.fault, one.read_only, one.sub_paths) for name, one in self._reports.items()}
+        with ThreadPoolExecutor(max_workers=4) as threads:
+            found = list(threads.map(lambda name: self._look(name, rules), self.paths))
+        self._reports = {report.name: report for report in found}
+        after = {name: (one.fault, one.read_only, one.sub_paths) for name, one in self._reports.items()}
+        for name, (fault, *_) in after.items():
+            if fault and before.get(name, ("",))[0] != fault:
+                logger.warning("storage host %s: %s", name, fault)
+        return before != after
+
+    def order(self, host: str, do: str) -> dict[str, Any]:
+        """Return the beginning of an order to a child. Raises StartFailed for a host that is not on this node."""
+        if host not in self.paths:
+            text = f"This node does not know the storage host {host or 'of the folder'}: see BACKENDAI_STORAGE_HOSTS."
+            raise StartFailed(text, code="storage-missing")
+        return {"do": do, "host": host, "root": str(self.paths[host]), "deployment": self.deployment}
+
+    def attaches(self, host: str) -> bool:
+        """Return whether mounts of this host can be attached by this process, as it was seen last."""
+        return self._attaches.get(host, False)
+
+    def _look(self, name: str, rules: MountRules) -> HostReport:
+        if rules.fault:
+            return HostReport(name=name, fault=rules.fault)
+        try:
+            found = self.children.run(self.order(name, "look"))
+        except StartFailed as error:
+            return HostReport(name=name, fault=error.message)
+        self._attaches[name] = found["attaches"] and rules.attaches
+        if found["uid"] not in rules.uids:
+            fits = " or ".join(map(str, sorted(rules.uids)))
+            fault = f"Its files belong to user {found['uid']}; kernels of this node run as user {fits}."
+            return HostReport(name=name, fault=fault)
+        return HostReport(
+            name=name, read_only=rules.read_only, sub_paths=self._attaches[name], free_bytes=found["free"]
+        )
+
+    def _run(self, rules: Callable[[], MountRules], on_change: Callable[[], None]) -> None:
+        while not self._stopped.is_set():
+            try:
+                if self.look(rules()):
+                    on_change()
+            except Exception:
+                logger.exception("storage hosts cannot be looked at")
+            self._stopped.wait(_INTERVAL)

@@ -1,0 +1,21 @@
+"""What backends that mount folders have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from backendai.agent.backends.base import Backend
+from backendai.agent.mounts.kernel_mounts import KernelMounts
+from backendai.wire.mounts import HostReport
+
+
+class MountingBackend(Backend):
+    """A backend whose kernels mount folders."""
+
+    _mounts: KernelMounts
+
+    def storage_hosts(self) -> list[HostReport]:
+        return self._mounts.hosts.reports()
+
+    def watch_storage(self, on_change: Callable[[], None]) -> None:
+        self._mounts.hosts.start(self.mount_rules, on_change)

@@ -1,0 +1,75 @@
+"""The mounts of sessions as agents and the scheduler take them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from backendai.compute.models import SessionMount
+from backendai.compute.services.bulk import among
+from backendai.storage.models import HostOnAgent
+from backendai.storage.status import Rights
+from backendai.wire.mounts import MountSpec
+
+_LOST = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Mounts:
+    """The mounts of some sessions, and what each agent offers of their storage hosts."""
+
+    by_session: Mapping[UUID, Sequence[SessionMount]]
+    offers: Mapping[tuple[UUID, UUID], HostOnAgent]  # agent and host
+
+    def of_session(self, session_id: UUID) -> Sequence[SessionMount]:
+        """Return the mounts of a session."""
+        return self.by_session.get(session_id, ())
+
+    def specs_for(self, session_id: UUID, agent_id: UUID) -> list[MountSpec]:
+        """Return what the agent mounts for the session: automatic ones only where it can, the others in any case."""
+        return [_spec(mount) for mount in self._mounted(session_id, agent_id)]
+
+    def start_for(self, session_id: UUID, agent_id: UUID, start_in: str) -> str:
+        """Return where programs begin on the agent; empty where that is not mounted."""
+        return start_in if any(one.target == start_in for one in self._mounted(session_id, agent_id)) else ""
+
+    def left_out(self, session_id: UUID, agent_id: UUID) -> list[SessionMount]:
+        """Return the automatic mounts that the agent cannot make."""
+        mounts = self.of_session(session_id)
+        return [mount for mount in mounts if mount.is_automatic and not self._can(mount, agent_id)]
+
+    def _mounted(self, session_id: UUID, agent_id: UUID) -> list[SessionMount]:
+        mounts = self.of_session(session_id)
+        return [mount for mount in mounts if not mount.is_automatic or self._can(mount, agent_id)]
+
+    def _can(self, mount: SessionMount, agent_id: UUID) -> bool:
+        offer = self.offers.get((agent_id, mount.folder.host_id)) if mount.folder else None
+        return offer is not None and not offer.fault and (offer.can_read_only or mount.rights == Rights.EDIT)
+
+
+def read_mounts(session_ids: Collection[UUID]) -> Mounts:
+    """Return the mounts of these sessions, in two queries; none for no sessions."""
+    by_session: dict[UUID, list[SessionMount]] = defaultdict(list)
+    if not session_ids:
+        return Mounts(by_session, {})
+    rows = SessionMount.objects.filter(session__in=among(session_ids)).select_related("folder__host")
+    for mount in rows.order_by("target"):
+        by_session[mount.session_id].append(mount)
+    hosts = {mount.folder.host_id for mounts in by_session.values() for mount in mounts if mount.folder}
+    offers = HostOnAgent.objects.filter(host__in=hosts)
+    return Mounts(by_session, {(offer.agent_id, offer.host_id): offer for offer in offers})
+
+
+def _spec(mount: SessionMount) -> MountSpec:
+    folder = mount.folder  # None: lost with an older database; no agent knows such a host, so none starts without it
+    return MountSpec(
+        host=folder.host.name if folder else "",
+        folder_id=folder.pk if folder else _LOST,
+        folder_name=mount.folder_name,
+        sub_path=mount.sub_path,
+        target=mount.target,
+        rights="edit" if mount.rights == Rights.EDIT else "view",
+        linked_path=folder.linked_path if folder else "",
+    )

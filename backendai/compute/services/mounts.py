@@ -1,0 +1,214 @@
+"""Folders of a launch: which ones, where, with which rights; and the rows that keep them out of the trash."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F, Q
+
+from backendai.accounts.homes import Residents, homes_of
+from backendai.accounts.models import Project, User
+from backendai.compute.models import ComputeSession
+from backendai.compute.mount_models import SessionMount
+from backendai.compute.spec import MountWish, SessionSpec
+from backendai.core.errors import UserError
+from backendai.core.home_paths import clash
+from backendai.core.mount_targets import absolute_target, below_home, overlap, sub_path_problem, target_problem
+from backendai.storage.models import Folder
+from backendai.storage.status import Rights
+
+MOST_MOUNTS = 32
+_FIELD = "mounts"
+_GRANTED = {"manage": Rights.EDIT, "edit": Rights.EDIT, "view": Rights.VIEW}
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedMount:
+    """A mount as it will be frozen: everything named and checked."""
+
+    folder_id: UUID
+    folder_name: str
+    host: str
+    sub_path: str
+    target: str
+    rights: str
+    is_automatic: bool = False
+
+
+def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[ResolvedMount]:
+    """Return what a session of this owner would mount: what it wishes, and folders whose name begins with a dot, as far
+    as nothing is in their way. Raises a UserError at ``mounts``. One query, and one more if there is any folder."""
+    if len(spec.mounts) > MOST_MOUNTS:
+        text = f"{len(spec.mounts)} folders given; a session mounts at most {MOST_MOUNTS}."
+        raise UserError(text, field=_FIELD, code="too-many-mounts", limit=MOST_MOUNTS)
+    offered = _offered(owner, project, spec.mounts)
+    found: list[ResolvedMount] = []
+    for wish in spec.mounts:
+        mount = _resolve(wish, _named(owner, project, offered, wish.folder))
+        if other := next((one for one in found if overlap(one.target, mount.target)), None):
+            raise _refused(_overlap_text(mount, other), "mount-path-taken", target=mount.target)
+        found.append(mount)
+    if not found and not any(folder.name.startswith(".") for folder in offered):
+        return []
+    files = _files_of_home(owner, project, spec)
+    for mount in found:
+        if taken := _file_in_the_way(mount.target, files):
+            text = f"{mount.target} is in the way of the file {taken} of the home folder: choose another path."
+            raise _refused(text, "mount-path-taken", target=mount.target)
+    return [*found, *_automatic(owner, offered, found, files)][:MOST_MOUNTS]
+
+
+def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
+    """Return the mount path where programs begin, of the mount named; empty: in the home. Raises a UserError."""
+    if not spec.start_in:
+        return ""
+    for mount in mounts:
+        if spec.start_in in (mount.folder_name, str(mount.folder_id)):
+            return mount.target
+    for mount in mounts:
+        if mount.target == absolute_target("", spec.start_in):
+            return mount.target
+    text = f"The session mounts no folder {spec.start_in[:64]!r} to start in: name one of its mounts."
+    raise UserError(text, field="start_in", code="unknown-start")
+
+
+def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
+    """Return the mounts whose folders are still ready, in the launch's transaction: from now on none of them can go
+    into the trash. Automatic ones that are not ready any more are left out; a wished one raises a UserError."""
+    if not mounts:
+        return []
+    ready = ready_folders({mount.folder_id for mount in mounts})
+    for mount in mounts:
+        if mount.folder_id not in ready and not mount.is_automatic:
+            text = f"Folder {mount.folder_name} is not ready any more: restore it, or launch without it."
+            raise _refused(text, "folder-not-ready", folder=mount.folder_name)
+    return [mount for mount in mounts if mount.folder_id in ready]
+
+
+def ready_folders(ids: Collection[UUID]) -> set[UUID]:
+    """Return which of these folders are ready, locked and with a higher version: what trashes them now fails."""
+    if not ids:
+        return set()
+    rows = Folder.objects.mountable().filter(pk__in=sorted(ids)).order_by("pk")  # in order: no deadlock
+    ready = set(rows.select_for_update().values_list("pk", flat=True))
+    Folder.objects.filter(pk__in=ready).update(version=F("version") + 1)
+    return ready
+
+
+def write_mounts(session: ComputeSession, mounts: Iterable[ResolvedMount]) -> None:
+    """Keep the mounts of a new session."""
+    SessionMount.objects.bulk_create(
+        SessionMount(
+            session_id=session.pk,
+            folder_id=mount.folder_id,
+            folder_name=mount.folder_name,
+            sub_path=mount.sub_path,
+            target=mount.target,
+            rights=mount.rights,
+            is_automatic=mount.is_automatic,
+            created_at=session.created_at,
+        )
+        for mount in mounts
+    )
+
+
+def _offered(owner: User, project: Project, wishes: Sequence[MountWish]) -> list[Any]:
+    """Return the folders that the wishes name, and those with a dot of the owner and the project."""
+    wanted = Q(name__startswith=".") & (Q(user=owner) | Q(project=project))
+    if wishes:
+        names = [wish.folder for wish in wishes]
+        wanted |= Q(name__in=names) | Q(pk__in=[pk for name in names if (pk := _uuid(name))])
+    rows = Folder.objects.offered_to(owner).filter(wanted).select_related("host")
+    return list(rows.order_by("name", "pk"))
+
+
+def _named(owner: User, project: Project, offered: Sequence[Any], name: str) -> Any:
+    """Return the folder of this id or name: the owner's own first, then the project's, then others."""
+    pk = _uuid(name)
+    found = [folder for folder in offered if folder.pk == pk] if pk else []
+    found = found or [folder for folder in offered if folder.name == name]
+    for nearest in (lambda one: one.user_id == owner.pk, lambda one: one.project_id == project.pk, lambda one: True):
+        candidates = [folder for folder in found if nearest(folder)]
+        if len(candidates) > 1:
+            ids = ", ".join(str(folder.pk) for folder in candidates[:4])
+            text = f"{len(candidates)} folders are called {name}: name one by its id ({ids})."
+            raise _refused(text, "ambiguous-folder", wanted=name)
+        if candidates:
+            return candidates[0]
+    raise _unknown(owner, name)
+
+
+def _unknown(owner: User, name: str) -> UserError:
+    pk = _uuid(name)
+    wanted = Q(pk=pk) if pk else Q(name=name)
+    other = Folder.objects.visible_to(owner).filter(wanted).order_by("-changed_at").first()
+    if other is not None:
+        text = f"Folder {other.name} is {other.get_status_display()}: only ready folders can be mounted."
+        return _refused(text, "folder-not-ready", folder=other.name)
+    known = list(Folder.objects.offered_to(owner).order_by("name").values_list("name", flat=True)[:10])
+    text = f"There is no folder {name[:64]!r} to mount; there are: {', '.join(known) or 'none'}."
+    return _refused(text, "unknown-folder", wanted=name[:64])
+
+
+def _resolve(wish: MountWish, folder: Any) -> ResolvedMount:
+    granted = Rights.VIEW if folder.linked_path else _GRANTED[folder.rights]
+    rights = wish.rights or granted
+    if rights not in (Rights.VIEW, Rights.EDIT):
+        text = f"{wish.rights[:16]!r} are no rights: use view or edit, or leave it empty."
+        raise _refused(text, "invalid-rights")
+    if rights == Rights.EDIT and granted == Rights.VIEW:
+        text = f"Folder {folder.name} can only be mounted read-only: you may view it."
+        raise _refused(text, "rights-not-granted", folder=folder.name, granted=str(granted))
+    if problem := sub_path_problem(wish.path):
+        raise _refused(f"{wish.path[:64]!r} in folder {folder.name}: {problem}", "invalid-sub-path")
+    target = absolute_target(folder.name, wish.target)
+    if problem := target_problem(target):
+        raise _refused(f"{target[:64]!r}: {problem}", "invalid-mount-path", target=target[:255])
+    return ResolvedMount(folder.pk, folder.name, folder.host.name, wish.path, target, str(rights))
+
+
+def _automatic(
+    owner: User, offered: Sequence[Any], wished: Sequence[ResolvedMount], files: Sequence[str]
+) -> list[ResolvedMount]:
+    """Return the folders with a dot that mount by themselves; the owner's go before the project's of the same name."""
+    found: list[ResolvedMount] = []
+    for folder in sorted(offered, key=lambda one: one.user_id != owner.pk):
+        target = absolute_target(folder.name, "")
+        if not folder.name.startswith(".") or any(one.folder_id == folder.pk for one in wished):
+            continue
+        if target_problem(target) or _file_in_the_way(target, files):
+            continue
+        if not any(overlap(one.target, target) for one in (*wished, *found)):
+            rights = Rights.VIEW if folder.linked_path else _GRANTED[folder.rights]
+            found.append(ResolvedMount(folder.pk, folder.name, folder.host.name, "", target, str(rights), True))
+    return found
+
+
+def _files_of_home(owner: User, project: Project, spec: SessionSpec) -> list[str]:
+    residents = Residents(owner.pk, project.pk, project.domain_id)
+    return [file.path for file in (*spec.files, *homes_of([residents])[residents].files)]
+
+
+def _file_in_the_way(target: str, files: Iterable[str]) -> str:
+    inside = below_home(target)
+    return next((path for path in files if clash(inside, path)), "") if inside else ""
+
+
+def _overlap_text(mount: ResolvedMount, other: ResolvedMount) -> str:
+    if mount.target == other.target:
+        return f"Folders {other.folder_name} and {mount.folder_name} would both be at {mount.target}: change one path."
+    return f"{mount.target} and {other.target} lie inside one another: choose paths beside each other."
+
+
+def _refused(text: str, code: str, **details: object) -> UserError:
+    return UserError(text, field=_FIELD, code=code, **details)
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,71 @@
+"""Where a folder may be mounted in a kernel, and which part of it: one rule for the portal and for the node."""
+
+from __future__ import annotations
+
+from backendai.core.home_paths import is_reserved
+from backendai.core.names import is_hidden
+
+HOME = "/home/work"
+LONGEST_TARGET = 255
+LONGEST_SUB_PATH = 1024
+_LONGEST_PART = 255  # bytes: what file systems take
+# The system's own folders. What lies beside them, such as /data or /mnt/set, is free.
+_RESERVED = (
+    "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "root", "run", "sbin", "sys",
+    "tmp", "usr", "var",
+)  # fmt: skip
+
+
+def absolute_target(name: str, target: str) -> str:
+    """Return where a folder is mounted: below the home by its name if nothing is said, or by a relative path."""
+    if not target:
+        return f"{HOME}/{name}"
+    return target if target.startswith("/") else f"{HOME}/{target}"
+
+
+def target_problem(target: str) -> str:
+    """Return why nothing can be mounted on this absolute path, as one sentence; empty when it can."""
+    if not target.startswith("/") or len(target.encode()) > LONGEST_TARGET:
+        return f"A mount path is absolute and has at most {LONGEST_TARGET} bytes."
+    if problem := _parts_problem(target[1:]):
+        return problem
+    first, _, _ = target[1:].partition("/")
+    if first in _RESERVED:
+        return f"/{first} belongs to the system: use a path below {HOME}, or one of your own such as /data."
+    if first == "home":
+        inside = below_home(target)
+        if not inside:
+            return f"{HOME} is the home folder itself: use a path below it, or one of your own such as /data."
+        if is_reserved(inside):
+            return f"{inside} in the home folder is written by the platform: use another path."
+    return ""
+
+
+def sub_path_problem(path: str) -> str:
+    """Return why a folder cannot have this part, as one sentence; empty when it can, or when it is the whole folder."""
+    if not path:
+        return ""
+    if path.startswith("/") or len(path.encode()) > LONGEST_SUB_PATH:
+        return f"A sub-path is relative to the folder and has at most {LONGEST_SUB_PATH} bytes."
+    return _parts_problem(path)
+
+
+def below_home(target: str) -> str:
+    """Return the part of a mount path below the home folder; empty when it is elsewhere."""
+    return target[len(HOME) + 1 :] if target.startswith(f"{HOME}/") else ""
+
+
+def overlap(one: str, other: str) -> bool:
+    """Return whether two mount paths are the same, or one lies inside the other."""
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
+
+
+def _parts_problem(path: str) -> str:
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "A path has no empty parts and no '.' or '..'."
+    if not path.isprintable() or any(is_hidden(letter) for letter in path):
+        return "A path has printable characters only."
+    if any(part != part.strip() or len(part.encode()) > _LONGEST_PART for part in parts):
+        return f"A part of a path has at most {_LONGEST_PART} bytes and no space at its ends."
+    return ""
