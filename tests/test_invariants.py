@@ -45,8 +45,9 @@ index = st.integers(0, 50)
 
 def clean() -> None:
     """Empty the tables that the walk writes; far faster than a flush of all."""
-    for model in (AuditEntry, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession, Folder,
-                  StorageHost, Agent, Hearing, PassLease, ResourceGroup, Membership, Project, User, Domain):  # fmt: skip
+    for model in (AuditEntry, KernelLog, Allocation, SchedulingRecord, Kernel, ComputeSession,
+                  Folder, StorageHost, Agent, Hearing, PassLease, ResourceGroup,
+                  Membership, Project, User, Domain):  # fmt: skip
         model.objects.all().delete()
 
 

@@ -55,7 +55,6 @@ from backendai.agent.backends.docker_warm import WarmNetworks
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.mounting import MountingBackend
-from backendai.agent.mounts.rules import MountRules
 from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.commits import CommitSpec
@@ -96,10 +95,9 @@ class DockerBackend(MountingBackend):
         self._warm = WarmNetworks(self._engine, self._holders, marks, size=warm_networks, info=self._engine_info)
         self._firewall = Firewall(shielded_addresses() if shielded is None else shielded)
         self._scratch = Scratch(data.absolute() / "scratch", self._engine.socket_path)
-        self._mounts = KernelMounts(data, hosts)
+        self._mounts, self._rules = KernelMounts(data, hosts), lambda: rules_of(self._engine)
         self._layers = self._watched_layers(disk_reserve)
-        self._images, self._commits = Images(self._engine), Commits(self._engine)
-        self._logs = Logs(self._engine)
+        self._images, self._commits, self._logs = Images(self._engine), Commits(self._engine), Logs(self._engine)
         self._terminals, self._usage = Terminals(self._engine), ContainerUsage(self._engine)
         self.services = DockerServices(self._engine, self._holders)
         self._streams: set[Any] = set()
@@ -155,9 +153,6 @@ class DockerBackend(MountingBackend):
         own += gpu_notes(info, self._accelerators)
         own += inotify_notes() if self._engine.socket_path is not None else ()
         return [*engine_notes(info), *own, *self._firewall.notes(), *self._warm.notes(), *self._layers.notes()]
-
-    def mount_rules(self) -> MountRules:
-        return rules_of(self._engine)
 
     def images(self) -> list[ImageSighting]:
         return self._images.sightings()

@@ -60,7 +60,8 @@ exec "$@"
 def fill_home(home: Path, spec: KernelSpec, *, owner: int | None, open_to_all: bool = False) -> None:
     """Write the spec's files into a new home folder, and make the folders on which others are mounted.
 
-    ``owner``: the user (and group) who gets them, None: who writes them; ``open_to_all``: everybody may do what the owner may, where the owner cannot be set. Raises OSError."""
+    ``owner``: the user (and group) who gets them, None: who writes them; ``open_to_all``: everybody may do what
+    the owner may, where the owner cannot be set. Raises OSError."""
     root = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for file in _files(spec):

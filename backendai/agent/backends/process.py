@@ -43,7 +43,6 @@ from backendai.agent.backends.process_usage import readings_of
 from backendai.agent.mounts.hosts import StorageHosts
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.mounting import MountingBackend
-from backendai.agent.mounts.rules import MountRules
 from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
@@ -82,7 +81,7 @@ class ProcessBackend(MountingBackend):
         self._mounts = KernelMounts(data, hosts)
         self._data, self._deployment, self._agent = data, deployment, agent
         self._starter = Starter(data, accelerators or Accelerators(), self._mounts)
-        self._places = self._starter.places
+        self._places, self._rules = self._starter.places, self._starter.mount_rules
         self._locks = [threading.Lock() for _ in range(64)]
         self._closed = threading.Event()
 
@@ -99,9 +98,6 @@ class ProcessBackend(MountingBackend):
 
     def fault(self) -> str:
         return self._places.fault
-
-    def mount_rules(self) -> MountRules:
-        return self._starter.mount_rules()
 
     def images(self) -> list[ImageSighting]:
         digest = f"python-{platform.python_version()}"

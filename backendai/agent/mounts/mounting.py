@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from backendai.agent.backends.base import Backend
 from backendai.agent.mounts.kernel_mounts import KernelMounts
+from backendai.agent.mounts.rules import MountRules
 from backendai.wire.mounts import HostReport
 
 
@@ -13,6 +14,10 @@ class MountingBackend(Backend):
     """A backend whose kernels mount folders."""
 
     _mounts: KernelMounts
+    _rules: Callable[[], MountRules]
+
+    def mount_rules(self) -> MountRules:
+        return self._rules()
 
     def storage_hosts(self) -> list[HostReport]:
         return self._mounts.hosts.reports()
