@@ -9,9 +9,9 @@ from rest_framework import serializers
 
 from backendai.api.answers import Answer
 from backendai.api.parsing import AmountsField, StrictSerializer
-from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
+from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, SessionMount
 from backendai.compute.services.ending_many import EndedMany, Refusal
-from backendai.compute.spec import BroughtFile, SessionSpec
+from backendai.compute.spec import BroughtFile, MountWish, SessionSpec
 from backendai.compute.status import SessionType
 from backendai.planning.steps import shown_steps
 
@@ -27,6 +27,25 @@ class BroughtFileBody(StrictSerializer):
 
     path = serializers.CharField(max_length=255, trim_whitespace=False, help_text="Relative to the home folder.")
     content = serializers.CharField(max_length=2**18, allow_blank=True, trim_whitespace=False)
+
+
+class MountBody(StrictSerializer):
+    """A folder to mount."""
+
+    folder = serializers.CharField(max_length=64, help_text="Its id or name.")
+    path = serializers.CharField(
+        max_length=1024, default="", allow_blank=True, trim_whitespace=False, help_text="A part of it; empty: all."
+    )
+    target = serializers.CharField(
+        max_length=255,
+        default="",
+        allow_blank=True,
+        trim_whitespace=False,
+        help_text="Where: absolute, or relative to /home/work. Empty: by its name there.",
+    )
+    rights = serializers.CharField(
+        max_length=8, default="", allow_blank=True, help_text="view or edit; empty: all that you have."
+    )
 
 
 class LaunchRequest(StrictSerializer):
@@ -91,11 +110,20 @@ class LaunchRequest(StrictSerializer):
         help_text="In the home folder before anything runs: 10 text files of 256 KiB together at most.",
     )
 
+    mounts = MountBody(many=True, default=list, help_text="Folders that every kernel mounts: 32 at most.")
+    start_in = serializers.CharField(
+        max_length=255,
+        default="",
+        allow_blank=True,
+        help_text="A folder of the mounts, or its path, where programs begin. Empty: in /home/work.",
+    )
+
     def spec(self) -> SessionSpec:
         """Return the validated request as the services take it."""
         values = dict(self.validated_data)
         files = [BroughtFile(**each) for each in values.pop("files")]
-        return SessionSpec(session_type=values.pop("type"), files=files, **values)
+        mounts = [MountWish(**each) for each in values.pop("mounts")]
+        return SessionSpec(session_type=values.pop("type"), files=files, mounts=mounts, **values)
 
 
 class RenameRequest(StrictSerializer):
@@ -169,6 +197,17 @@ class KernelBody(Answer[Kernel]):
         return dict(kernel.devices)
 
 
+class MountedBody(serializers.Serializer[SessionMount]):
+    """A folder that the session mounts."""
+
+    folder = serializers.UUIDField(source="folder_id", allow_null=True)
+    name = serializers.CharField(source="folder_name")
+    path = serializers.CharField(source="sub_path")
+    target = serializers.CharField()
+    rights = serializers.CharField()
+    is_automatic = serializers.BooleanField()
+
+
 class SessionBody(Answer[ComputeSession]):
     """A compute session with its kernels."""
 
@@ -189,6 +228,7 @@ class SessionBody(Answer[ComputeSession]):
     resources = serializers.SerializerMethodField(help_text="Of each kernel.")
     environ = serializers.SerializerMethodField(help_text="The owner's variables; null for anybody else.")
     kernels = KernelBody(many=True, source="shown_kernels")
+    mounts = MountedBody(many=True, source="shown_mounts")
 
     class Meta:
         model = ComputeSession
@@ -198,7 +238,7 @@ class SessionBody(Answer[ComputeSession]):
             "cluster_mode", "environ", "preopen_ports", "startup_command", "starts_at", "batch_timeout",
             "designated_agents", "placement", "launch_id", "priority", "retry_on_agent_loss", "queue_position",
             "attempts", "retries", "version", "created_at", "scheduled_at", "started_at", "ends_at", "terminating_at",
-            "ended_at", "kernels",
+            "ended_at", "kernels", "mounts", "start_in",
         ]  # fmt: skip
         read_only_fields = fields
 

@@ -20,9 +20,10 @@ _NAMES = {
 
 
 def shown_sessions(user: User) -> QuerySet[Any]:
-    """Return the sessions that the user may see, with ``shown_kernels``, in two queries."""
+    """Return the sessions that the user may see, with ``shown_kernels`` and ``shown_mounts``, in three queries."""
     kernels = Prefetch("kernels", shown_kernels(Kernel.objects.all()), to_attr="shown_kernels")
-    return ComputeSession.objects.visible_to(user).annotate(**_NAMES).prefetch_related(kernels)
+    mounts = Prefetch("mounts", to_attr="shown_mounts")
+    return ComputeSession.objects.visible_to(user).annotate(**_NAMES).prefetch_related(kernels, mounts)
 
 
 def shown_kernels(kernels: QuerySet[Kernel]) -> QuerySet[Any]:
@@ -36,6 +37,7 @@ def shown_at_launch(session: Any, kernels: list[Any]) -> ComputeSession:
     session.launched_by_email = session.launched_by.email if session.launched_by else None
     session.resource_group_name, session.image_name = session.resource_group.name, session.image.name
     session.shown_kernels = kernels
+    session.shown_mounts = list(session.mounts.all()) if session.mount_count else []
     for kernel in kernels:
         kernel.agent_name = None
     launched: ComputeSession = session

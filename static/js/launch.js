@@ -107,6 +107,7 @@ document.addEventListener("DOMContentLoaded", () => {
   // Enter in a field goes on; only the button launches, from any step where nothing is wrong, and asks when nothing would
   // be kept.
   const asks = () => {
+    if (form.querySelector("[name=mounts]:checked")) return false;
     try {
       return !localStorage.getItem("launch-without-folder");
     } catch {

@@ -78,8 +78,24 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
         "priority": None if session.priority == USUAL_PRIORITY else session.priority,
         "batch_timeout": session.batch_timeout,
         "retry_on_agent_loss": session.retry_on_agent_loss,
+        **_mounts_of(session),
     }
     return {name: value for name, value in said.items() if not _usual(name, value)}
+
+
+def _mounts_of(session: ComputeSession) -> dict[str, Any]:
+    """Return the mounts that were wished; those that come by themselves do so again."""
+    mounts = list(session.mounts.filter(is_automatic=False)) if session.mount_count else []
+    said = [
+        {
+            "folder": str(one.folder_id or one.folder_name),
+            "path": one.sub_path,
+            "target": one.target,
+            "rights": one.rights,
+        }
+        for one in mounts
+    ]
+    return {"mounts": said, "start_in": session.start_in if said else ""}
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str | None]:

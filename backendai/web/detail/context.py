@@ -9,6 +9,7 @@ from typing import Any
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, Kernel, KernelLog
 from backendai.compute.services.apps import app_logs_of
+from backendai.compute.services.mount_specs import read_mounts
 from backendai.compute.services.renaming import may_be_renamed
 from backendai.compute.status import PLACED, Status
 from backendai.web.advice import drained_agents, silent_agents, try_text, wait_of, what_helps, what_to_change
@@ -32,9 +33,18 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         | _neighbours(session, user)
         | facts
         | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
+        | _mounts(session, kernels)
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
         | {"app_logs": app_logs_of(session, next(iter(kernels), None))}
     )
+
+
+def _mounts(session: ComputeSession, kernels: Sequence[Kernel]) -> dict[str, Any]:
+    """Return the folders of the session, and those of them that come by themselves and could not."""
+    found = read_mounts([session.pk] if session.mount_count else [])
+    agents = {kernel.agent_id for kernel in kernels if kernel.agent_id}
+    left_out = [mount for agent_id in agents for mount in found.left_out(session.pk, agent_id)]
+    return {"mounts": found.of_session(session.pk), "mounts_left_out": [] if session.is_terminal else left_out}
 
 
 def ending_context(session: ComputeSession, user: User) -> dict[str, Any]:

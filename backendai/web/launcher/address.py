@@ -15,6 +15,7 @@ from django.utils.datastructures import MultiValueDict
 from backendai.core.secret_names import looks_secret
 from backendai.web.launcher.allocation_fields import CUSTOM
 from backendai.web.launcher.form import LaunchForm
+from backendai.web.launcher.mount_fields import PREFIX
 
 _NEVER = frozenset({"request_key", "owner", "access_key", "time_zone", "wished", "emptied"})
 _ROWS = ("environ.name", "environ.value")
@@ -28,7 +29,7 @@ Sent = MultiValueDict[str, str]
 def said_in(query: QueryDict, form: LaunchForm) -> dict[str, list[str]]:
     """Return what an address says of the form's fields, by the name under which each is sent."""
     known = (set(form.fields) - _NEVER - {"environ", "files"}) | {*_ROWS, _PATH}
-    said = {name: query.getlist(name) for name in query if name in known}
+    said = {name: query.getlist(name) for name in query if name in known or name.startswith(PREFIX)}
     if any(name in _OF_CUSTOM or name.startswith("slot.") for name in said):
         said.setdefault("preset", [CUSTOM])
     return said

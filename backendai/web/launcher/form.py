@@ -24,6 +24,7 @@ from backendai.core.errors import UserError
 from backendai.web.launcher.allocation_fields import AllocationFields
 from backendai.web.launcher.environment_fields import EnvironmentFields
 from backendai.web.launcher.file_fields import UPLOAD, FileFields
+from backendai.web.launcher.mount_fields import MountFields
 from backendai.web.launcher.network_fields import NetworkFields
 from backendai.web.launcher.owner_fields import OwnerFields
 from backendai.web.launcher.thread_fields import ThreadFields
@@ -32,7 +33,9 @@ from backendai.web.launcher.type_fields import TypeFields
 _FIELD_OF = {"type": "session_type", "resources.cpu": "cpu", "resources.mem": "mem", "resources.shm": "shm"}
 
 
-class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentFields, OwnerFields, FileFields, TypeFields):
+class LaunchForm(
+    NetworkFields, MountFields, ThreadFields, AllocationFields, EnvironmentFields, OwnerFields, FileFields, TypeFields
+):
     """All that a launch can say, and nothing of how it is shown."""
 
     request_key = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
@@ -54,6 +57,7 @@ class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentField
         self.offer_images(user)
         self.offer_places(user, actor, slots)
         self.choose_first_image()
+        self.offer_folders(user)
 
     def take(self, sent: MultiValueDict[str, str], uploads: MultiValueDict[str, Any] | None = None) -> None:
         """Make of a form that shows initial values one that was sent with these, so that it says what is wrong."""
@@ -93,6 +97,8 @@ class LaunchForm(NetworkFields, ThreadFields, AllocationFields, EnvironmentField
             owner=data["owner"],
             access_key=data.get("access_key", ""),
             files=self.brought_files() if batch else (),
+            mounts=self.chosen_mounts(),
+            start_in=self.chosen_start(),
         )
 
     def how_many(self) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Q
 from django.utils.translation import gettext as _
@@ -16,6 +18,9 @@ from backendai.compute.models import LaunchRecord
 from backendai.compute.services.recent import recent_launches
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
+from backendai.storage.models import Folder
+
+_IS_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ def recent_list(user: User) -> list[RecentLaunch]:
     known = {"resource_group": set(groups.values_list("name", flat=True))}
     known["preset"] = set(presets.order_by().values_list("name", flat=True))
     known["image"] = set(titles)
+    folders = {one["folder"] for record in records for one in record.parameters.get("mounts", ())}
+    known["folder"] = _folders_there(user, folders)
     return [
         RecentLaunch(record, titles.get(name := record.parameters.get("image", ""), name), _missing(record, known))
         for record in records
@@ -69,6 +76,14 @@ def _titles(user: User, names: set[str]) -> dict[str, str]:
     return {key: title or keys[0] for title, *keys in found for key in keys if key}
 
 
+def _folders_there(user: User, named: set[str]) -> set[str]:
+    if not named:
+        return set()
+    ids = [UUID(one) for one in named if _IS_ID.match(one)]
+    rows = Folder.objects.offered_to(user).filter(Q(pk__in=ids) | Q(name__in=named))
+    return {text for pk, name in rows.values_list("pk", "name") for text in (str(pk), name)}
+
+
 def _said(records: Iterable[LaunchRecord], name: str) -> set[str]:
     return {value for record in records if (value := record.parameters.get(name))}
 
@@ -78,6 +93,8 @@ def _missing(record: LaunchRecord, known: dict[str, set[str]]) -> tuple[str, ...
     if "owner" in said:
         return ()
     words = {"image": _("image"), "resource_group": _("resource group"), "preset": _("preset")}
-    return tuple(
+    lost = [one["folder"] for one in said.get("mounts", ()) if one["folder"] not in known["folder"]]
+    folders = (_("a folder"),) if len(lost) == 1 else (_("folders"),) if lost else ()
+    return folders + tuple(
         f"{word} {said[name]}" for name, word in words.items() if said.get(name) and said[name] not in known[name]
     )

@@ -24,6 +24,7 @@ from backendai.core.slots import Slots
 from backendai.texts.translation import gettext as _
 from backendai.web.launcher.allocation_fields import CUSTOM, initial_amounts
 from backendai.web.launcher.file_fields import PARTS, FileRow, FilesField, rows_of_files
+from backendai.web.launcher.mount_fields import MountsField, sent_of, start_in, wishes_of
 from backendai.web.launcher.presets import typed_amounts
 from backendai.web.launcher.variables import VariablesField
 
@@ -99,6 +100,8 @@ def initial_of(said: Mapping[str, Any]) -> dict[str, Any]:
         values["environ"] = {name: value or "" for name, value in said["environ"].items()}
     if agents := said.get("agents"):
         values["agents"] = agents[0]
+    if mounts := said.get("mounts"):
+        values |= {"mounts": wishes_of(mounts), "start_in": start_in(said)}
     values["preset"] = said.get("preset", CUSTOM)
     return values | _amounts(said.get("resources", {}))
 
@@ -113,6 +116,9 @@ def sent_by(form: forms.Form) -> MultiValueDict[str, str]:
         if isinstance(bound.field, FilesField):
             for part, name in PARTS.items():
                 data.setlist(f"{bound.html_name}.{part}", [getattr(row, name) for row in value or ()])
+        elif isinstance(bound.field, MountsField):
+            data.setlist(bound.html_name, [wish.folder for wish in value or ()])
+            data.update(sent_of(value or ()))
         elif isinstance(bound.field, VariablesField):
             rows = list(value.items() if isinstance(value, Mapping) else value or ())
             data.setlist(f"{bound.html_name}.name", [name for name, _ in rows])
@@ -184,6 +190,9 @@ def _notes(said: Mapping[str, Any]) -> Iterator[str]:
         yield _("Type these values again, which look like secrets and are not kept: %(names)s.") % {
             "names": ", ".join(empty)
         }
+    folders = [one["folder"] for one in said.get("mounts", ())]
+    if len(set(folders)) < len(folders):
+        yield _("A folder that was mounted in several parts is mounted in its first one alone.")
     if "starts_at" in said:
         yield _("Its start time is not taken over: choose another one, or it starts as soon as it can.")
 

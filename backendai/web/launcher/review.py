@@ -17,6 +17,7 @@ from backendai.accounts.models import User
 from backendai.catalog.models import Image
 from backendai.compute.services.check import Checked
 from backendai.compute.services.create import check_launch
+from backendai.compute.services.mounts import ResolvedMount
 from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
 from backendai.core.secret_names import looks_secret
@@ -99,6 +100,11 @@ class Review:
         """The variables, those of the group too, without the values that nobody should read over a shoulder."""
         rows = self.checked.spec.environ.items() if self.checked else self.form.typed_variables()
         return [(name, _HIDDEN if value and looks_secret(name, value) else value) for name, value in rows]
+
+    @property
+    def mounts(self) -> list[ResolvedMount]:
+        """The folders that it mounts, those that come by themselves last; none while something is wrong."""
+        return self.checked.mounts if self.checked else []
 
     @property
     def timeout(self) -> timedelta | None:

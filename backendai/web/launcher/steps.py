@@ -28,6 +28,8 @@ _STEP_OF = {
     "depends_on": TYPE,
     "owner": TYPE,
     "access_key": TYPE,
+    "mounts": DATA,
+    "start_in": DATA,
     "preopen_ports": NETWORK,
     "replaces": REVIEW,
     "__all__": REVIEW,

@@ -1,0 +1,135 @@
+"""Fields of the folders that a session mounts: a row of each folder that is offered, ticked or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from django import forms
+
+from backendai.accounts.models import User
+from backendai.compute.spec import MountWish
+from backendai.core.mount_targets import HOME, absolute_target
+from backendai.storage.models import Folder
+from backendai.texts.translation import gettext_lazy
+
+MOST_SHOWN = 200
+PARTS = ("path", "target", "rights")  # of a row, as they are sent: ``mount.<id>.target``
+PREFIX = "mount."
+
+
+class MountRows(forms.Widget):
+    """Reads the ids of ticked folders, and for each what ``mount.<id>.<part>`` says."""
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> list[MountWish]:
+        """Return what is ticked."""
+        return [
+            MountWish(folder, **{part: data.get(f"{PREFIX}{folder}.{part}", "").strip() for part in PARTS})
+            for folder in dict.fromkeys(data.getlist(name))
+            if folder
+        ]
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        """Return whether no folder is ticked."""
+        return name not in data
+
+
+class MountsField(forms.Field):
+    """Becomes the mounts of a ``SessionSpec``; the services check them."""
+
+    widget = MountRows
+
+    def clean(self, value: list[MountWish]) -> list[MountWish]:
+        """Return them."""
+        return value or []
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRow:
+    """A folder that can be mounted, as the form shows it. ``granted``: edit or view."""
+
+    folder: Folder
+    granted: str
+    wish: MountWish
+    is_chosen: bool
+    is_start: bool
+
+    @property
+    def usual_target(self) -> str:
+        """Where it is without an alias."""
+        return absolute_target(self.folder.name, "")
+
+
+class MountFields(forms.Form):
+    """The folders, and in which of them programs begin."""
+
+    mounts: Any = MountsField(required=False, label=gettext_lazy("Folders"))
+    start_in: Any = forms.CharField(max_length=255, required=False, label=gettext_lazy("Start here"))
+    folders: Sequence[Any] = ()
+
+    def offer_folders(self, owner: User) -> None:
+        """Let people choose among the folders that the owner of the session can mount."""
+        rows = Folder.objects.offered_to(owner).select_related("host", "user", "project")
+        self.folders = list(rows.order_by("name", "pk")[: MOST_SHOWN + 1])
+
+    def chosen_mounts(self) -> Sequence[MountWish]:
+        """Return the mounts of a valid form."""
+        return cast(Sequence[MountWish], self.cleaned_data.get("mounts") or ())
+
+    def chosen_start(self) -> str:
+        """Return the folder where programs begin; empty when it is not among those that are mounted."""
+        start = self.cleaned_data.get("start_in") or ""
+        return start if any(wish.folder == start for wish in self.chosen_mounts()) else ""
+
+    def folder_rows(self) -> list[FolderRow]:
+        """Return the folders that can be ticked, those that are first."""
+        wishes = {wish.folder: wish for wish in self["mounts"].value() or ()}
+        start = self["start_in"].value() or ""
+        rows = [
+            _row(folder, wishes.get(str(folder.pk)) or wishes.get(folder.name), start)
+            for folder in self.folders[:MOST_SHOWN]
+            if not folder.name.startswith(".")
+        ]
+        return sorted(rows, key=lambda row: not row.is_chosen)
+
+    def automatic_folders(self) -> list[str]:
+        """Return the names of those that are mounted by themselves."""
+        return [folder.name for folder in self.folders if folder.name.startswith(".")]
+
+    def has_more_folders(self) -> bool:
+        """Whether there are more than the page shows."""
+        return len(self.folders) > MOST_SHOWN
+
+    def home(self) -> str:
+        """Return the home folder of sessions."""
+        return HOME
+
+
+def wishes_of(said: Iterable[Mapping[str, str]]) -> list[MountWish]:
+    """Return kept mounts as the form takes them; of a folder in several parts the first one."""
+    found: dict[str, MountWish] = {}
+    for one in said:
+        wish = MountWish(one["folder"], one.get("path", ""), one.get("target", ""), one.get("rights", ""))
+        found.setdefault(wish.folder, wish)
+    return list(found.values())
+
+
+def start_in(said: Mapping[str, Any]) -> str:
+    """Return the folder in which programs begin, of a request that names it or its mount path."""
+    start = str(said.get("start_in") or "")
+    for one in said.get("mounts", ()):
+        if start and absolute_target("", one.get("target", "")) == start:
+            return str(one["folder"])
+    return start
+
+
+def sent_of(wishes: Iterable[MountWish]) -> Mapping[str, str]:
+    """Return what a browser sends beside the ticks, by name."""
+    return {f"{PREFIX}{wish.folder}.{part}": text for wish in wishes for part in PARTS if (text := getattr(wish, part))}
+
+
+def _row(folder: Any, wish: MountWish | None, start: str) -> FolderRow:
+    granted = "view" if folder.linked_path or folder.rights == "view" else "edit"
+    is_start = bool(start) and start in (str(folder.pk), folder.name)
+    return FolderRow(folder, granted, wish or MountWish(str(folder.pk)), wish is not None, is_start)

@@ -1,0 +1,167 @@
+"""Folders on the launch form and on the page of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession, LaunchRecord
+from backendai.compute.spec import MountWish
+from backendai.compute.status import Status
+from backendai.storage.models import Folder, FolderGrant, HostOnAgent
+from backendai.storage.status import FolderStatus, Rights
+from backendai.web.launcher.steps import step_of
+from tests.cast import Cast
+from tests.factories import make_agent, make_image, make_running_session, make_session
+from tests.mount_tools import ready_folder, storage_host
+from tests.web.test_launch_form import typed
+
+pytestmark = pytest.mark.django_db
+Browse = Callable[[User], Client]
+LAUNCH = "web:launch"
+
+
+@pytest.fixture
+def site(cast: Cast) -> Cast:
+    make_image()
+    storage_host("local", make_agent())
+    return cast
+
+
+def rows_of(page: str) -> int:
+    return page.count("data-mount=")
+
+
+def test_it_mounts_what_is_ticked_with_its_alias_and_starts_there(site: Cast, browse: Browse) -> None:
+    data, other = ready_folder(site.alice), ready_folder(site.alice, "other")
+    sent = typed(site, mounts=[str(data.pk)], start_in=str(data.pk))
+    sent |= {f"mount.{data.pk}.target": "train", f"mount.{data.pk}.rights": "view", f"mount.{other.pk}.target": "x"}
+    browse(site.alice).post(reverse(LAUNCH), sent)
+    session = ComputeSession.objects.get()
+    mount = session.mounts.get()
+    assert (mount.folder, mount.target, mount.rights) == (data, "/home/work/train", "view")
+    assert session.start_in == "/home/work/train"
+    assert LaunchRecord.objects.get().parameters["mounts"][0]["folder"] == str(data.pk)
+
+
+def test_the_step_lists_what_can_be_mounted_and_nothing_else(site: Cast, browse: Browse) -> None:
+    page = browse(site.alice).get(reverse(LAUNCH)).content.decode()
+    assert "You have no folder to mount yet." in page
+    ready_folder(site.alice, "mine")
+    ready_folder(None, "ours", project=site.project)
+    ready_folder(site.alice, "gone", status=FolderStatus.TRASHED)
+    ready_folder(site.alice, ".cache")
+    shared, _foreign = ready_folder(site.charlie, "shared"), ready_folder(site.charlie, "foreign")
+    grant = FolderGrant.objects.create(
+        folder=shared, user=site.alice, rights=Rights.VIEW, accepted_at=shared.created_at
+    )
+    page = browse(site.alice).get(reverse(LAUNCH)).content.decode()
+    assert rows_of(page) == 3
+    assert "of project vision" in page and "of charlie@example.com" in page and "foreign" not in page
+    assert "Mounted by themselves where the node can: .cache." in page
+    assert f"mount.{shared.pk}.rights" not in page  # it can only be read
+    grant.delete()
+    assert rows_of(browse(site.alice).get(reverse(LAUNCH)).content.decode()) == 2
+
+
+def test_a_refusal_stands_at_the_field_on_its_step(site: Cast, browse: Browse) -> None:
+    data = ready_folder(site.alice)
+    sent = typed(site, mounts=[str(data.pk)]) | {f"mount.{data.pk}.target": "/etc"}
+    answer = browse(site.alice).post(reverse(LAUNCH), sent)
+    page = answer.content.decode()
+    assert answer.status_code == 422 and "belongs to the system" in page
+    assert step_of("mounts") == 3 and 'id="id_mounts_error"' in page and "checked" in page
+    assert not ComputeSession.objects.exists()
+
+
+def test_the_review_tells_what_is_mounted_or_that_nothing_is(site: Cast, browse: Browse) -> None:
+    data = ready_folder(site.alice)
+    look = reverse("web:launch_review")
+    assert "review-no-folder" in browse(site.alice).post(look, typed(site)).content.decode()
+    sent = typed(site, mounts=[str(data.pk)], start_in=str(data.pk))
+    page = browse(site.alice).post(look, sent).content.decode()
+    assert "review-no-folder" not in page and "/home/work/data" in page and "Start here" in page
+
+
+def test_to_start_again_and_recent_launches_keep_the_mounts(site: Cast, browse: Browse) -> None:
+    data = ready_folder(site.alice)
+    wish = MountWish("data", path="part", target="train", rights="view")
+    session = make_session(site.alice, mounts=[wish], start_in="train")
+    page = browse(site.alice).get(reverse(LAUNCH), {"like": str(session.pk)}).content.decode()
+    assert f'name="mounts" value="{data.pk}" id="mount-{data.pk}" checked' in page
+    assert f'name="mount.{data.pk}.path" value="part"' in page
+    assert f'name="start_in" value="{data.pk}"' in page and page.count('name="start_in"') == 2
+    sent = typed(site, mounts=[str(data.pk)], start_in=str(data.pk)) | {f"mount.{data.pk}.target": "alias"}
+    browse(site.alice).post(reverse(LAUNCH), sent)
+    record = LaunchRecord.objects.get()
+    page = browse(site.alice).get(reverse(LAUNCH), {"recent": str(record.pk)}).content.decode()
+    assert f'id="mount-{data.pk}" checked' in page and 'value="alias"' in page and "/home/work/alias" in page
+    Folder.objects.update(status=FolderStatus.TRASHED)
+    page = browse(site.alice).get(reverse("web:recent")).content.decode()
+    assert "Not there any more: a folder" in page
+
+
+def test_an_address_ticks_folders(site: Cast, browse: Browse) -> None:
+    data = ready_folder(site.alice)
+    said = {"mounts": str(data.pk), f"mount.{data.pk}.target": "train", "start_in": str(data.pk)}
+    page = browse(site.alice).get(reverse(LAUNCH), said).content.decode()
+    assert f'id="mount-{data.pk}" checked' in page and 'value="train"' in page
+    foreign = ready_folder(site.charlie, "foreign")
+    page = browse(site.alice).get(reverse(LAUNCH), {"mounts": str(foreign.pk)}).content.decode()
+    assert "foreign" not in page
+
+
+def test_the_page_of_a_session_tells_its_folders(site: Cast, browse: Browse) -> None:
+    ready_folder(site.alice)
+    ready_folder(site.alice, ".cache")
+    agent = make_agent()
+    storage_host("local", agent)
+    session = make_running_session(site.alice, agent, mounts=[MountWish("data", rights="view")], start_in="data")
+    page = reverse("web:session", args=[session.pk])
+    text = browse(site.alice).get(page).content.decode()
+    assert "/home/work/data" in text and "Read only" in text and "Nothing is mounted." not in text
+    assert "/home/work/.cache" in text and "Not mounted:" not in text
+    HostOnAgent.objects.update(fault="It is gone.")
+    assert browse(site.alice).get(page).content.decode().count("Not mounted:") == 1
+    plain = make_running_session(site.bob)
+    assert "Nothing is mounted." in browse(site.bob).get(reverse("web:session", args=[plain.pk])).content.decode()
+
+
+def test_folders_cost_the_form_no_query_each(site: Cast, browse: Browse) -> None:
+    client, numbers = browse(site.alice), []
+    for number in (1, 12):
+        for each in range(number):
+            ready_folder(site.alice, f"f{number}-{each}")
+        client.get(reverse(LAUNCH))
+        with CaptureQueriesContext(connection) as queries:
+            client.get(reverse(LAUNCH))
+        numbers.append(len(queries))
+    assert numbers[0] == numbers[1]
+
+
+def test_rest_launches_with_folders_and_tells_them(site: Cast, browse: Browse) -> None:
+    data = ready_folder(site.alice)
+    body = {
+        "image": "python",
+        "resources": {"cpu": 1, "mem": "512m"},
+        "mounts": [{"folder": "data", "target": "/data", "rights": "view"}],
+        "start_in": "/data",
+    }
+    client = browse(site.alice)
+    made = client.post("/api/v1/sessions/", body, content_type="application/json")
+    assert made.status_code == 201, made.content
+    mount = {
+        "folder": str(data.pk), "name": "data", "path": "", "target": "/data", "rights": "view", "is_automatic": False
+    }  # fmt: skip
+    assert made.json()["mounts"] == [mount] and made.json()["start_in"] == "/data"
+    assert client.get(f"/api/v1/sessions/{made.json()['id']}/").json()["mounts"] == [mount]
+    body["mounts"] = [{"folder": "nothing"}]
+    refused = client.post("/api/v1/sessions/", body, content_type="application/json")
+    assert refused.status_code in (400, 422) and refused.json()["code"] == "unknown-folder"
+    assert ComputeSession.objects.get().status == Status.PENDING
