@@ -189,7 +189,8 @@ def _automatic(
 
 def _files_of_home(owner: User, project: Project, spec: SessionSpec) -> list[str]:
     residents = Residents(owner.pk, project.pk, project.domain_id)
-    return [file.path for file in (*spec.files, *homes_of([residents])[residents].files)]
+    kept = [file.path for file in homes_of([residents])[residents].files]
+    return [*(file.path for file in spec.files), *kept]
 
 
 def _file_in_the_way(target: str, files: Iterable[str]) -> str:
