@@ -1,0 +1,67 @@
+"""Folders on the launch form in the browser, on a phone and without scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Campus, Visit
+from tests.browser.people import ALICE
+from tests.browser.visitor import REVIEW, run_on
+
+pytestmark = [pytest.mark.browser, pytest.mark.system]
+DATA = "Data & storage"
+
+
+@pytest.fixture
+def folders(campus: Campus) -> Iterator[None]:
+    """Folders of Alice; what is launched with them is ended, and they go, for other tests begin without any."""
+    run_on(campus.platform, "make_folders", "make_folders")
+    yield
+    campus.alice.end(*[one["id"] for one in campus.alice.sessions() if one["status"] in ("PENDING", "RUNNING")])
+    run_on(campus.platform, "remove_folders", "make_folders")
+
+
+def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
+    visitor = walk(ALICE, on_phone=True)
+    page = visitor.page
+    visitor.go("/launch/?step=3")
+    expect(page.get_by_text("Mounted by themselves where the node can: .cache.")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    path = page.get_by_label("Mount path of data")
+    path.fill("/etc")
+    expect(page.get_by_role("checkbox", name=re.compile("^data"))).to_be_checked()  # what is said about it ticks it
+    visitor.step(REVIEW)
+    expect(_card(page)).to_contain_text("/etc belongs to the system")
+    visitor.step(DATA)
+    path.fill("train")
+    page.get_by_label("Start in data").check()
+    page.get_by_label("Rights to data").select_option(label="Read only")
+    visitor.step(REVIEW)
+    expect(_card(page)).to_contain_text("/home/work/train")
+    expect(_card(page)).to_contain_text("Start here")
+    assert not visitor.accessibility_faults()
+    page.reload()  # all of it is in the address
+    expect(_card(page)).to_contain_text("/home/work/train")
+    page.get_by_role("button", name="Launch", exact=True).click()  # nobody asks: something is kept
+    page.wait_for_url("**/?launched=*")
+    visitor.go(f"/sessions/{page.url.partition('launched=')[2]}/")
+    expect(page.locator("#session-mounts")).to_contain_text("/home/work/train")
+    expect(page.get_by_text("Folder data lies on nas").first).to_be_visible()  # which no agent mounts
+
+
+def test_a_folder_is_mounted_without_scripts(walk: Visit, folders: None) -> None:
+    visitor = walk(ALICE, scripts=False)
+    page = visitor.page
+    visitor.go("/launch/")
+    page.get_by_role("checkbox", name=re.compile("^models")).check()
+    page.get_by_label("Name optional").fill("with-models")
+    page.get_by_role("button", name="Launch", exact=True).click()
+    expect(page.get_by_role("link", name="with-models").first).to_be_visible()
+
+
+def _card(page: Page) -> Locator:
+    return page.get_by_role("region", name=DATA).locator("visible=true").last
