@@ -87,8 +87,7 @@ class DockerBackend(MountingBackend):
         hosts: StorageHosts | None = None,
     ) -> None:
         self._engine, self._data = Engine(docker_url, deployment, agent), data.absolute()
-        self._accelerators = accelerators or Accelerators()
-        self._info: dict[str, Any] = {}
+        self._accelerators, self._info = accelerators or Accelerators(), dict[str, Any]()
         self._networks = Networks(self._engine, os.environ.get("BACKENDAI_NETWORK_POOL"))
         self._holders = Holders(self._engine, self._networks.shared)
         marks = Marks(data.absolute() / "networks")
