@@ -22,6 +22,7 @@ class MountSpec(Order):
     sub_path: str = ""
     target: str
     rights: Literal["view", "edit"]
+    is_automatic: bool = False  # the kernel starts without it where it cannot be mounted
     linked_path: str = ""  # an existing path that is offered read-only; the agent's own setting must allow it
 
 

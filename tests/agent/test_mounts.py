@@ -127,6 +127,18 @@ def test_links_lead_nowhere(mounts: KernelMounts, root: Path, tmp_path: Path) ->
     assert refused(mounts, mount_of(uuid4())).code == "folder-missing"
 
 
+def test_a_kernel_starts_without_automatic_folders_but_not_without_others(mounts: KernelMounts, root: Path) -> None:
+    folder = uuid4()
+    folder_on_disk(root, folder, uid=OWNER)
+    lost = mount_of(uuid4(), "/home/work/.cache", is_automatic=True)
+    spec = make_spec(mounts=[mount_of(folder), lost])
+    assert [bind.target for bind in mounts.prepare(spec, RULES).all] == ["/home/work/data"]
+    mounts.remove(spec.kernel_id)
+    assert mounts.prepare(make_spec(mounts=[lost]), RULES).all == ()
+    assert mounts.prepare(make_spec(mounts=[lost]), MountRules(fault="Nothing is mounted here.")).all == ()
+    assert refused(mounts, mount_of(uuid4()), lost).code == "folder-missing"
+
+
 def test_files_of_a_user_as_whom_no_kernel_runs_are_not_mounted(mounts: KernelMounts, root: Path) -> None:
     folder = uuid4()
     folder_on_disk(root, folder, uid=OWNER)

@@ -224,7 +224,7 @@ def test_the_agent_gets_the_mounts_of_every_kernel(cast: Cast) -> None:
         (mount,) = spec.mounts
         assert asdict_of(mount) == {
             "host": "gpu3-disk", "folder_id": folder.pk, "folder_name": "data", "sub_path": "a", "target": "/data",
-            "rights": "edit", "linked_path": "",
+            "rights": "edit", "linked_path": "", "is_automatic": False,
         }  # fmt: skip
 
 

@@ -31,7 +31,8 @@ class DockerMounts:
         found = self._engine.client.inspect_container(container_name(spec.kernel_id))
         there = {one["Destination"]: bool(one["RW"]) for one in found["Mounts"]} | _seen_by(found["State"]["Pid"])
         for mount in spec.mounts:
-            if there.get(mount.target) is not (mount.rights == "edit"):
+            may_be_missing = mount.is_automatic and mount.target not in there
+            if not may_be_missing and there.get(mount.target) is not (mount.rights == "edit"):
                 text = f"Folder {mount.folder_name} is not mounted on {mount.target} as ordered."
                 raise StartFailed(text, code="mount-refused")
 

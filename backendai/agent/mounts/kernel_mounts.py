@@ -47,17 +47,16 @@ class KernelMounts:
         self.root, self.hosts = data.absolute() / "mounts", hosts or StorageHosts()
 
     def prepare(self, spec: KernelSpec, rules: MountRules) -> Binds:
-        """Return what the engine binds for the kernel; the same again for one that runs. Raises StartFailed."""
-        if not spec.mounts:
-            return NO_BINDS
-        if rules.fault:
-            raise StartFailed(rules.fault, code="mount-refused")
-        self.remove(spec.kernel_id)
+        """Return what the engine binds for the kernel; the same again for one that runs. Raises StartFailed, but not
+        for want of automatic folders alone."""
         try:
-            return self._prepare(spec, rules)
-        except StartFailed:
-            self.remove(spec.kernel_id)
-            raise
+            return self._prepare_all(spec, spec.mounts, rules)
+        except StartFailed as error:
+            required = [mount for mount in spec.mounts if not mount.is_automatic]
+            if len(required) == len(spec.mounts):
+                raise
+            logger.warning("kernel %s starts without its automatic folders: %s", spec.kernel_id, error.message)
+        return self._prepare_all(spec, required, rules)
 
     def remove(self, kernel_id: UUID) -> None:
         """Detach the kernel's mounts and remove their empty directories; gone already is success."""
@@ -84,12 +83,25 @@ class KernelMounts:
             if kernel_id not in live:
                 self.remove(kernel_id)
 
-    def _prepare(self, spec: KernelSpec, rules: MountRules) -> Binds:
+    def _prepare_all(self, spec: KernelSpec, wanted: Sequence[MountSpec], rules: MountRules) -> Binds:
+        """Return the binds of all of these, or raise StartFailed with none of them left."""
+        if not wanted:
+            return NO_BINDS
+        if rules.fault:
+            raise StartFailed(rules.fault, code="mount-refused")
+        self.remove(spec.kernel_id)
+        try:
+            return self._prepare(spec, wanted, rules)
+        except StartFailed:
+            self.remove(spec.kernel_id)
+            raise
+
+    def _prepare(self, spec: KernelSpec, wanted: Sequence[MountSpec], rules: MountRules) -> Binds:
         found: dict[int, Bind] = {}
         uids: set[int] = set()
-        for host in sorted({mount.host for mount in spec.mounts}):
+        for host in sorted({mount.host for mount in wanted}):
             order = self.hosts.order(host, "mount")
-            numbered = [(number, mount) for number, mount in enumerate(spec.mounts) if mount.host == host]
+            numbered = [(number, mount) for number, mount in enumerate(wanted) if mount.host == host]
             attaches = rules.attaches and (self.hosts.attaches(host) or self._attaches_now(host))
             order["mounts"] = [self._one(spec, number, mount, rules, attaches) for number, mount in numbered]
             answer = self.hosts.children.run(order)

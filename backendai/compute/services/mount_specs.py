@@ -71,5 +71,6 @@ def _spec(mount: SessionMount) -> MountSpec:
         sub_path=mount.sub_path,
         target=mount.target,
         rights="edit" if mount.rights == Rights.EDIT else "view",
+        is_automatic=mount.is_automatic,
         linked_path=folder.linked_path if folder else "",
     )
