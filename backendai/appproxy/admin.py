@@ -1,7 +1,7 @@
 from django.contrib import admin
 
 from backendai.activity.read_only import MadeElsewhere
-from backendai.appproxy.models import AppGrant
+from backendai.appproxy.models import AppGrant, FilesGrant
 
 
 @admin.register(AppGrant)
@@ -13,3 +13,13 @@ class AppGrantAdmin(MadeElsewhere):
     list_select_related = ["user", "kernel"]
     search_fields = ["user__email", "host"]
     fields = ["service", "port", "host", "user", "kernel", "generation", "created_at", "expires_at"]
+
+
+@admin.register(FilesGrant)
+class FilesGrantAdmin(MadeElsewhere):
+    """Deleting one ends the access within seconds."""
+
+    list_display = ["folder", "user", "created_at", "expires_at"]
+    list_select_related = ["user", "folder"]
+    search_fields = ["user__email", "host"]
+    fields = ["folder", "host", "portal", "user", "created_at", "expires_at"]

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils import translation
 
 from backendai.appproxy import pages
+from backendai.appproxy.file_door import FileDoor, entered
 from backendai.appproxy.grants import Denied, Target
 from backendai.appproxy.guard import Guard, Unknown
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
@@ -19,6 +20,7 @@ from backendai.appproxy.nodes import look
 from backendai.appproxy.relay import Crowded, Relay, UnaskedUpgrade, has_upgrade_body, wants_websocket
 from backendai.appproxy.tunnel import NoTunnel
 from backendai.compute.services.apps import CODE_SECONDS, ENTER_PATH
+from backendai.storage.file_origins import folders_at
 from backendai.texts.languages import language_asked_for
 
 logger = logging.getLogger(__name__)
@@ -37,10 +39,10 @@ _ENDED = frozenset({"session-ended"})
 
 
 class Door:
-    """Handles every request. ``guard`` says who may, ``relay`` passes on."""
+    """Handles every request. ``guard`` says who may, ``relay`` passes on to apps, ``files`` to file servers."""
 
-    def __init__(self, guard: Guard, relay: Relay, nodes: aiohttp.ClientSession) -> None:
-        self._guard, self._relay, self._nodes = guard, relay, nodes
+    def __init__(self, guard: Guard, relay: Relay, nodes: aiohttp.ClientSession, files: FileDoor) -> None:
+        self._guard, self._relay, self._nodes, self._files = guard, relay, nodes, files
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, in the language that it asks for where the words are ours."""
@@ -57,6 +59,8 @@ class Door:
             return pages.style()
         if request.path == ENTER_PATH:
             return await self._enter(request, host)
+        if folders_at(host) is not None and (answer := await self._files.handle(request, host)) is not None:
+            return answer
         if comes_from_elsewhere(request.headers, request.method):
             return pages.refusal(request, 403, "foreign-origin", "Blocked: the request came from another site.")
         cookies = own_cookies(request.headers.get("Cookie", ""))
@@ -68,6 +72,7 @@ class Door:
             )
         except Unknown:
             return pages.refusal(request, 503, "try-again", "Your sign-in could not be checked. Try again in a moment.")
+        assert isinstance(target, Target)  # hosts of folders are the other door's
         with self._guard.watching(cookies, host):
             if request.path == pages.OPEN_PATH:
                 return await self._show(request, target, again=request.method == "POST")
@@ -94,6 +99,8 @@ class Door:
         except Unknown:
             message = f"Your sign-in could not be checked. Open the app again in {CODE_SECONDS} s."
             return pages.refusal(request, 503, "try-again", message)
+        if folders_at(host) is not None and (answer := entered(request, form, text)) is not None:
+            return answer
         return pages.see_other(pages.OPEN_PATH, {"Set-Cookie": set_cookie(text), "Referrer-Policy": "no-referrer"})
 
     async def _show(self, request: web.BaseRequest, target: Target, *, again: bool) -> web.Response:

@@ -50,6 +50,7 @@ class Target:
     session_id: UUID | None = None
     visitor: str = ""
     until: datetime | None = None
+    recheck_seconds: float = 10.0
 
     def is_over(self, now: datetime) -> bool:
         """Return whether the time is up until which it was allowed, whatever the database says."""

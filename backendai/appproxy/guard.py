@@ -13,13 +13,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, TypeVar
 
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
 from backendai.accounts.standing import Standing, signs_of
-from backendai.appproxy.grants import Denied, Target, open_by, redeem
+from backendai.appproxy.file_grants import may_ask
+from backendai.appproxy.grants import Denied
+from backendai.appproxy.targets import AnyTarget, open_at, redeem_at
 
 logger = logging.getLogger(__name__)
 
@@ -40,22 +43,22 @@ class Guard:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="guard")
-        self._known: dict[_Key, tuple[Target, float]] = {}
-        self._asking: dict[_Key, asyncio.Task[Target]] = {}
+        self._known: dict[_Key, tuple[AnyTarget, float]] = {}
+        self._asking: dict[_Key, asyncio.Task[AnyTarget]] = {}
         self._signs: dict[Standing, Hashable] = {}
         self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
 
     async def enter(self, code: str, host: str, origin: str) -> str:
         """Exchange a code for the text of a cookie. Raises Denied, Unknown."""
-        return await self._ask(lambda: redeem(code, host, timezone.now(), origin=origin))
+        return await self._ask(lambda: redeem_at(code, host, timezone.now(), origin=origin))
 
-    async def target(self, cookies: Sequence[str], host: str) -> Target:
+    async def target(self, cookies: Sequence[str], host: str) -> AnyTarget:
         """Return what the cookies open on this host. Raises Denied, Unknown."""
         key = (tuple(cookies), host)
         target, at = self._known.get(key, (None, 0.0))
         age = time.monotonic() - at
         is_over = target is not None and target.is_over(timezone.now())
-        if target is not None and age < RECHECK_SECONDS and not is_over:
+        if target is not None and age < min(RECHECK_SECONDS, target.recheck_seconds) and not is_over:
             return target
         try:
             return await self._look(key)
@@ -63,6 +66,10 @@ class Guard:
             if target is None or age > _TRUSTED_SECONDS or is_over:
                 raise
             return target
+
+    async def may_ask(self, origin: str, host: str) -> bool:
+        """Return whether pages of this origin may ask for the files of this host. Raises Unknown."""
+        return await self._ask(lambda: may_ask(origin, host, timezone.now()))
 
     @contextlib.contextmanager
     def watching(self, cookies: Sequence[str], host: str) -> Iterator[None]:
@@ -92,10 +99,13 @@ class Guard:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             now = timezone.now()
-            over = [key for key in self._open if key in self._known and self._known[key][0].is_over(now)]
-            await asyncio.gather(*(self._recheck(key) for key in over))
+            await asyncio.gather(*(self._recheck(key) for key in list(self._open) if self._is_due(key, now)))
             with contextlib.suppress(Unknown):
                 await self._look_at_credentials()
+
+    def _is_due(self, key: _Key, now: datetime) -> bool:
+        target, at = self._known.get(key, (None, 0.0))
+        return target is not None and (target.is_over(now) or time.monotonic() - at >= target.recheck_seconds)
 
     async def _look_at_credentials(self) -> None:
         """Forget answers whose credentials changed, and recheck what is open by them. A few queries for all."""
@@ -126,7 +136,7 @@ class Guard:
             is_over = target is not None and target.is_over(timezone.now())
             if time.monotonic() - at < _TRUSTED_SECONDS and not is_over:
                 return
-            logger.warning("an app is cut off: for too long nobody could say whether it is still allowed")
+            logger.warning("a connection is cut off: for too long nobody could say whether it is still allowed")
         except Denied:
             pass
         else:
@@ -134,7 +144,7 @@ class Guard:
         for task in list(self._open.get(key, ())):
             task.cancel()
 
-    async def _look(self, key: _Key) -> Target:
+    async def _look(self, key: _Key) -> AnyTarget:
         """Ask the database, once for all who want to know the same now."""
         task = self._asking.get(key)
         if task is None:
@@ -142,10 +152,10 @@ class Guard:
             task.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _look_up(self, key: _Key) -> Target:
+    async def _look_up(self, key: _Key) -> AnyTarget:
         asked_at = time.monotonic()
         try:
-            target = await self._ask(lambda: open_by(*key, timezone.now()))
+            target = await self._ask(lambda: open_at(*key, timezone.now()))
         except Denied:
             self._known.pop(key, None)
             raise

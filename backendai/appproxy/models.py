@@ -1,4 +1,4 @@
-"""Who was let into which app."""
+"""Who was let into which app, and to the files of which folder."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.compute.models import Kernel
+from backendai.storage.models import Folder
 
 
 class AppGrant(models.Model):
@@ -38,3 +39,30 @@ class AppGrant(models.Model):
 
     def __str__(self) -> str:
         return f"{self.service} for {self.user_id}"
+
+
+class FilesGrant(models.Model):
+    """Somebody may use the files of one folder, for as long as they are signed in and have rights to it.
+
+    As of an ``AppGrant``, a code is good for one grant, and only the digest of what the browser keeps is stored.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    entry = models.UUIDField(unique=True, editable=False)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="files_grants")
+    folder = models.ForeignKey(Folder, on_delete=models.CASCADE, related_name="files_grants")
+    host = models.CharField(max_length=255)
+    portal = models.CharField(max_length=255, blank=True, help_text="The host of the portal whose pages may use it.")
+    login = models.CharField(max_length=64, blank=True, editable=False)
+    token = models.CharField(max_length=64, blank=True, editable=False)
+    key_pair = models.CharField(max_length=32, blank=True, default="", editable=False)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        indexes = [models.Index(fields=["host", "expires_at"], name="files_grants_of_host")]
+
+    def __str__(self) -> str:
+        return f"{self.folder_id} for {self.user_id}"

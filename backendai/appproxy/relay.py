@@ -72,7 +72,7 @@ class Relay:
 
     async def _pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         upgrade = wants_websocket(request)
-        body = _pieces(request) if request.body_exists and not upgrade else None
+        body = pieces_of(request) if request.body_exists and not upgrade else None
         client = self._client(request, target, has_body=body is not None, upgrade=upgrade)
         url = URL(address_through(target, request.raw_path), encoded=True)
         headers = to_app(
@@ -115,7 +115,7 @@ def wants_websocket(request: web.BaseRequest) -> bool:
     return named and request.method == "GET" and request.headers.get("Upgrade", "").lower() == "websocket"
 
 
-async def _pieces(request: web.BaseRequest) -> AsyncIterator[bytes]:
+async def pieces_of(request: web.BaseRequest) -> AsyncIterator[bytes]:
     """Yield the body as it comes. A visitor who stops sending gives up the tunnel."""
     pieces = request.content.iter_any()
     while True:

@@ -14,6 +14,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from backendai.appproxy.door import Door
+from backendai.appproxy.file_door import FileDoor
+from backendai.appproxy.file_relay import FileRelay
 from backendai.appproxy.guard import Guard
 from backendai.appproxy.patient import PatientHandler, PatientServer
 from backendai.appproxy.relay import Relay
@@ -52,9 +54,9 @@ def _begun(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.StreamRespon
 @asynccontextmanager
 async def serving(listener: socket.socket) -> AsyncIterator[None]:
     """Serve apps on a listening socket until the context ends."""
-    guard, relay = Guard(), Relay()
+    guard, relay, file_relay = Guard(), Relay(), FileRelay()
     nodes = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
-    door = Door(guard, relay, nodes)
+    door = Door(guard, relay, nodes, FileDoor(guard, file_relay))
     server = PatientServer(
         _begun(door),
         handler_cancellation=True,
@@ -76,6 +78,7 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
         guard.close()
         await runner.cleanup()
         await relay.close()
+        await file_relay.close()
         await nodes.close()
 
 

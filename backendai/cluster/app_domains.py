@@ -60,3 +60,19 @@ def wrong_app_domain(domain: str) -> str:
 def app_domain_of(own: str) -> str:
     """Return where the apps of a group live, whose own domain this is (empty: the site's)."""
     return own or str(settings.APPS_DOMAIN)
+
+
+def origin_of(host: str) -> str:
+    """Return the origin under which browsers know a host under one of these domains."""
+    scheme, usual = ("https", 443) if settings.SECURE else ("http", 80)
+    port = settings.APPS_PUBLIC_PORT
+    return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
+
+
+def is_portal_origin(origin: str, portal: str) -> bool:
+    """Return whether a browser's ``Origin`` is the portal's: a trusted one, or that of the host (with port) ``portal``
+    under which the person had opened it."""
+    if origin in settings.CSRF_TRUSTED_ORIGINS:
+        return True
+    scheme, _, netloc = origin.partition("://")
+    return bool(portal) and scheme == ("https" if settings.SECURE else "http") and netloc.lower() == portal

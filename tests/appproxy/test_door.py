@@ -21,9 +21,10 @@ from backendai.accounts.standing import Standing
 from backendai.activity.models import AuditEntry
 from backendai.appproxy import guard
 from backendai.appproxy.models import AppGrant
+from backendai.cluster.app_domains import origin_of
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.apps import host_of, origin_of
+from backendai.compute.services.apps import host_of
 from backendai.compute.services.ending import terminate_session
 from tests.appproxy.stage import Stage, stage
 

@@ -13,10 +13,11 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from backendai.accounts.models import User
+from backendai.cluster.app_domains import origin_of
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import change_site
 from backendai.compute.models import ComputeSession, PublicApp
-from backendai.compute.services.apps import CODE_SECONDS, App, host_of, origin_of, read_code
+from backendai.compute.services.apps import CODE_SECONDS, App, host_of, read_code
 from backendai.compute.services.public_apps import open_to_everybody
 from backendai.web.app_reach import why_out_of_reach
 from tests.cast import Cast

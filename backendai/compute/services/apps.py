@@ -22,7 +22,7 @@ from django.conf import settings
 
 from backendai.accounts.models import User
 from backendai.accounts.standing import Standing
-from backendai.cluster.app_domains import app_domain_of
+from backendai.cluster.app_domains import app_domain_of, origin_of
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.status import Status
@@ -206,13 +206,6 @@ def behind_label(label: str) -> tuple[SessionQuerySet, str] | None:
         return None
     least, most = UUID(hex=digits.ljust(32, "0")), UUID(hex=digits.ljust(32, "f"))
     return ComputeSession.objects.filter(pk__range=(least, most)), service
-
-
-def origin_of(host: str) -> str:
-    """Return the origin under which browsers know a host of an app."""
-    scheme, usual = ("https", 443) if settings.SECURE else ("http", 80)
-    port = settings.APPS_PUBLIC_PORT
-    return f"{scheme}://{host}" if port == usual else f"{scheme}://{host}:{port}"
 
 
 def ticket_for(kernel_id: UUID, generation: int, service: str, port: int, now: datetime) -> Mapping[str, str]:

@@ -1,0 +1,29 @@
+"""Which kind of target a host name stands for: an app of a session, or the files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from backendai.appproxy.file_grants import FolderTarget, open_files_by, redeem_file_code
+from backendai.appproxy.grants import Target, open_by, redeem
+from backendai.storage.file_origins import folders_at
+
+AnyTarget = Target | FolderTarget
+
+
+def redeem_at(code: str, host: str, now: datetime, *, origin: str = "") -> str:
+    """Exchange a code for the text that opens what lives at this host. Raises Denied."""
+    exchange = redeem_file_code if _has_files(host) else redeem
+    return exchange(code, host, now, origin=origin)
+
+
+def open_at(texts: Sequence[str], host: str, now: datetime) -> AnyTarget:
+    """Return what the texts of cookies, or of a header, open at this host now. Raises Denied."""
+    return open_files_by(texts, host, now) if _has_files(host) else open_by(texts, host, now)
+
+
+def _has_files(host: str) -> bool:
+    # An app may be called "files" too: then its digits are those of a session.
+    folders = folders_at(host)
+    return folders is not None and folders.exists()

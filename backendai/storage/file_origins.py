@@ -1,0 +1,102 @@
+"""The origin of a folder's files, and the one-time code by which a person gets in.
+
+Files never share the portal's origin: what people upload may be a page with scripts. A code is sealed with the portal's
+secret and good for half a minute; that it is used once only is seen to by the app proxy.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from cryptography.fernet import Fernet, InvalidToken
+from django.conf import settings
+
+from backendai.accounts.models import User
+from backendai.accounts.standing import Standing
+from backendai.cluster.app_domains import origin_of
+from backendai.storage.models import Folder
+from backendai.storage.querysets import FolderQuerySet
+
+CODE_SECONDS = 30
+ENTER_PATH = "/.backendai/enter"
+_LABEL = re.compile(r"files-([0-9a-f]{12})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """Where to send the code (``POST`` with the field ``code``), within ``CODE_SECONDS`` and once."""
+
+    url: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileClaims:
+    """What a code says; ``portal`` is the host (with port) of the portal whose pages may hand it over."""
+
+    entry_id: UUID
+    user_id: UUID
+    folder_id: UUID
+    standing: Standing
+    portal: str
+
+
+class FileCodeRefused(Exception):
+    """The code is forged, too old, or for something else."""
+
+
+def file_host(folder_id: UUID) -> str:
+    """Return the host name under which the files of a folder live."""
+    return f"files-{folder_id.hex[:12]}.{settings.APPS_DOMAIN}"
+
+
+def file_origin(folder_id: UUID) -> str:
+    """Return the origin under which browsers reach the files of a folder."""
+    return origin_of(file_host(folder_id))
+
+
+def folders_at(host: str) -> FolderQuerySet | None:
+    """Return the folders (one at most) whose files live at a host name; None when it is no such name."""
+    label, _, domain = host.partition(".")
+    found = _LABEL.fullmatch(label)
+    if found is None or domain != settings.APPS_DOMAIN:
+        return None
+    digits = found[1]
+    least, most = UUID(hex=digits.ljust(32, "0")), UUID(hex=digits.ljust(32, "f"))
+    rows: FolderQuerySet = Folder.objects.filter(pk__range=(least, most))
+    return rows
+
+
+def make_file_entry(user: User, folder: Folder, standing: Standing, now: datetime, *, portal: str) -> FileEntry:
+    """Return the way to the files of a folder that the user may see."""
+    said = {"id": str(uuid.uuid4()), "user": str(user.pk), "folder": str(folder.pk), "portal": portal.lower()}
+    said |= {"login": standing.login, "token": standing.token, "key_pair": standing.key_pair}
+    code = _sealer().encrypt_at_time(json.dumps(said).encode(), current_time=int(now.timestamp())).decode()
+    return FileEntry(f"{file_origin(folder.pk)}{ENTER_PATH}", code)
+
+
+def read_file_code(code: str, now: datetime) -> FileClaims:
+    """Return what a code says; raises FileCodeRefused."""
+    try:
+        said = json.loads(_sealer().decrypt_at_time(code.encode(), ttl=CODE_SECONDS, current_time=int(now.timestamp())))
+    except (InvalidToken, ValueError) as error:
+        raise FileCodeRefused from error
+    return FileClaims(
+        entry_id=UUID(said["id"]),
+        user_id=UUID(said["user"]),
+        folder_id=UUID(said["folder"]),
+        standing=Standing(login=said["login"], token=said["token"], key_pair=said["key_pair"]),
+        portal=said["portal"],
+    )
+
+
+def _sealer() -> Fernet:
+    key = hashlib.sha256(b"file entry\0" + settings.SECRET_KEY.encode()).digest()
+    return Fernet(base64.urlsafe_b64encode(key))
