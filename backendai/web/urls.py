@@ -1,7 +1,7 @@
 """Addresses of the pages."""
 
 from django.contrib.auth.views import LogoutView
-from django.urls import path
+from django.urls import include, path
 
 from backendai.web.views import (
     account,
@@ -67,6 +67,7 @@ urlpatterns = [
     path("sessions/<uuid:session_id>/apps/<slug:service>/public/", public_apps.public_app, name="public_app"),
     path("apps/<slug:label>/", public_apps.by_label, name="app_by_label"),
     path("resources/panel/", sessions.resources_panel, name="resources_panel"),
+    path("folders/", include("backendai.web.folders.urls")),
     path("dashboard/", dashboard.dashboard, name="dashboard"),
     path("agents/", agents.agents, name="agents"),
     path("notifications/", notifications.notifications, name="notifications"),

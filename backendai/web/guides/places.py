@@ -29,6 +29,8 @@ PANEL = {
     "presets": (ADMIN_GUIDE, "presets"),
     "images": (ADMIN_GUIDE, "images"),
     "registries": (ADMIN_GUIDE, "registries"),
+    "folders": (ADMIN_GUIDE, "folders"),
+    "storage-hosts": (ADMIN_GUIDE, "folders"),
     "join-tokens": (ADMIN_GUIDE, "agents-1"),
     "slot-types": (ADMIN_GUIDE, "slot-types"),
     "jobs": (ADMIN_GUIDE, "background-jobs"),

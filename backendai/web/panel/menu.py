@@ -58,6 +58,8 @@ MENU: tuple[tuple[str | Promise, tuple[Entry, ...]], ...] = (
             Entry("presets", _l("Presets"), "adjustments"),
             Entry("images", _l("Images"), "package"),
             Entry("registries", _l("Registries"), "download"),
+            Entry("folders", _l("Folders"), "folder", _administrator),
+            Entry("storage-hosts", _l("Storage hosts"), "database"),
             Entry("join-tokens", _l("Join tokens"), "key"),
             Entry("slot-types", _l("Slot types"), "cpu"),
         ),

@@ -8,6 +8,7 @@ from backendai.web.panel import (
     agents,
     audit,
     domains,
+    folders,
     groups,
     idle_checkers,
     image_agents,
@@ -24,6 +25,7 @@ from backendai.web.panel import (
     slot_types,
     start,
     statistics,
+    storage_hosts,
     unknown_kernels,
 )
 
@@ -88,6 +90,12 @@ urlpatterns = [
     path("registries/<int:pk>/", registries.RegistryPage.as_view(), name="registry"),
     path("registries/<int:pk>/scan/", registries.registry_scan, name="registry-scan"),
     path("registries/<int:pk>/delete/", registries.RegistryDelete.as_view(), name="registry-delete"),
+    path("storage-hosts/", storage_hosts.StorageHostList.as_view(), name="storage-hosts"),
+    path("storage-hosts/new/", storage_hosts.StorageHostPage.as_view(), name="storage-host-new"),
+    path("storage-hosts/<uuid:pk>/", storage_hosts.StorageHostPage.as_view(), name="storage-host"),
+    path("storage-hosts/<uuid:pk>/delete/", storage_hosts.StorageHostDelete.as_view(), name="storage-host-delete"),
+    path("folders/", folders.FolderList.as_view(), name="folders"),
+    path("folders/link/", folders.LinkPage.as_view(), name="folder-link"),
     path("jobs/", jobs.JobList.as_view(), name="jobs"),
     path("jobs/<uuid:pk>/cancel/", jobs.JobCancel.as_view(), name="job-cancel"),
     path("jobs/<uuid:pk>/again/", jobs.JobAgain.as_view(), name="job-again"),

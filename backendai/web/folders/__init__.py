@@ -1,0 +1,1 @@
+"""The pages of folders: the list, the explorer of one folder, sharing and settings."""

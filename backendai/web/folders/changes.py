@@ -1,0 +1,143 @@
+"""Changes of what lies in a folder, as its pages send them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST
+
+from backendai.core.errors import UserError
+from backendai.storage.entries import FolderFiles, open_folder
+from backendai.storage.models import Folder
+from backendai.web.folders.access import back_to, find_folder, try_to
+from backendai.web.folders.explorer import path_in
+from backendai.web.requests import PageRequest
+
+_MOST_AT_ONCE = 1000
+_ITEM = re.compile(r"[\w.-]{1,64}\Z", re.ASCII)
+
+
+@require_POST
+@never_cache
+@login_required
+def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Make a directory below the one that is shown."""
+    folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
+    name = _name(request)
+
+    def make() -> str:
+        _files(request, folder).make_directory(posixpath.join(place, _checked(name)))
+        return _("The directory %(name)s is there.") % {"name": name}
+
+    try_to(request, make)
+    return back_to(folder_id, place)
+
+
+@require_POST
+@never_cache
+@login_required
+def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Give an entry another name."""
+    folder, source = find_folder(request, folder_id), path_in(request.POST.get("source", ""))
+    place, name = posixpath.dirname(source), _name(request)
+
+    def give() -> str:
+        _files(request, folder).move(source, posixpath.join(place, _checked(name)))
+        return _("It is called %(name)s now.") % {"name": name}
+
+    try_to(request, give)
+    return back_to(folder_id, place)
+
+
+@require_POST
+@never_cache
+@login_required
+def move(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Move entries to another directory of the folder."""
+    folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
+    target = path_in(request.POST.get("target", ""))
+
+    def move_all() -> str:
+        files = _files(request, folder)
+        for source in _sources(request):
+            files.move(source, posixpath.join(target, posixpath.basename(source)))
+        return _("Moved to %(target)s.") % {"target": target or folder.name}
+
+    try_to(request, move_all)
+    return back_to(folder_id, place)
+
+
+@require_POST
+@never_cache
+@login_required
+def delete(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Move entries to the folder's trash."""
+    folder, place = find_folder(request, folder_id), path_in(request.POST.get("place", ""))
+
+    def delete_all() -> str:
+        number = len(_files(request, folder).delete(_sources(request)).get("items", []))
+        text = ngettext("%(number)s entry is in the trash.", "%(number)s entries are in the trash.", number)
+        return text % {"number": number}
+
+    try_to(request, delete_all)
+    return back_to(folder_id, place)
+
+
+@require_POST
+@never_cache
+@login_required
+def change_bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Restore an item of the folder's trash, delete it for good, or all of them."""
+    folder, item = find_folder(request, folder_id), request.POST.get("item", "")
+    if item and not _ITEM.match(item):
+        raise Http404
+    try_to(request, _bin_work(request, folder, item))
+    return redirect("web:folder_bin", folder_id)
+
+
+def _bin_work(request: PageRequest, folder: Folder, item: str) -> Callable[[], str]:
+    verb = request.POST.get("verb", "")
+
+    def work() -> str:
+        if verb == "restore" and item:
+            _files(request, folder).restore(item)
+            return _("It is back where it was.")
+        if verb == "purge" and item:
+            _files(request, folder).forget(item)
+            return _("It is deleted for good.")
+        if verb != "empty":
+            raise UserError("Choose what to do: restore, purge or empty.", field="verb")
+        _files(request, folder).empty_trash()
+        return _("The trash is empty.")
+
+    return work
+
+
+def _files(request: PageRequest, folder: Folder) -> FolderFiles:
+    return open_folder(request.user, folder, to_edit=True)
+
+
+def _name(request: PageRequest) -> str:
+    return request.POST.get("name", "").strip()
+
+
+def _checked(name: str) -> str:
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
+        raise UserError("A name has at least one character and no '/'.", field="name")
+    return name
+
+
+def _sources(request: PageRequest) -> list[str]:
+    found = [path for path in map(path_in, request.POST.getlist("path")) if path]
+    if not 1 <= len(found) <= _MOST_AT_ONCE:
+        raise UserError(f"Choose 1 to {_MOST_AT_ONCE} entries; {len(found)} are chosen.", field="path")
+    return found

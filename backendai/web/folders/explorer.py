@@ -1,0 +1,149 @@
+"""The explorer: what lies in a folder, one file, and the folder's own trash."""
+
+from __future__ import annotations
+
+import posixpath
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from backendai.accounts.standing import Standing
+from backendai.core.errors import UserError
+from backendai.storage.entries import open_folder
+from backendai.storage.file_origins import make_file_entry
+from backendai.storage.models import Folder
+from backendai.texts.sentences import in_words
+from backendai.web.folders.access import back_to, find_folder, folder_page, may_change_files
+from backendai.web.folders.writers import note_changes
+from backendai.web.requests import PageRequest
+
+_SORTS = ("name", "size", "mtime")
+_LONGEST_PATH = 4096
+PAGE_SIZE = 200
+
+
+@require_safe
+@never_cache
+@login_required
+def explorer(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Show a directory of a folder; htmx asks for its entries alone."""
+    folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
+    context = _directory(request, folder, path)
+    if request.htmx and not request.htmx.boosted:
+        name = "_rows" if request.GET.get("after") else "_entries"
+        return render(request, f"web/folders/{name}.html", context | {"folder": folder})
+    return folder_page(request, folder, "explorer", context | {"places": places_of(path)}, tab="files")
+
+
+@require_safe
+@never_cache
+@login_required
+def file(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Show one file: an image, a text that can be edited, or what it is."""
+    folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
+    if not path:
+        return back_to(folder_id)
+    context: dict[str, Any] = {"path": path, "name": posixpath.basename(path), "parent": posixpath.dirname(path)}
+    try:
+        entry = open_folder(request.user, folder).entry({"path": path})
+        if entry["kind"] == "directory":
+            return back_to(folder_id, path)
+        note_changes(request.user, folder, context["parent"], [entry])
+        context["entry"] = entry
+    except UserError as error:
+        context["fault"] = in_words(error.message)
+    context["places"] = places_of(context["parent"])
+    return folder_page(request, folder, "file", context, tab="files", status=404 if "fault" in context else 200)
+
+
+@require_safe
+@never_cache
+@login_required
+def bin(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Show what was deleted in a folder."""
+    folder = find_folder(request, folder_id)
+    context: dict[str, Any] = {"items": []}
+    try:
+        answer = open_folder(request.user, folder).trash(request.GET.get("after", "")[:200] or None)
+        for item in answer["items"]:
+            item["deleted"] = datetime.fromtimestamp(item.get("deleted_at") or 0, UTC)
+        context = {"items": answer["items"], "next": answer.get("next")}
+    except UserError as error:
+        context["fault"] = in_words(error.message)
+    return folder_page(request, folder, "bin", context, tab="bin")
+
+
+@require_POST
+@never_cache
+@login_required
+def enter(request: PageRequest, folder_id: UUID) -> JsonResponse:
+    """Return a one-time code for the files of a folder, and where to send it."""
+    folder = find_folder(request, folder_id)
+    standing = Standing(login=request.session.session_key or "")
+    entry = make_file_entry(request.user, folder, standing, timezone.now(), portal=request.get_host())
+    return JsonResponse({"url": entry.url, "code": entry.code})
+
+
+@require_safe
+@never_cache
+@login_required
+def lead(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Show a form that carries a one-time code to the origin of the files and on to one of them, and sends itself."""
+    folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
+    standing = Standing(login=request.session.session_key or "")
+    entry = make_file_entry(request.user, folder, standing, timezone.now(), portal=request.get_host())
+    is_archive = request.GET.get("as") == "zip"
+    query = {"path": path} | ({"format": "zip"} if is_archive else {})
+    query |= {"inline": "1"} if request.GET.get("as") == "shown" else {}
+    way_on = f"/{'archive' if is_archive else 'content'}?{urlencode(query)}"
+    context = {"entry": entry, "next": way_on, "name": posixpath.basename(path) or folder.name}
+    return folder_page(request, folder, "lead", context, tab="files")
+
+
+def path_in(text: str) -> str:
+    """Return a path relative to the folder, without what would be read otherwise; the file server checks it again."""
+    parts = [part for part in text[:_LONGEST_PATH].replace("\0", "").split("/") if part not in ("", ".", "..")]
+    return "/".join(parts)
+
+
+def places_of(path: str) -> list[tuple[str, str]]:
+    """Return name and path of every directory on the way to this one."""
+    parts = path.split("/") if path else []
+    return [(name, "/".join(parts[: place + 1])) for place, name in enumerate(parts)]
+
+
+def _directory(request: PageRequest, folder: Folder, path: str) -> dict[str, Any]:
+    sort, order = request.GET.get("sort", "name"), request.GET.get("order", "asc")
+    sort, order = sort if sort in _SORTS else "name", order if order in ("asc", "desc") else "asc"
+    after = request.GET.get("after", "")[:1024]
+    context: dict[str, Any] = {"path": path, "sort": sort, "order": order, "parent": posixpath.dirname(path)}
+    context |= {"entries": [], "is_part": bool(after), "may_change": may_change_files(folder), "is_root": not path}
+    try:
+        query = {"path": path, "limit": PAGE_SIZE, "sort": sort, "order": order, "after": after or None}
+        listing = open_folder(request.user, folder).entries(query)
+    except UserError as error:
+        return context | {"fault": in_words(error.message), "fault_code": error.code}
+    entries = listing["entries"]
+    for entry in entries:
+        entry["path"] = f"{path}/{entry['name']}" if path else entry["name"]
+    note_changes(request.user, folder, path, entries)
+    context |= {"entries": entries, "next": listing.get("next"), "total": listing.get("total")}
+    context["is_sorted"] = listing.get("sorted", True)
+    context["as_of"] = datetime.fromtimestamp(listing.get("as_of") or 0, UTC)
+    context["headings"] = [_heading(name, sort, order, path) for name in _SORTS]
+    return context
+
+
+def _heading(name: str, sort: str, order: str, path: str) -> dict[str, str]:
+    turned = "desc" if name == sort and order == "asc" else "asc"
+    now = ("ascending" if order == "asc" else "descending") if name == sort else ""
+    query = {"path": path, "sort": name, "order": turned}
+    return {"name": name, "address": "?" + urlencode({key: value for key, value in query.items() if value}), "now": now}

@@ -1,0 +1,139 @@
+"""Forms of folders; the rules are those of the services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy as _l
+
+from backendai.accounts.models import Project, User
+from backendai.core.errors import UserError
+from backendai.core.slots import format_size, parse_size
+from backendai.storage.models import Folder, StorageHost
+from backendai.storage.querysets import MANAGE
+from backendai.storage.status import Rights, Usage
+from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
+
+_NAME_HELP = _l("1 to 64 letters, digits, '.', '_' or '-'. Sessions mount it under this name.")
+_LIMIT_HELP = _l("Such as 500m, 20g or 1t. Empty: no limit of its own.")
+_PLAIN = {"autocomplete": "off", "spellcheck": "false"}
+
+
+class SizeField(forms.CharField):
+    """A size as people write it; cleaned to bytes, None when it is empty."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(required=False, max_length=40, widget=forms.TextInput(_PLAIN), **kwargs)
+
+    def clean(self, value: Any) -> int | None:
+        """Return the bytes."""
+        text = str(super().clean(value)).replace(" ", "").replace("\N{NO-BREAK SPACE}", "")
+        try:
+            return parse_size(text, field="limit_bytes") if text else None
+        except UserError as error:
+            raise forms.ValidationError(in_words(error.message)) from error
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return the bytes as people write them, unless that would round them."""
+        if not isinstance(value, int):
+            return value
+        text = format_size(value)
+        return text if parse_size(text.replace(" ", ""), field="limit_bytes") == value else value
+
+
+class _TargetForm(forms.Form):
+    """A new folder: its name, limit and owner."""
+
+    name = forms.CharField(label=_l("Name"), max_length=64, help_text=_NAME_HELP, widget=forms.TextInput(_PLAIN))
+    project = forms.ModelChoiceField(
+        Project.objects.none(), required=False, label=_l("Belongs to"), empty_label=_l("yourself")
+    )
+    limit_bytes = SizeField(label=_l("Limit"), help_text=_LIMIT_HELP)
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        projects = Project.objects.managed_by(user).filter(is_active=True).order_by("name")
+        self.fields["project"].queryset = projects  # type: ignore[attr-defined]
+        if not projects.exists():
+            del self.fields["project"]
+
+
+class CreateForm(_TargetForm):
+    """A new folder."""
+
+    host = forms.ModelChoiceField(StorageHost.objects.none(), label=_l("Storage host"), empty_label=None)
+    usage = forms.ChoiceField(label=_l("For"), choices=Usage.choices, initial=Usage.GENERAL)
+    member_rights = forms.ChoiceField(
+        label=_l("Members of the project"),
+        choices=Rights.choices,
+        initial=Rights.EDIT,
+        required=False,
+        help_text=_l("Only of a project's folder."),
+    )
+    field_order = ("name", "project", "member_rights", "host", "usage", "limit_bytes")
+
+    def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
+        super().__init__(*args, user=user, **kwargs)
+        hosts = StorageHost.objects.filter(is_enabled=True).order_by("-is_default", "name")
+        self.fields["host"].queryset = hosts  # type: ignore[attr-defined]
+        self.fields["host"].initial = hosts.first()
+        if "project" not in self.fields:
+            del self.fields["member_rights"]
+        translate_choices(self)
+
+
+class CloneForm(_TargetForm):
+    """A clone of a folder."""
+
+
+class SettingsForm(forms.Form):
+    """What those who manage a folder may change."""
+
+    name = forms.CharField(label=_l("Name"), max_length=64, help_text=_NAME_HELP, widget=forms.TextInput(_PLAIN))
+    limit_bytes = SizeField(label=_l("Limit"), help_text=_LIMIT_HELP)
+    member_rights = forms.ChoiceField(label=_l("Members of the project"), choices=Rights.choices, required=False)
+    is_cloneable = forms.BooleanField(label=_l("Whoever may view it may clone it"), required=False)
+
+    def __init__(self, data: Any = None, *, folder: Folder) -> None:
+        names = ("name", "limit_bytes", "member_rights", "is_cloneable")
+        super().__init__(data, initial={name: getattr(folder, name) for name in names})
+        if folder.project_id is None:
+            del self.fields["member_rights"]
+        if folder.linked_path:
+            del self.fields["limit_bytes"], self.fields["is_cloneable"]
+        translate_choices(self)
+
+
+class ShareForm(forms.Form):
+    """Whom to invite."""
+
+    email = forms.EmailField(label=_l("E-mail address"), widget=forms.EmailInput({"autocomplete": "off"}))
+    rights = forms.ChoiceField(label=_l("May"), choices=[(Rights.VIEW, _l("view")), (Rights.EDIT, _l("edit"))])
+
+
+class OverrideForm(forms.Form):
+    """Which member of the project gets other rights than the rest."""
+
+    member = forms.ModelChoiceField(User.objects.none(), label=_l("Member"), empty_label=_l("choose one"))
+    member_rights = forms.ChoiceField(label=_l("May"), choices=Rights.choices)
+
+    def __init__(self, *args: Any, folder: Folder, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        members = User.objects.filter(memberships__project=folder.project_id, is_active=True).order_by("email")
+        self.fields["member"].queryset = members  # type: ignore[attr-defined]
+        translate_choices(self)
+
+
+def translate_choices(form: forms.Form) -> None:
+    """Put the words of choices, which are those of the models, into the language of the page."""
+    for field in form.fields.values():
+        if type(field) is forms.ChoiceField:
+            field.choices = [(value, in_words(str(word))) for value, word in field.choices]  # type: ignore[union-attr,misc]
+
+
+def rights_words(rights: str) -> str:
+    """Return what a person may do, for people."""
+    words = {MANAGE: _("manage"), Rights.EDIT: _("edit"), Rights.VIEW: _("view"), Rights.NONE: _("no access")}
+    return words.get(rights, rights)

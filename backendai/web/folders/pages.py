@@ -1,0 +1,174 @@
+"""The list of folders, invitations, the trash of whole folders, and creating one."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from backendai.core.errors import UserError
+from backendai.storage.limits import held_by, limits_of
+from backendai.storage.models import Folder, FolderGrant
+from backendai.storage.services import (
+    accept_invitation,
+    create_folder,
+    decline_invitation,
+    leave_folder,
+    purge_folder,
+    restore_folder,
+    retry_folder,
+    trash_folder,
+)
+from backendai.storage.status import FolderStatus
+from backendai.web.account_pages import blame
+from backendai.web.folders.access import find_folder, try_to
+from backendai.web.folders.forms import CreateForm
+from backendai.web.folders.listing import Asked, page_of, tabs_of, trash_of
+from backendai.web.requests import PageRequest
+
+
+@require_safe
+@never_cache
+@login_required
+def folders(request: PageRequest) -> HttpResponse:
+    """Show the folders that the address asks for; htmx asks for the list alone."""
+    asked = Asked.of(request.GET)
+    context = {"asked": asked, "page": page_of(request.user, asked, request.GET.get("page", "1"))}
+    context |= {"tabs": tabs_of(request.user, asked), "columns": _columns(asked)}
+    if request.htmx and not request.htmx.boosted:
+        return render(request, "web/folders/_list.html", context)
+    invitations = FolderGrant.objects.pending_for(request.user).select_related("folder", "created_by")
+    context |= {"invitations": list(invitations), "form": CreateForm(user=request.user), "room": _room(request)}
+    return render(request, "web/folders/list.html", context | {"section": "folders", "tab": "list"})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def create(request: PageRequest) -> HttpResponse:
+    """Ask for a new folder; on POST create it and open it."""
+    form = CreateForm(request.POST or None, user=request.user)
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        more = {"member_rights": data["member_rights"]} if data.get("member_rights") else {}
+        try:
+            folder = create_folder(
+                request.user,
+                name=data["name"],
+                host=data["host"],
+                project=data.get("project"),
+                usage=data["usage"],
+                limit_bytes=data["limit_bytes"],
+                now=timezone.now(),
+                **more,
+            )
+            return redirect("web:folder", folder.pk)
+        except UserError as error:
+            blame(form, error)
+    context = {"section": "folders", "form": form, "room": _room(request)}
+    return render(request, "web/folders/new.html", context, status=422 if form.is_bound else 200)
+
+
+@require_POST
+@never_cache
+@login_required
+def answer_invitation(request: PageRequest, grant_id: int) -> HttpResponse:
+    """Accept or decline an invitation to a folder."""
+    grant: FolderGrant = get_object_or_404(FolderGrant.objects.pending_for(request.user), pk=grant_id)
+    name, now = grant.folder.name, timezone.now()
+
+    def accept() -> str:
+        accept_invitation(grant, request.user, now=now)
+        return _("%(name)s is among your folders now.") % {"name": name}
+
+    def decline() -> str:
+        decline_invitation(grant, request.user, now=now)
+        return _("The invitation to %(name)s is declined.") % {"name": name}
+
+    try_to(request, accept if request.POST.get("answer") == "accept" else decline)
+    return redirect("web:folders")
+
+
+@require_safe
+@never_cache
+@login_required
+def trash(request: PageRequest) -> HttpResponse:
+    """Show the folders in the trash."""
+    context = {"section": "folders", "tab": "trash", "rows": list(trash_of(request.user)[:500])}
+    return render(request, "web/folders/trash.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def purge(request: PageRequest, folder_id: UUID) -> HttpResponse:
+    """Ask for the name of a folder before it is deleted for good; on POST delete it."""
+    folder = find_folder(request, folder_id, "manage")
+    if folder.status not in (FolderStatus.TRASHED, FolderStatus.ERROR):
+        messages.error(request, _("Move %(name)s to the trash first.") % {"name": folder.name})
+        return redirect("web:folder_settings", folder_id)
+    if request.method == "POST":
+
+        def purge() -> str:
+            purge_folder(folder, request.user, typed_name=request.POST.get("typed", "").strip(), now=timezone.now())
+            return _("%(name)s is being deleted.") % {"name": folder.name}
+
+        if try_to(request, purge):
+            return redirect("web:folders_trash")
+        return redirect("web:folder_purge", folder_id)
+    return render(request, "web/folders/purge.html", {"section": "folders", "folder": folder})
+
+
+@require_POST
+@never_cache
+@login_required
+def change_state(request: PageRequest, folder_id: UUID, verb: str) -> HttpResponse:
+    """Move a folder to the trash, restore it, try its creation again, or leave it."""
+    folder, now = find_folder(request, folder_id), timezone.now()
+
+    def act() -> str:
+        if verb == "trash":
+            trash_folder(folder, request.user, now=now)
+            return _("%(name)s is in the trash.") % {"name": folder.name}
+        if verb == "restore":
+            restore_folder(folder, request.user, name=request.POST.get("name", "").strip(), now=now)
+            return _("%(name)s is restored.") % {"name": folder.name}
+        if verb == "retry":
+            retry_folder(folder, request.user, now=now)
+            return _("%(name)s is created once more.") % {"name": folder.name}
+        leave_folder(folder, request.user, now=now)
+        return _("You have left %(name)s.") % {"name": folder.name}
+
+    if not try_to(request, act):
+        is_in_trash = folder.status == FolderStatus.TRASHED
+        return redirect("web:folders_trash") if is_in_trash else redirect("web:folder_settings", folder_id)
+    return redirect("web:folder", folder_id) if verb in ("restore", "retry") else redirect("web:folders")
+
+
+@require_safe
+@never_cache
+@login_required
+def by_digits(request: PageRequest, digits: str) -> HttpResponse:
+    """Lead from the address of a folder's files to the folder."""
+    least, most = UUID(hex=digits.ljust(32, "0")), UUID(hex=digits.ljust(32, "f"))
+    rows = Folder.objects.visible_to(request.user)
+    return redirect("web:folder", get_object_or_404(rows, pk__range=(least, most)).pk)
+
+
+def _room(request: PageRequest) -> dict[str, Any]:
+    """Return how many folders the person has and may have, and how much they may hold."""
+    (number, total), (most, most_bytes) = held_by(request.user), limits_of(request.user)
+    return {"number": number, "total": total, "most": most, "most_bytes": most_bytes}
+
+
+def _columns(asked: Asked) -> list[tuple[Any, str, str]]:
+    names = [("name", _("Name")), ("owner", _("Owner")), ("size", _("Size")), ("created", _("Created"))]
+    return [(title, *asked.heading(name)) for name, title in names]

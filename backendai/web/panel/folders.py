@@ -1,0 +1,160 @@
+"""All folders that an administrator manages, with their owners and sizes; and offering existing directories."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_filters
+import django_tables2 as tables
+from django import forms
+from django.contrib import messages
+from django.db.models import F, QuerySet, Value
+from django.db.models.functions import Coalesce, Concat
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _l
+
+from backendai.accounts.models import Project
+from backendai.core.errors import UserError
+from backendai.core.slots import format_size
+from backendai.storage.models import Folder, StorageHost
+from backendai.storage.services import link_folder
+from backendai.storage.status import FolderStatus
+from backendai.texts.translation import gettext as _
+from backendai.web.panel.editing import FormPage, show_error
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.panel.queue import administrator
+from backendai.web.templatetags.folders import folder_status
+from backendai.web.templatetags.portal import ago
+
+
+class FolderTable(PanelTable):
+    """One row per folder."""
+
+    name = tables.LinkColumn("web:folder_settings", args=[tables.A("pk")], verbose_name=_l("Name"))
+    owner_name = tables.Column(_l("Owner"))
+    host = tables.Column(_l("Storage host"))
+    status = tables.Column(_l("State"))
+    used_bytes = tables.Column(_l("Size"), default="–", attrs={"td": {"class": "number"}})
+    limit_bytes = tables.Column(_l("Limit"), default="∞", attrs={"td": {"class": "number"}})
+    used_files = tables.Column(_l("Files"), default="–", attrs={"td": {"class": "number"}})
+    created_at = tables.Column(_l("Created"))
+
+    class Meta(PanelTable.Meta):
+        model = Folder
+        fields = ("name", "owner_name", "host", "status", "used_bytes", "limit_bytes", "used_files", "created_at")
+        order_by = "-used_bytes"
+
+    def render_status(self, record: Folder) -> str:
+        """Return the status with its colour."""
+        return folder_status(record)
+
+    def value_status(self, value: str) -> str:
+        """Return the status."""
+        return value
+
+    def render_used_bytes(self, value: int) -> str:
+        """Return the size for people."""
+        return format_size(value)
+
+    def value_used_bytes(self, value: int) -> int:
+        """Return the bytes."""
+        return value
+
+    render_limit_bytes = render_used_bytes
+    value_limit_bytes = value_used_bytes
+
+    def render_created_at(self, value: Any) -> str:
+        """Return when."""
+        return ago(value)
+
+
+class FolderFilter(PanelFilter):
+    """By name, owner, host and status."""
+
+    search_fields = ("name", "user__email", "project__name")
+    search_hint = _l("Name or owner")
+    status = django_filters.ChoiceFilter(
+        label=_l("State"), choices=[one for one in FolderStatus.choices if one[0] != FolderStatus.DELETED]
+    )
+    host = django_filters.ModelChoiceFilter(label=_l("Storage host"), queryset=StorageHost.objects.order_by("name"))
+
+    class Meta:
+        model = Folder
+        fields: ClassVar[list[str]] = []
+
+
+class FolderList(ListPage):
+    """Every folder of the domain, for its administrators; of all domains, for superadmins."""
+
+    section = "folders"
+    title = _l("Folders")
+    lead = _l("who holds how much data")
+    rule = staticmethod(administrator)
+    template_name = "web/panel/folders.html"
+    table_class = FolderTable
+    filterset_class = FolderFilter
+    empty_text = _l("Nobody has created a folder yet.")
+
+    def get_queryset(self) -> QuerySet[Folder]:
+        """Return the folders that the viewer manages, with the names of their owners."""
+        owner = Coalesce("user__email", Concat(F("project__name"), Value(" ("), F("project__domain__name"), Value(")")))
+        rows = Folder.objects.visible_to(self.viewer).filter(rights="manage").select_related("host")
+        return rows.annotate(owner_name=owner)
+
+
+class LinkForm(EditForm):
+    """An existing directory that shall be offered."""
+
+    path = forms.CharField(
+        label=_l("Existing directory"),
+        max_length=255,
+        help_text=_l("Absolute, as the file server sees it; below a path that its own settings allow."),
+        widget=forms.TextInput(attrs={"spellcheck": "false", "placeholder": "/data/imagenet"}),
+    )
+
+    class Meta:
+        model = Folder
+        fields: ClassVar[list[str]] = ["name", "host", "project"]
+        labels: ClassVar[dict[str, Any]] = {
+            "host": _l("Storage host"),
+            "project": _l("Offered to the members of"),
+        }
+
+    field_order = ("name", "host", "path", "project")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["project"].queryset = Project.objects.filter(is_active=True)  # type: ignore[attr-defined]
+
+    def _post_clean(self) -> None:
+        """Leave the rules of the row to the verb."""
+
+
+class LinkPage(FormPage):
+    """Asks for an existing directory that people shall read."""
+
+    section = "folders"
+    title = _l("Link a directory")
+    lead = _l("Offered read-only, such as a data set. It is never written, measured or deleted.")
+    model = Folder
+    form_class = LinkForm
+    audit_name = "folder"
+    list_address = "manage:folders"
+    submit_label = _l("Link directory")
+
+    def post(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Link it through its verb, which asks the file server: in no transaction."""
+        form = self.make_form(request.POST)
+        if form.is_valid():
+            values = {name: form.cleaned_data[name] for name in ("name", "path", "host", "project")}
+            try:
+                folder = link_folder(self.viewer, **values, now=timezone.now())
+            except UserError as error:
+                show_error(form, error)
+            else:
+                messages.success(request, _("%(name)s is offered.") % {"name": folder.name})
+                return redirect("web:folder_settings", folder.pk)
+        return self.render_to_response(self.get_context_data(form=form), status=422)

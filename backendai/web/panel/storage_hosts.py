@@ -1,0 +1,171 @@
+"""Storage hosts: where folders lie, and whether their file servers work."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import django_tables2 as tables
+from django.db.models import Count, Q, QuerySet
+from django.urls import reverse
+from django.utils.functional import cached_property
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _l
+
+from backendai.core.slots import format_size
+from backendai.storage.models import HostOnAgent, StorageHost
+from backendai.storage.services import delete_host, write_host
+from backendai.storage.status import FolderStatus
+from backendai.texts.translation import gettext as _
+from backendai.web.panel.editing import DeletePage, FormPage
+from backendai.web.panel.forms import EditForm
+from backendai.web.panel.listing import ListPage, PanelFilter, PanelTable
+from backendai.web.templatetags.portal import ago
+
+_FIELDS = ["name", "title", "address", "public_address", "is_enabled", "is_default"]
+
+
+class StorageHostTable(PanelTable):
+    """One row per storage host."""
+
+    name = tables.LinkColumn("manage:storage-host", args=[tables.A("pk")], verbose_name=_l("Name"))
+    state = tables.Column(_l("File server"), empty_values=(), order_by=("fault", "answered_at"))
+    free_bytes = tables.Column(_l("Free"), empty_values=(), attrs={"td": {"class": "number"}})
+    quota_mode = tables.Column(_l("Limits are"))
+    folder_count = tables.Column(_l("Folders"), attrs={"td": {"class": "number"}})
+    unknown = tables.Column(_l("Unknown folders"), accessor="unknown_folders", empty_values=(), orderable=False)
+    is_enabled = tables.BooleanColumn(verbose_name=_l("Open for new folders"), yesno=(_l("yes"), _l("no")))
+
+    class Meta(PanelTable.Meta):
+        model = StorageHost
+        fields = ("name", "state", "free_bytes", "quota_mode", "folder_count", "unknown", "is_enabled")
+        order_by = "name"
+
+    def render_name(self, record: StorageHost) -> str:
+        """Return the name, with a mark on the default."""
+        return f"{record.name} ({_('default')})" if record.is_default else record.name
+
+    def render_state(self, record: StorageHost) -> str:
+        """Return whether the file server works; of one that does not, why."""
+        if record.answered_at is None:
+            return format_html('<span class="status tone-wait">{}</span>', _("not heard of yet"))
+        tone, word = ("bad", _("fault")) if record.fault else ("good", _("works"))
+        look = format_html('<span class="status tone-{}">{}</span>', tone, word)
+        return format_html('{}<div class="sub">{} {}</div>', look, record.fault, ago(record.answered_at))
+
+    def value_state(self, record: StorageHost) -> str:
+        """Return the same as text."""
+        return record.fault or ("works" if record.answered_at else "not heard of yet")
+
+    def render_free_bytes(self, record: StorageHost) -> str:
+        """Return how much is free of how much."""
+        if record.free_bytes is None or record.total_bytes is None:
+            return "–"
+        sizes = {"free": format_size(record.free_bytes), "total": format_size(record.total_bytes)}
+        return _("%(free)s of %(total)s") % sizes
+
+    def render_unknown(self, record: StorageHost) -> str:
+        """Return how many directories the database does not know."""
+        return str(len(record.unknown_folders)) if record.unknown_folders else "–"
+
+
+class StorageHostFilter(PanelFilter):
+    """By name and whether new folders can be created there."""
+
+    search_fields = ("name", "title", "address")
+    search_hint = _l("Name or address")
+
+    class Meta:
+        model = StorageHost
+        fields: ClassVar[list[str]] = ["is_enabled"]
+
+
+class StorageHostForm(EditForm):
+    """A storage host; its name stays once it is made."""
+
+    class Meta:
+        model = StorageHost
+        fields: ClassVar[list[str]] = _FIELDS
+        labels: ClassVar[dict[str, Any]] = {
+            "address": _l("Address of its file server"),
+            "public_address": _l("Its address for scripts"),
+            "is_enabled": _l("New folders can be created here"),
+            "is_default": _l("New folders lie here unless another host is chosen"),
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.instance._state.adding:
+            self.fields["name"].disabled = True
+
+    def _get_validation_exclusions(self) -> set[str]:
+        # The verb itself takes the mark of the default from the host that had it.
+        return {*super()._get_validation_exclusions(), "is_default"}  # type: ignore[misc]
+
+
+class StorageHostList(ListPage):
+    """Every storage host, for superadmins."""
+
+    section = "storage-hosts"
+    title = _l("Storage hosts")
+    lead = _l("where folders lie")
+    table_class = StorageHostTable
+    filterset_class = StorageHostFilter
+    create_address = "manage:storage-host-new"
+    create_label = _l("New storage host")
+    empty_text = _l("Start a file server, and add it here with its address. People can create folders then.")
+
+    def get_queryset(self) -> QuerySet[StorageHost]:
+        """Return the hosts with the number of their folders."""
+        kept = ~Q(folders__status=FolderStatus.DELETED)
+        return StorageHost.objects.annotate(folder_count=Count("folders", filter=kept))
+
+
+class StorageHostPage(FormPage):
+    """One storage host, or a new one."""
+
+    section = "storage-hosts"
+    title = _l("New storage host")
+    template_name = "web/panel/storage_host.html"
+    model = StorageHost
+    form_class = StorageHostForm
+    audit_name = "storage-host"
+    list_address = "manage:storage-hosts"
+    delete_address = "manage:storage-host-delete"
+
+    def save(self, form: EditForm) -> Any:
+        """Write it through its verb."""
+        values = {name: form.cleaned_data[name] for name in _FIELDS}
+        return write_host(self.viewer.pk, self.find() or StorageHost(), values)
+
+    @cached_property
+    def _on_agents(self) -> list[HostOnAgent]:
+        rows = HostOnAgent.objects.filter(host=self.object).select_related("agent").order_by("agent__name")
+        return list(rows) if self.object else []
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return the form with how the host is."""
+        return super().get_context_data(on_agents=self._on_agents, **kwargs)
+
+
+class StorageHostDelete(DeletePage):
+    """Asks before a storage host goes."""
+
+    section = "storage-hosts"
+    title = _l("Delete storage host")
+    model = StorageHost
+    audit_name = "storage-host"
+    list_address = "manage:storage-hosts"
+
+    def consequences(self) -> list[str]:
+        """Return what will happen."""
+        return [_("Its files stay on the disk. Folders that are not deleted keep it from going.")]
+
+    def act(self) -> str:
+        """Delete it through its verb."""
+        name = str(self.object)
+        delete_host(self.viewer.pk, self.object)
+        return _("%(name)s is deleted.") % {"name": name}
+
+    def success_url(self) -> str:
+        """Return to the list."""
+        return reverse(self.list_address)

@@ -1,0 +1,72 @@
+"""Pieces of the pages of folders."""
+
+from __future__ import annotations
+
+from django import template
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from backendai.storage.models import Folder
+from backendai.storage.status import FolderStatus, QuotaMode
+from backendai.texts.sentences import in_words
+from backendai.web.folders.access import used_percent
+from backendai.web.folders.forms import rights_words
+from backendai.web.folders.writers import Change
+from backendai.web.templatetags.portal import size
+
+register = template.Library()
+register.filter("rights_words", rights_words)
+
+_FULL = 80  # percent from which the bar warns
+_TONES = {
+    FolderStatus.READY: "good",
+    FolderStatus.CREATING: "busy",
+    FolderStatus.DELETING: "busy",
+    FolderStatus.ERROR: "bad",
+}
+_MOVING = (FolderStatus.CREATING, FolderStatus.DELETING)
+
+
+@register.simple_tag
+def folder_status(folder: Folder) -> SafeString:
+    """Return a folder's status as a word with its colour."""
+    status = FolderStatus(folder.status)
+    moving = " status-moving" if status in _MOVING else ""
+    tone = _TONES.get(status, "over")
+    return format_html('<span class="status tone-{}{}">{}</span>', tone, moving, in_words(str(status.label)))
+
+
+@register.simple_tag
+def folder_size(folder: Folder) -> SafeString:
+    """Return how large a folder is, of which limit, and whether that is enforced."""
+    if folder.linked_path:
+        return format_html("{}", "–")
+    if folder.used_bytes is None and folder.limit_bytes is not None:
+        text = _("limit %(limit)s") % {"limit": size(folder.limit_bytes)}
+        return format_html('<span class="number">{}</span> <span class="sub">{}</span>', text, _("not measured yet"))
+    used = size(folder.used_bytes) if folder.used_bytes is not None else _("not measured yet")
+    if folder.limit_bytes is None:
+        return format_html('<span class="number">{}</span>', used)
+    is_enforced = folder.host.quota_mode == QuotaMode.ENFORCED
+    text = _("%(used)s of %(limit)s") % {"used": used, "limit": size(folder.limit_bytes)}
+    how = _("enforced") if is_enforced else _("measured")
+    percent = used_percent(folder)
+    meter: SafeString | str = ""
+    if percent is not None:
+        full = "is-full" if percent >= _FULL else ""
+        meter = format_html(
+            '<meter min="0" max="100" value="{}" class="{}" aria-label="{}">{} %</meter>', percent, full, text, percent
+        )
+    return format_html('<span class="number">{}</span> <span class="sub">({})</span>{}', text, how, meter)
+
+
+@register.simple_tag
+def change_words(change: Change) -> SafeString:
+    """Return while which session a file changed, as a link to it."""
+    link = format_html('<a href="{}"><bdi>{}</bdi></a>', reverse("web:session", args=[change.session_id]), change.name)
+    if change.others:
+        text = _("probably while {session} ran, or {number} others")
+        return format_html(text, session=link, number=change.others)
+    return format_html(_("while {session} ran"), session=link)

@@ -1,0 +1,150 @@
+// The explorer of a folder: choosing entries, renaming, moving, copying, searching, and keeping what is shown fresh.
+(() => {
+  const explorer = document.getElementById("explorer");
+  // A folder that is being made is there in a moment.
+  if (explorer.dataset.status === "CREATING") setTimeout(() => location.reload(), 2000);
+  const { ask, download, faultOf } = window.folderFiles;
+  const says = document.getElementById("explorer-says");
+  const bar = document.getElementById("entry-bar");
+  const boxes = () => [...explorer.querySelectorAll(".cell-pick input[name=path]")];
+  const chosen = () => boxes().filter((box) => box.checked).map((box) => box.value);
+  const query = (params) => new URLSearchParams(params).toString();
+  const lookEvery = 5000;
+
+  const showChosen = () => {
+    const number = chosen().length;
+    bar.hidden = !number;
+    bar.querySelector("[data-number]").textContent = number === 1 ? bar.dataset.one : bar.dataset.many.replace("%n", number);
+    const all = document.getElementById("choose-entries");
+    if (all) {
+      all.checked = number > 0 && number === boxes().length;
+      all.indeterminate = number > 0 && !all.checked;
+    }
+  };
+  const choose = (checked) => {
+    boxes().forEach((box) => (box.checked = checked));
+    showChosen();
+  };
+  explorer.addEventListener("change", ({ target }) => {
+    if (target.id === "choose-entries") choose(target.checked);
+    else if (target.matches(".cell-pick input")) showChosen();
+  });
+  addEventListener("pageshow", showChosen);
+
+  const relocate = document.getElementById("relocate");
+  let verb = "move";
+  explorer.addEventListener("click", ({ target }) => {
+    if (target.closest("[data-choose-no-entry]")) choose(false);
+    if (target.closest("[data-download-chosen]")) {
+      const [first, ...rest] = chosen();
+      const row = boxes().find((box) => box.value === first)?.closest("tr");
+      if (!rest.length && row?.dataset.kind === "file") download(`/content?${query({ path: first })}`).catch(unreachable);
+      else download(`/archive?format=zip&${chosen().map((path) => query({ path })).join("&")}`).catch(unreachable);
+    }
+    const rename = target.closest("[data-rename]");
+    if (rename) {
+      const dialog = document.getElementById("rename-entry");
+      const name = dialog.querySelector("[name=name]");
+      dialog.querySelector("[name=source]").value = rename.dataset.rename;
+      name.value = rename.dataset.name;
+      dialog.showModal();
+      const dot = name.value.lastIndexOf(".");
+      name.setSelectionRange(0, dot > 0 ? dot : name.value.length);
+    }
+    const opener = target.closest("[data-relocate]");
+    if (opener) {
+      verb = opener.dataset.relocate;
+      for (const each of relocate.querySelectorAll("h2, [type=submit]")) each.textContent = each.dataset[verb];
+      relocate.querySelector("[data-error]").textContent = "";
+      relocate.querySelector("[data-sources]").replaceChildren(
+        ...chosen().map((value) => Object.assign(document.createElement("input"), { type: "hidden", name: "path", value })));
+      relocate.querySelector("[name=target]").value = explorer.dataset.path;
+      relocate.showModal();
+    }
+  });
+
+  // A copy may take long, so the browser itself waits for it; a move is as quick as a rename.
+  relocate?.addEventListener("submit", async (event) => {
+    if (verb !== "copy") return;
+    event.preventDefault();
+    const error = relocate.querySelector("[data-error]");
+    const button = relocate.querySelector("[type=submit]");
+    const to = relocate.querySelector("[name=target]").value.replace(/^\/+|\/+$/g, "");
+    button.disabled = true;
+    error.textContent = "";
+    try {
+      for (const source of chosen()) {
+        const name = source.split("/").pop();
+        const body = JSON.stringify({ source, target: to ? `${to}/${name}` : name });
+        const answer = await ask("POST", "/copies", { headers: { "Content-Type": "application/json" }, body });
+        if (!answer.ok) throw new Error(await faultOf(answer));
+      }
+      relocate.close();
+      choose(false);
+      look();
+    } catch (fault) {
+      error.textContent = fault instanceof TypeError ? says.dataset.unreachable : says.dataset.failed.replace("%what", fault.message);
+    }
+    button.disabled = false;
+    button.classList.remove("is-busy");
+  });
+
+  const unreachable = () => (says.textContent = says.dataset.unreachable);
+  const look = () => htmx.trigger(document.getElementById("entries"), "look-again");
+  document.addEventListener("folder-changed", look);
+  // What sessions write is seen soon, but nothing moves under the hand: not while something is chosen, open or unfolded.
+  setInterval(() => {
+    const isBusy = document.hidden || chosen().length || document.querySelector("dialog[open]") || !found.hidden;
+    if (!isBusy && !explorer.querySelector("[data-more]") && !explorer.contains(document.activeElement?.closest("table"))) look();
+  }, lookEvery);
+  document.addEventListener("htmx:afterSettle", ({ target }) => {
+    if (target.closest?.(".more-entries") || target.matches?.("tr")) document.getElementById("entries").dataset.more = "";
+    showChosen();
+  });
+
+  const found = document.getElementById("found");
+  const form = document.getElementById("find");
+  let search = null;
+  let timer = 0;
+  const line = (entry) => {
+    const item = document.createElement("li");
+    const link = document.createElement("a");
+    const isDirectory = entry.kind === "directory";
+    link.href = `${isDirectory ? explorer.dataset.here : found.dataset.file}?${query({ path: entry.path })}`;
+    link.textContent = isDirectory ? `${entry.path}/` : entry.path;
+    item.append(link);
+    return item;
+  };
+  const find = async () => {
+    const words = form.querySelector("input").value.trim();
+    search?.abort();
+    found.hidden = !words;
+    document.getElementById("entries").hidden = Boolean(words);
+    if (!words) return;
+    search = new AbortController();
+    found.replaceChildren(Object.assign(document.createElement("p"), { className: "pane-note", textContent: found.dataset.searching }));
+    try {
+      const answer = await ask("GET", `/search?${query({ path: explorer.dataset.path, q: words })}`, { signal: search.signal });
+      if (!answer.ok) throw new Error(await faultOf(answer));
+      const { entries, complete } = await answer.json();
+      const list = document.createElement("ul");
+      list.className = "found-list";
+      list.append(...entries.map(line));
+      const note = Object.assign(document.createElement("p"), { className: "pane-note" });
+      note.textContent = !complete ? found.dataset.partly : entries.length ? `${found.dataset.title}: ${entries.length}` : found.dataset.none;
+      found.replaceChildren(note, list);
+    } catch (fault) {
+      if (fault.name === "AbortError") return;
+      const text = fault instanceof TypeError ? says.dataset.unreachable : says.dataset.failed.replace("%what", fault.message);
+      found.replaceChildren(Object.assign(document.createElement("p"), { className: "pane-note", textContent: text }));
+    }
+  };
+  form?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    find();
+  });
+  form?.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(find, 300);
+  });
+})();
