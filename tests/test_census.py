@@ -104,6 +104,27 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "help/<slug:slug>/": (P.SIGNED_IN, "GET"),
     "help/pictures/<slug:name>.png": (P.SIGNED_IN, "GET"),
     "resources/panel/": (P.SIGNED_IN, "GET"),
+    "folders/": (P.SIGNED_IN, "GET"),
+    "folders/new/": (P.SIGNED_IN, "GET POST"),
+    "folders/trash/": (P.SIGNED_IN, "GET"),
+    "folders/at/<folder_digits:digits>/": (P.VISIBLE, "GET"),
+    "folders/invitations/<int:grant_id>/": (P.OWN, "POST"),
+    "folders/<uuid:folder_id>/": (P.VISIBLE, "GET"),
+    "folders/<uuid:folder_id>/file/": (P.VISIBLE, "GET"),
+    "folders/<uuid:folder_id>/enter/": (P.VISIBLE, "POST"),
+    "folders/<uuid:folder_id>/lead/": (P.VISIBLE, "GET"),
+    "folders/<uuid:folder_id>/directories/": (P.VISIBLE, "POST"),
+    "folders/<uuid:folder_id>/rename/": (P.VISIBLE, "POST"),
+    "folders/<uuid:folder_id>/move/": (P.VISIBLE, "POST"),
+    "folders/<uuid:folder_id>/delete/": (P.VISIBLE, "POST"),
+    "folders/<uuid:folder_id>/trash/": (P.VISIBLE, "GET"),
+    "folders/<uuid:folder_id>/trash/change/": (P.VISIBLE, "POST"),
+    "folders/<uuid:folder_id>/sharing/": (P.VISIBLE, "GET POST"),
+    "folders/<uuid:folder_id>/sharing/<uuid:guest_id>/revoke/": (P.VISIBLE, "POST"),
+    "folders/<uuid:folder_id>/settings/": (P.VISIBLE, "GET POST"),
+    "folders/<uuid:folder_id>/clone/": (P.VISIBLE, "POST"),
+    "folders/<uuid:folder_id>/purge/": (P.VISIBLE, "GET POST"),
+    "folders/<uuid:folder_id>/state/<folder_verb:verb>/": (P.VISIBLE, "POST"),
     "dashboard/": (P.SIGNED_IN, "GET"),
     "agents/": (P.SUPERADMIN, "GET"),
     "manage/": (P.VISIBLE, "GET"),
@@ -153,6 +174,12 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "manage/unknown-kernels/": (P.SUPERADMIN, "GET"),
     "manage/unknown-kernels/<int:pk>/adopt/": (P.SUPERADMIN, "GET POST"),
     "manage/unknown-kernels/<int:pk>/remove/": (P.SUPERADMIN, "GET POST"),
+    "manage/storage-hosts/": (P.SUPERADMIN, "GET"),
+    "manage/storage-hosts/new/": (P.SUPERADMIN, "GET POST"),
+    "manage/storage-hosts/<uuid:pk>/": (P.SUPERADMIN, "GET POST"),
+    "manage/storage-hosts/<uuid:pk>/delete/": (P.SUPERADMIN, "GET POST"),
+    "manage/folders/": (P.SUPERADMIN, "GET"),
+    "manage/folders/link/": (P.SUPERADMIN, "GET POST"),
     "manage/registries/": (P.SUPERADMIN, "GET"),
     "manage/registries/new/": (P.SUPERADMIN, "GET POST"),
     "manage/registries/<int:pk>/": (P.SUPERADMIN, "GET POST"),
@@ -413,6 +440,7 @@ PANEL_ROWS: dict[str, Callable[[World], Any]] = {
     "manage/images/": lambda world: world.session.image,
     "manage/unknown-kernels/": lambda world: an_unknown_kernel(world.agent),
     "api/v1/unknown-kernels/": lambda world: an_unknown_kernel(world.agent),
+    "manage/storage-hosts/": lambda _: StorageHost.objects.get(),
     "manage/registries/": lambda _: a_registry(),
     "api/v1/registries/": lambda _: a_registry(),
     "manage/idle-checkers/": lambda _: a_checker(),
@@ -565,7 +593,8 @@ def folders(cast: Cast, files: FakeFileServer) -> dict[str, str]:
     share_folder(folder, cast.alice, cast.dana.email, "view", now=now)
     parts: dict[str, Any] = {"<uuid:folder_id>": folder, "<uuid:storage_host_id>": host, "<int:grant_id>": grant}
     parts["<uuid:guest_id>"] = cast.dana
-    return {name: str(row.pk) for name, row in parts.items()} | {"<str:item>": "nothing"}
+    words = {"<str:item>": "nothing", "<folder_verb:verb>": "leave", "<folder_digits:digits>": folder.pk.hex[:12]}
+    return {name: str(row.pk) for name, row in parts.items()} | words
 
 
 def signed_in(user: User) -> Client:

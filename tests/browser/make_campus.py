@@ -18,6 +18,8 @@ from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, ResourceGroup, SlotType
 from backendai.cluster.site import change_site
 from backendai.compute.models import UnknownKernel
+from backendai.storage.models import StorageHost
+from backendai.storage.services import create_folder
 from tests.browser.people import ADMIN, ALICE, CHARLIE, EMOJI, PASSWORD, RIGHT_TO_LEFT, SCRIPT
 
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBfUnj+GtUOU8bLyGpsMGbeXBQoxN5nKYhzaI9X6N3rU"
@@ -85,6 +87,8 @@ def _rows(admin: User, alice: User, project: Project) -> dict[str, Any]:
         "slot-types": SlotType.objects.get(name="cpu").pk,
         "announcements": announcement.pk,
         "presets": big.pk,
+        "folder": create_folder(alice, name="results", now=now).pk,
+        "storage-hosts": StorageHost.objects.get().pk,
         "images": Image.objects.get(name="tiny").pk,
         "registries": Registry.objects.create(name=RIGHT_TO_LEFT, url="https://cr.example.org").pk,
         "idle-checkers": IdleChecker.objects.create(name="quiet").pk,

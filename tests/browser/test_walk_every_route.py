@@ -32,6 +32,8 @@ NO_PAGES = {
     "notifications/cards/",
     "account/security/codes/file/",
     "apps/<slug:label>/",
+    "folders/at/<folder_digits:digits>/",
+    "folders/<uuid:folder_id>/lead/",
     "help/pictures/<slug:name>.png",
 }
 PAGES = {
@@ -91,6 +93,7 @@ def _path(route: str, campus: Campus, session: str) -> str:
         "<str:launch_key>": "nothing",
         "<slug:slug>": "rest",
     }
+    parts["<uuid:folder_id>"] = campus.rows["folder"]
     parts["<uuid:own_image_id>"] = campus.rows["own-images"]
     for pattern, value in parts.items():
         route = route.replace(pattern, value)

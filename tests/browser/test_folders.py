@@ -1,0 +1,88 @@
+"""A folder from its creation to its sharing, in the browser, with the real file server behind the app proxy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Visit
+from tests.browser.people import ADMIN, ALICE
+
+pytestmark = [pytest.mark.browser, pytest.mark.system]
+_PICTURE = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
+    "1f15c4890000000d49444154789c6364f8cfc0000003010100c9fe92ef0000000049454e44ae426082"
+)
+_LARGE = 9 * 2**20  # beyond what travels with small files
+
+
+def upload(page: Page, *paths: Path) -> None:
+    page.locator("#pick-files").set_input_files([str(path) for path in paths])
+    for state in page.locator(".upload-state").all():
+        expect(state).to_have_text("Uploaded")
+
+
+def test_a_folder_is_filled_looked_at_and_shared(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    (tmp_path / "notes.txt").write_text("first line\n")
+    (tmp_path / "dot.png").write_bytes(_PICTURE)
+    (tmp_path / "large.bin").write_bytes(os.urandom(_LARGE))
+
+    visitor.go("/folders/")
+    page.keyboard.press("n")
+    dialog = page.get_by_role("dialog", name="New folder")
+    dialog.get_by_label("Name").fill("pictures")
+    dialog.get_by_role("button", name="Create folder").click()
+    expect(page.get_by_role("heading", name="pictures", level=1)).to_be_visible()
+    expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=60_000)  # once it is made
+    upload(page, tmp_path / "notes.txt", tmp_path / "dot.png", tmp_path / "large.bin")
+    expect(page.get_by_role("link", name="large.bin", exact=True)).to_be_visible()
+    assert visitor.faults_in_every_light() == []
+    explorer = page.url
+
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download large.bin").click()
+    assert Path(download.value.path()).read_bytes() == (tmp_path / "large.bin").read_bytes()
+    page.get_by_role("link", name="dot.png", exact=True).click()
+    expect(page.get_by_role("img", name="dot.png")).to_be_visible()
+
+    visitor.go(explorer)
+    page.get_by_role("link", name="notes.txt", exact=True).click()
+    text = page.get_by_label("Text of the file")
+    expect(text).to_have_value("first line\n")
+    text.fill("second line\n")
+    page.keyboard.press("Control+s")
+    expect(page.get_by_text("Saved", exact=True)).to_be_visible()
+    assert visitor.faults_in_every_light() == []
+
+    visitor.go(explorer)
+    page.get_by_role("button", name="Rename notes.txt").click()
+    page.get_by_label("New name").fill("log.txt")
+    page.get_by_role("dialog", name="Rename").get_by_role("button", name="Rename").click()
+    page.get_by_label("Choose log.txt").check()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_role("link", name="log.txt", exact=True)).to_have_count(0)
+    page.get_by_role("link", name="Deleted files").click()
+    page.get_by_role("button", name="Restore log.txt").click()
+    expect(page.get_by_text("Nothing was deleted")).to_be_visible()
+
+    page.get_by_role("link", name="Sharing").click()
+    page.get_by_label("E-mail address").fill(ADMIN)
+    page.get_by_role("button", name="Invite").click()
+    expect(page.get_by_text("invited, not yet accepted")).to_be_visible()
+    assert visitor.faults_in_every_light() == []
+    page.get_by_role("link", name="Settings and use").click()
+    assert visitor.faults_in_every_light() == []
+
+    guest = walk(ADMIN)
+    guest.go("/folders/")
+    guest.page.get_by_role("button", name="Accept pictures").click()
+    expect(guest.page.get_by_role("link", name="pictures")).to_be_visible()
+    assert guest.faults_in_every_light() == []
+    for address in ("storage-hosts", "folders", "folders/link"):
+        guest.go(f"/manage/{address}/")
+        assert guest.faults_in_every_light() == []

@@ -1,0 +1,46 @@
+"""Alice's folder on a file server, and browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.storage.models import Folder, StorageHost
+from backendai.storage.services import create_folder
+from tests.cast import Cast
+from tests.storage.fake_file_server import FakeFileServer, make_host, serving
+
+
+@pytest.fixture
+def files() -> Iterator[FakeFileServer]:
+    """A file server that does as it is told."""
+    with serving(FakeFileServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def host(db: None, files: FakeFileServer) -> StorageHost:
+    """The default storage host."""
+    return make_host(files)
+
+
+@pytest.fixture
+def data(cast: Cast, host: StorageHost) -> Folder:
+    """Alice's folder."""
+    return create_folder(cast.alice, name="data", host=host, now=timezone.now())
+
+
+@pytest.fixture
+def alice(cast: Cast, browse: Callable[[User], Client]) -> Client:
+    """Alice's browser."""
+    return browse(cast.alice)
+
+
+@pytest.fixture
+def bob(cast: Cast, browse: Callable[[User], Client]) -> Client:
+    """Bob's browser."""
+    return browse(cast.bob)

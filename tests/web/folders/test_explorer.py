@@ -1,0 +1,207 @@
+"""The explorer: what lies in a folder, changes of it, and the way to its bytes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.compute.mount_models import SessionMount
+from backendai.storage.file_origins import file_host, file_origin, read_file_code
+from backendai.storage.models import Folder, FolderGrant
+from backendai.storage.status import FolderStatus, Rights
+from backendai.web.folders.explorer import path_in, places_of
+from tests.cast import Cast
+from tests.factories import make_session
+from tests.storage.fake_file_server import FakeFileServer
+from tests.web.conftest import HTMX
+
+
+def text(answer: Any) -> str:
+    return str(answer.content.decode())
+
+
+def page(folder: Folder, name: str = "folder") -> str:
+    return reverse(f"web:{name}", args=[folder.pk])
+
+
+def fill(files: FakeFileServer, folder: Folder, **entries: str) -> None:
+    files.folders[str(folder.pk)]["files"] |= entries
+
+
+def share(folder: Folder, cast: Cast, rights: Rights) -> None:
+    FolderGrant.objects.create(folder=folder, user=cast.bob, rights=rights, accepted_at=timezone.now())
+
+
+def test_it_shows_what_is_there_and_whom_it_belongs_to(
+    data: Folder, files: FakeFileServer, alice: Client, bob: Client, cast: Cast
+) -> None:
+    fill(files, data, **{"a b.txt": "file", "sub": "directory"})
+    shown = text(alice.get(page(data)))
+    assert 'href="' + page(data, "folder_file") + '?path=a%20b.txt"' in shown
+    assert 'href="' + page(data) + '?path=sub"' in shown
+    assert "Upload files" in shown
+    share(data, cast, Rights.VIEW)
+    shown = text(bob.get(page(data)))
+    assert "a b.txt" in shown
+    assert "Upload files" not in shown and "data-rename" not in shown and 'id="new-directory"' not in shown
+
+
+def test_its_scripts_may_reach_the_origin_of_its_own_files_only(data: Folder, alice: Client) -> None:
+    policy = alice.get(page(data))["Content-Security-Policy"]
+    parts = {part.split()[0]: part.split()[1:] for part in policy.split("; ")}
+    assert file_origin(data.pk) in parts["connect-src"] and file_origin(data.pk) in parts["form-action"]
+    assert "blob:" in parts["img-src"]
+    assert parts["script-src"] == ["'self'"]
+    assert file_host(data.pk) not in alice.get("/folders/")["Content-Security-Policy"]
+
+
+def test_htmx_gets_the_entries_alone(data: Folder, files: FakeFileServer, alice: Client) -> None:
+    fill(files, data, one="file")
+    shown = text(alice.get(page(data), **HTMX))
+    assert "one" in shown and "<html" not in shown
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, "not-found"), (507, "disk-full"), (503, "storage-missing")])
+def test_a_fault_of_the_file_server_is_said_on_the_page(
+    data: Folder, files: FakeFileServer, alice: Client, status: int, code: str
+) -> None:
+    files.refuses = (status, code)
+    answer = alice.get(page(data))
+    assert (answer.status_code, f"It is {code}." in text(answer)) == (200, True)
+
+
+def test_a_folder_in_the_trash_shows_no_files(data: Folder, files: FakeFileServer, alice: Client) -> None:
+    Folder.objects.update(status=FolderStatus.TRASHED)
+    before = len(files.asked)
+    assert "in the trash" in text(alice.get(page(data)))
+    assert len(files.asked) == before
+
+
+def test_changes_go_to_the_file_server_with_the_right_to_edit(
+    data: Folder, files: FakeFileServer, alice: Client
+) -> None:
+    alice.post(page(data, "folder_make_directory"), {"place": "sub", "name": "new"})
+    alice.post(page(data, "folder_rename_entry"), {"source": "sub/new", "name": "newer"})
+    alice.post(page(data, "folder_move"), {"place": "sub", "target": "/other/", "path": ["sub/newer"]})
+    answer = alice.post(page(data, "folder_delete"), {"place": "other", "path": ["other/newer", "other/x"]})
+    assert answer["Location"] == f"{page(data)}?path=other"
+    orders = zip(files.asked, files.bodies, strict=True)
+    asked = [(path.rsplit("/", 1)[1], body) for (_, path, _, rights), body in orders if rights == "edit"]
+    assert asked == [
+        ("directories", {"path": "sub/new"}),
+        ("moves", {"source": "sub/new", "target": "sub/newer", "overwrite": False}),
+        ("moves", {"source": "sub/newer", "target": "other/newer", "overwrite": False}),
+        ("deletions", {"paths": ["other/newer", "other/x"]}),
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b"])
+def test_a_name_that_is_no_name_is_refused(data: Folder, files: FakeFileServer, alice: Client, name: str) -> None:
+    before = len(files.asked)
+    answer = alice.post(page(data, "folder_make_directory"), {"name": name}, follow=True)
+    assert "A name has at least one character and no" in text(answer)
+    assert not [one for one in files.asked[before:] if one[0] == "POST"]
+
+
+def test_who_may_only_view_changes_nothing(
+    data: Folder, files: FakeFileServer, bob: Client, alice: Client, cast: Cast
+) -> None:
+    share(data, cast, Rights.VIEW)
+    before = len(files.asked)
+    for name, form in (("folder_delete", {"path": ["a"]}), ("folder_make_directory", {"name": "a"})):
+        assert "You may not change files of" in text(bob.post(page(data, name), form, follow=True))
+    bob.post(page(data, "folder_change_bin"), {"verb": "empty"})
+    assert {one[3] for one in files.asked[before:]} == {"view"}
+    assert bob.get(page(data, "folder_sharing")).status_code == 404
+    assert bob.post(page(data, "folder_settings"), {"name": "his"}).status_code == 200
+    assert Folder.objects.get().name == "data"
+
+
+def test_the_trash_of_the_folder_is_restored_and_emptied(data: Folder, files: FakeFileServer, alice: Client) -> None:
+    assert "Nothing was deleted" in text(alice.get(page(data, "folder_bin")))
+    before = len(files.asked)
+    alice.post(page(data, "folder_change_bin"), {"verb": "restore", "item": "1-a"})
+    alice.post(page(data, "folder_change_bin"), {"verb": "purge", "item": "1-a"})
+    alice.post(page(data, "folder_change_bin"), {"verb": "empty"})
+    alice.post(page(data, "folder_change_bin"), {"verb": "nonsense"})
+    ends = [(one[0], one[1].partition("/trash")[2]) for one in files.asked[before:]]
+    assert ends == [("POST", "/1-a/restore"), ("DELETE", "/1-a"), ("DELETE", "")]
+    assert alice.post(page(data, "folder_change_bin"), {"verb": "purge", "item": "../x"}).status_code == 404
+
+
+def test_the_code_for_the_files_is_the_persons_own(data: Folder, alice: Client, cast: Cast) -> None:
+    entry = alice.post(page(data, "folder_enter"), headers={"host": "Portal.localhost:8080"}).json()
+    assert entry["url"] == f"{file_origin(data.pk)}/.backendai/enter"
+    claims = read_file_code(entry["code"], timezone.now())
+    assert (claims.user_id, claims.folder_id, claims.portal) == (cast.alice.pk, data.pk, "portal.localhost:8080")
+    assert alice.get(page(data, "folder_enter")).status_code == 405
+    assert Client().post(page(data, "folder_enter")).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("query", "way_on"),
+    [
+        ("?path=a%26b", "/content?path=a%26b"),
+        ("?path=a&as=zip", "/archive?path=a&amp;format=zip"),
+        ("?path=a&as=shown", "/content?path=a&amp;inline=1"),
+        ("?path=../../x", "/content?path=x"),
+    ],
+)
+def test_a_link_leads_on_without_scripts(data: Folder, alice: Client, query: str, way_on: str) -> None:
+    assert f'name="next" value="{way_on}"' in text(alice.get(page(data, "folder_lead") + query))
+
+
+def test_a_file_says_while_which_session_it_changed(
+    data: Folder, files: FakeFileServer, alice: Client, cast: Cast
+) -> None:
+    fill(files, data, log="file")
+    changed = datetime.fromtimestamp(1.0, UTC)  # of every entry of this file server
+    for name, start, end, rights in (
+        ("train-7", -60, 60, Rights.EDIT),
+        ("before", -60, -30, Rights.EDIT),
+        ("reader", -60, 60, Rights.VIEW),
+    ):
+        session = make_session(cast.alice, name=name)
+        type(session).objects.filter(pk=session.pk).update(started_at=changed + timedelta(seconds=start))
+        SessionMount.objects.create(
+            session=session, folder=data, folder_name="data", target="/x", rights=rights,
+            released_at=changed + timedelta(seconds=end),
+        )  # fmt: skip
+    (entry,) = alice.get(page(data)).context["entries"]
+    assert (entry["change"].name, entry["change"].others) == ("train-7", 0)
+    SessionMount.objects.filter(session__name="before").update(sub_path="elsewhere", released_at=None)
+    (entry,) = alice.get(page(data)).context["entries"]
+    assert (entry["change"].name, entry["change"].others) == ("train-7", 0)
+    SessionMount.objects.update(sub_path="")
+    (entry,) = alice.get(page(data)).context["entries"]
+    assert entry["change"].others == 1
+
+
+def test_a_large_directory_takes_no_more_queries_than_a_small_one(
+    data: Folder, files: FakeFileServer, alice: Client, cast: Cast
+) -> None:
+    def count() -> int:
+        with CaptureQueriesContext(connection) as found:
+            alice.get(page(data))
+        return len(found)
+
+    count()
+    few = count()
+    fill(files, data, **{f"file-{number}": "file" for number in range(50)})
+    SessionMount.objects.create(
+        session=make_session(cast.alice), folder=data, folder_name="data", target="/x", rights=Rights.EDIT
+    )
+    assert count() == few
+
+
+def test_paths_stay_inside() -> None:
+    assert path_in("/../a//./b/\0c/") == "a/b/c"
+    assert places_of("a/b") == [("a", "a"), ("b", "a/b")]
+    assert places_of("") == []

@@ -1,0 +1,163 @@
+"""The list of folders: what it shows, creating, invitations, the trash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from backendai.accounts.models import Membership, User
+from backendai.compute.mount_models import SessionMount
+from backendai.storage.models import Folder, StorageHost
+from backendai.storage.services import create_folder, share_folder, trash_folder
+from backendai.storage.status import FolderStatus, Rights
+from tests.cast import Cast
+from tests.factories import make_session
+from tests.storage.fake_file_server import FakeFileServer
+from tests.web.conftest import HTMX
+
+LIST = "/folders/"
+
+
+def text(answer: Any) -> str:
+    return str(answer.content.decode())
+
+
+def test_it_shows_ones_own_those_of_projects_and_shared_ones_and_no_others(
+    cast: Cast, data: Folder, host: StorageHost, alice: Client, bob: Client, browse: Callable[[User], Client]
+) -> None:
+    now = timezone.now()
+    Membership.objects.filter(user=cast.alice).update(role=Membership.Role.ADMIN)
+    create_folder(cast.alice, name="team", host=host, project=cast.project, now=now)
+    assert {"data", "team"} == {row.name for row in alice.get(LIST).context["page"]}
+    assert [row.name for row in bob.get(LIST).context["page"]] == ["team"]
+    assert list(browse(cast.charlie).get(LIST).context["page"]) == []
+    assert list(browse(cast.dana).get(f"{LIST}?kind=own").context["page"]) == []
+    share_folder(data, cast.alice, "bob@example.com", Rights.VIEW, now=now)
+    invited = bob.get(LIST)
+    assert "data" in text(invited) and [row.name for row in invited.context["page"]] == ["team"]
+    (grant,) = invited.context["invitations"]
+    bob.post(reverse("web:folder_invitation", args=[grant.pk]), {"answer": "accept"})
+    numbers = {tab.kind: tab.number for tab in bob.get(LIST).context["tabs"]}
+    assert numbers == {"": 2, "own": 0, "shared": 1, "project": 1}
+    assert [row.name for row in bob.get(f"{LIST}?kind=shared").context["page"]] == ["data"]
+
+
+def test_declining_an_invitation_removes_it(cast: Cast, data: Folder, bob: Client) -> None:
+    share_folder(data, cast.alice, "bob@example.com", Rights.VIEW, now=timezone.now())
+    (grant,) = bob.get(LIST).context["invitations"]
+    bob.post(reverse("web:folder_invitation", args=[grant.pk]), {"answer": "decline"})
+    assert not data.grants.exists()
+    assert bob.post(reverse("web:folder_invitation", args=[grant.pk])).status_code == 404
+
+
+def test_it_is_searched_and_sorted(cast: Cast, data: Folder, host: StorageHost, alice: Client) -> None:
+    for name, size in (("alpha", 30), ("beta", 20)):
+        folder = create_folder(cast.alice, name=name, host=host, now=timezone.now())
+        Folder.objects.filter(pk=folder.pk).update(used_bytes=size)
+    names = lambda query: [row.name for row in alice.get(LIST + query, **HTMX).context["page"]]  # noqa: E731
+    assert names("") == ["alpha", "beta", "data"]
+    assert names("?sort=-size") == ["alpha", "beta", "data"]
+    assert names("?sort=size") == ["beta", "alpha", "data"]
+    assert names("?q=ta") == ["beta", "data"]
+    assert names("?sort=nonsense&kind=nonsense&page=99") == ["alpha", "beta", "data"]
+
+
+def test_many_folders_take_no_more_queries_than_few(cast: Cast, data: Folder, host: StorageHost, alice: Client) -> None:
+    def count() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as found:
+            alice.get(LIST)
+        return len(found)
+
+    alice.get(LIST)
+    few = count()
+    for number in range(6):
+        folder = create_folder(cast.alice, name=f"more-{number}", host=host, now=timezone.now())
+        SessionMount.objects.create(
+            session=make_session(cast.alice), folder=folder, folder_name="x", target="/x", rights=Rights.EDIT
+        )
+    assert count() == few
+
+
+def test_a_folder_is_created_with_its_limit(cast: Cast, host: StorageHost, alice: Client) -> None:
+    form = {"name": "new", "host": host.pk, "usage": "general", "limit_bytes": "2 GiB"}
+    answer = alice.post(reverse("web:folder_new"), form)
+    folder = Folder.objects.get(name="new")
+    assert (answer.status_code, answer["Location"]) == (302, reverse("web:folder", args=[folder.pk]))
+    assert (folder.user, folder.limit_bytes, folder.status) == (cast.alice, 2 * 2**30, FolderStatus.READY)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"name": "-x"}, "begin"),
+        ({"limit_bytes": "much"}, "not a size"),
+        ({"name": ""}, "required"),
+        ({"host": ""}, "required"),
+    ],
+)
+def test_what_is_wrong_with_a_new_folder_is_said_at_its_field(
+    host: StorageHost, alice: Client, wrong: dict[str, str], said: str
+) -> None:
+    form = {"name": "new", "host": str(host.pk), "usage": "general", "limit_bytes": ""} | wrong
+    answer = alice.post(reverse("web:folder_new"), form)
+    assert answer.status_code == 422
+    assert said in str(answer.context["form"].errors)
+    assert not Folder.objects.exists()
+
+
+def test_a_folder_of_the_trash_is_restored_or_deleted_after_its_name_was_typed(
+    cast: Cast, data: Folder, alice: Client, bob: Client
+) -> None:
+    trash_folder(data, cast.alice, now=timezone.now())
+    assert [data] == alice.get(reverse("web:folders_trash")).context["rows"]
+    assert bob.get(reverse("web:folders_trash")).context["rows"] == []
+    alice.post(reverse("web:folder_state", args=[data.pk, "restore"]))
+    data.refresh_from_db()
+    assert data.status == FolderStatus.READY
+    alice.post(reverse("web:folder_state", args=[data.pk, "trash"]))
+    alice.post(reverse("web:folder_purge", args=[data.pk]), {"typed": "dat"})
+    assert Folder.objects.get().status == FolderStatus.TRASHED
+    alice.post(reverse("web:folder_purge", args=[data.pk]), {"typed": "data"})
+    assert Folder.objects.get().status in (FolderStatus.DELETING, FolderStatus.DELETED)
+
+
+def test_a_mounted_folder_stays_out_of_the_trash(cast: Cast, data: Folder, alice: Client) -> None:
+    session = make_session(cast.alice, name="train-7")
+    SessionMount.objects.create(session=session, folder=data, folder_name="data", target="/x", rights=Rights.EDIT)
+    answer = alice.post(reverse("web:folder_state", args=[data.pk, "trash"]), follow=True)
+    assert "train-7" in text(answer)
+    assert Folder.objects.get().status == FolderStatus.READY
+    assert "train-7" in text(alice.get(LIST))
+
+
+def test_nobody_acts_on_folders_of_others(data: Folder, bob: Client, files: FakeFileServer) -> None:
+    before = list(files.asked)
+    for name in ("folder", "folder_file", "folder_bin", "folder_sharing", "folder_settings", "folder_lead"):
+        assert bob.get(reverse(f"web:{name}", args=[data.pk])).status_code == 404
+    for name in (
+        "folder_enter",
+        "folder_delete",
+        "folder_move",
+        "folder_rename_entry",
+        "folder_clone",
+        "folder_change_bin",
+    ):
+        assert bob.post(reverse(f"web:{name}", args=[data.pk])).status_code == 404
+    for verb in ("trash", "restore", "retry", "leave"):
+        assert bob.post(reverse("web:folder_state", args=[data.pk, verb])).status_code == 404
+    assert files.asked == before
+
+
+def test_the_address_of_files_leads_to_the_folder(data: Folder, alice: Client, bob: Client) -> None:
+    address = reverse("web:folder_by_digits", args=[data.pk.hex[:12]])
+    assert alice.get(address)["Location"] == reverse("web:folder", args=[data.pk])
+    assert bob.get(address).status_code == 404
