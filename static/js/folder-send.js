@@ -34,10 +34,15 @@
     const answer = await ask("HEAD", address, { headers: tus, signal });
     return answer.ok ? Number(answer.headers.get("Upload-Offset")) : null;
   };
-  const create = async (path, file, overwrite, signal) => {
+  const create = async (path, file, overwrite, signal, hasParents = false) => {
     const words = [`path ${base64(path)}`, ...(overwrite ? [`overwrite ${base64("1")}`] : [])];
     const headers = { ...tus, "Upload-Length": String(file.size), "Upload-Metadata": words.join(",") };
     const answer = await ask("POST", "/uploads", { headers, signal });
+    if (answer.status === 404 && path.includes("/") && !hasParents) {
+      // Only an archive brings its directories along.
+      await sendSmall([{ path: path.slice(0, path.lastIndexOf("/") + 1) }], { overwrite: false, signal });
+      return create(path, file, overwrite, signal, true);
+    }
     if (answer.status !== 201) throw refusal(await answer.json().catch(() => ({ message: String(answer.status) })));
     return new URL(answer.headers.get("Location"), "http://x").pathname;
   };
