@@ -80,13 +80,17 @@ class FolderStage:
     """Alice's folder, the file server, and a browser."""
 
     def __init__(self, cast: Cast, folder: Folder, files: FileServer) -> None:
-        self.cast, self.folder, self.files = cast, folder, files
+        self.cast, self.files = cast, files
         self.browsers = {one: Client() for one in (cast.alice, cast.bob)}
         for user, browser in self.browsers.items():
             browser.force_login(user)
-        self.host = file_host(folder.pk)
+        self.use(folder)
         self.port = 0
         self.client: aiohttp.ClientSession
+
+    def use(self, folder: Folder) -> None:
+        """Ask for the files of this folder from now on."""
+        self.folder, self.host = folder, file_host(folder.pk)
 
     def standing(self, user: User) -> Standing:
         return Standing(login=self.browsers[user].session.session_key or "")
