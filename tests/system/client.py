@@ -28,7 +28,7 @@ class Client:
     """One user with a bearer token. A portal that refuses the connection, or drops it, is asked again for a while."""
 
     def __init__(self, url: str, token: str) -> None:
-        self.url, self._token = url, token
+        self.url, self.token = url, token
         self._headers = {"Authorization": f"Bearer {token}"}
 
     def launch(self, name: str = "", **fields: Any) -> Body:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -59,7 +60,7 @@ class Platform:
     ) -> None:
         self.data, self.host, self.port = data, host, free_port(host)
         self.url = f"http://{host}:{self.port}"
-        self.engine = APIClient(base_url=engine.url if engine else None, timeout=60)
+        self._engine_url = engine.url if engine else None
         self._inside = engine.inside if engine else list[str]
         self._backend = backend
         self._agents, self._images = agents, {"tiny": TINY} | dict(images or {})
@@ -99,6 +100,11 @@ class Platform:
         finally:
             self._tidy()
 
+    @cached_property
+    def engine(self) -> APIClient:
+        """The container engine, which only a platform with containers needs."""
+        return APIClient(base_url=self._engine_url, timeout=60)
+
     @property
     def is_up(self) -> bool:
         """Whether the supervisor runs."""
@@ -117,6 +123,12 @@ class Platform:
 
     def start(self) -> None:
         """Start the supervisor and wait until the portal and every agent are there."""
+        self.spawn()
+        until(self._answers, READY_WITHIN, "the portal answers")
+        self.wait_for_agents(self._agents)
+
+    def spawn(self) -> None:
+        """Start the supervisor and wait for nothing."""
         command = [sys.executable, "-m", "backendai.ops.up", "--host", self.host, "--port", str(self.port)]
         with (self.data / "up.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -128,8 +140,6 @@ class Platform:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        until(self._answers, READY_WITHIN, "the portal answers")
-        self.wait_for_agents(self._agents)
 
     def wait_for_agents(self, number: int) -> None:
         """Wait until so many agents have reported from now on."""
@@ -271,9 +281,10 @@ class Platform:
         for process in self.processes():
             process.kill()
         self.running.remove(self)
-        if (self.data / "secrets.json").exists():
+        if self._backend == "docker" and (self.data / "secrets.json").exists():
             self._clear_engine()
-        self.engine.close()
+        if "engine" in vars(self):
+            self.engine.close()
         for disk in psutil.disk_partitions(all=True):
             if disk.mountpoint.startswith(f"{self.data}/"):
                 subprocess.run(["umount", "-l", disk.mountpoint], check=False)
@@ -302,6 +313,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 def _role(process: psutil.Process) -> str:
     words = " ".join(process.cmdline())
     signs = {"valkey": "valkey-server", "web": "uvicorn", "control": " worker ", "beat": " beat "}
+    signs |= {"appproxy": " appproxy ", "parent": "warm_parent"}
     for role, sign in signs.items():
         if sign in f"{words} ":
             return role

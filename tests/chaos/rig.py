@@ -1,0 +1,211 @@
+"""A platform with everything around it that a fault may strike, and hands to reach it."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from uuid import UUID
+
+import psutil
+import psycopg
+from celery import Celery
+from redis import Redis
+
+from backendai.wire.queues import broker_address
+from tests.chaos.clock import MovableClock
+from tests.chaos.relay import Relay
+from tests.chaos.servers import Postgres, RedisServer
+from tests.system.platform import ROOT, Platform
+
+AGENTS = 2
+_DISK_MEGABYTES = 700
+_MARK = "BACKENDAI_KERNEL_ID"
+_KERNEL_FOLDER = re.compile(r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
+_NATIVE = "process/python"
+
+
+class Missed(Exception):
+    """There is nothing that the fault could strike now."""
+
+
+class Rig:
+    """Use as a context manager. ``database``: "sqlite", with the broker that ``bin/up`` starts, or "postgresql", with a
+    Redis beside it and a relay in front of each. Where this is root, all data is on a small disk of its own."""
+
+    def __init__(self, database: str, logs: Path) -> None:
+        self.database, self._logs = database, logs
+        self.killed_kernels: set[UUID] = set()
+        self.supervisor_starts = 0
+        self._stack = ExitStack()
+        self._over = threading.Event()
+        self.postgres: Postgres | None = None
+        self.redis: RedisServer | None = None
+        self.to_database: Relay | None = None
+        self.to_broker: Relay | None = None
+        self.disk: Path | None = None
+
+    def __enter__(self) -> Rig:
+        with ExitStack() as stack:
+            scratch = Path(tempfile.mkdtemp(prefix="backendai-chaos-"))
+            stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+            scratch.chmod(0o711)  # PostgreSQL's own user must pass
+            self.clock = MovableClock(scratch)
+            home = scratch / "disk"
+            home.mkdir(mode=0o711)
+            if os.geteuid() == 0:
+                stack.enter_context(_small_disk(home))
+                self.disk = home
+            extra = self._start_stores(stack, home)
+            self._start_platform(stack, home, extra)
+            watch = threading.Thread(target=self._watch, name="watch", daemon=True)
+            watch.start()
+            stack.callback(watch.join, 10)
+            stack.callback(self._over.set)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def pid_of(self, role: str) -> int:
+        """Return the process id of a role; of ``agent`` that of any agent is meant by its full name. Raises Missed."""
+        pid = self.platform.pids().get(role) if self.platform.is_up else None
+        if pid is None:
+            raise Missed(f"no {role}")
+        return pid
+
+    def kernel_processes(self) -> dict[UUID, list[psutil.Process]]:
+        """Return the processes of every kernel on this machine, its supervisor last."""
+        found: dict[UUID, list[psutil.Process]] = {}
+        runners: dict[UUID, psutil.Process] = {}
+        for process in psutil.process_iter():
+            with suppress(psutil.Error, ValueError):
+                words = process.cmdline()
+                if any(word.endswith("process_runner.py") for word in words):
+                    folder = next(filter(None, map(_KERNEL_FOLDER.search, words)), None)
+                    if folder and self._is_ours(words):
+                        runners[UUID(folder[1])] = process
+                elif kernel := process.environ().get(_MARK):
+                    found.setdefault(UUID(kernel), []).append(process)
+        ours = {kernel: found.get(kernel, []) for kernel in runners.keys() | (found.keys() & self.known_kernels)}
+        return {kernel: some + [runners[kernel]] * (kernel in runners) for kernel, some in ours.items()}
+
+    @property
+    def known_kernels(self) -> set[UUID]:
+        """Kernels of this platform's sessions: what is left of them after their supervisor is found by these."""
+        return self._known
+
+    def remember_kernels(self, sessions: Sequence[Mapping[str, Any]]) -> None:
+        """Note the kernels of these sessions."""
+        self._known |= {UUID(kernel["id"]) for session in sessions for kernel in session["kernels"]}
+
+    def tick(self, times: int) -> None:
+        """Send every tick of beat so often at once."""
+        with Celery("ticks", broker=broker_address(self.broker_url), set_as_current=False) as ticks:
+            for name in ("run_pass", "run_repair", "run_idle", "run_observe") * times:
+                ticks.send_task(f"controller.{name}", queue="control", retry=False, ignore_result=True)
+
+    def flush_broker(self) -> None:
+        """Empty the broker: every hint that is under way is lost."""
+        with Redis.from_url(self.broker_url, socket_timeout=2) as broker:
+            broker.flushall()
+
+    def change_rows(self, statement: str) -> int:
+        """Run one statement beside the platform; returns the number of rows."""
+        if self.postgres:
+            with psycopg.connect(self.postgres.url, connect_timeout=2, options="-c lock_timeout=2s") as connection:
+                return connection.execute(statement).rowcount
+        with closing(sqlite3.connect(self.platform.data / "portal.sqlite3", timeout=2)) as connection, connection:
+            return connection.execute(statement).rowcount
+
+    def count_rows(self, table: str) -> int:
+        """Return how many rows a table has."""
+        question = f"SELECT count(*) FROM {table}"
+        if self.postgres:
+            with psycopg.connect(self.postgres.url, connect_timeout=2) as connection:
+                return int((connection.execute(question).fetchone() or [0])[0])
+        with closing(sqlite3.connect(self.platform.data / "portal.sqlite3", timeout=5)) as connection:
+            return int(connection.execute(question).fetchone()[0])
+
+    def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a further process of the platform by hand, as a module of its Python."""
+        command = [sys.executable, "-m", *arguments]
+        with (self.platform.data.parent / "spawned.log").open("ab") as log:
+            environment = self.platform.environment | {"PYTHONPATH": str(ROOT)}
+            return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def kernels_of_running(self, chance: random.Random) -> tuple[UUID, list[psutil.Process]]:
+        """Return a kernel that runs, at random, and its processes. Raises Missed."""
+        kernels = {kernel: some for kernel, some in self.kernel_processes().items() if len(some) > 1}
+        if not kernels:
+            raise Missed("no kernel runs")
+        kernel = chance.choice(sorted(kernels))
+        return kernel, kernels[kernel]
+
+    def _start_stores(self, stack: ExitStack, home: Path) -> dict[str, str]:
+        if self.database == "sqlite":
+            return {}
+        self.postgres = stack.enter_context(Postgres(home))
+        self.redis = stack.enter_context(RedisServer(home))
+        self.to_database = stack.enter_context(Relay(("127.0.0.1", self.postgres.port)))
+        self.to_broker = stack.enter_context(Relay(("127.0.0.1", self.redis.port)))
+        return {
+            "DATABASE_URL": f"postgres://postgres@127.0.0.1:{self.to_database.port}/postgres",
+            "REDIS_URL": f"redis://127.0.0.1:{self.to_broker.port}/0",
+        }
+
+    def _start_platform(self, stack: ExitStack, home: Path, extra: Mapping[str, str]) -> None:
+        self._known: set[UUID] = set()
+        self.to_portal = stack.enter_context(Relay())
+        data = home / "data"
+        data.mkdir()
+        stack.callback(self._keep_logs, home)
+        address = {"BACKENDAI_PORTAL_URL": f"http://127.0.0.1:{self.to_portal.port}"}
+        extra = {**extra, **address, **self.clock.environment}
+        platform = Platform(data, agents=AGENTS, extra=extra, images={"native": _NATIVE}, backend="process")
+        self.platform, self.to_portal.target = platform, ("127.0.0.1", platform.port)
+        platform.environment["BACKENDAI_DOOR_URL"] = platform.url  # the nodes' way may be cut, the portal's own is not
+        stack.enter_context(platform)
+        self.broker_url = self.redis.url if self.redis else f"unix://{data}/valkey.sock"
+
+    def _watch(self) -> None:
+        """Start the supervisor again whenever it has ended, as systemd would."""
+        while not self._over.wait(0.5):
+            if not self.platform.is_up:
+                self.supervisor_starts += 1
+                self.platform.spawn()
+
+    def _keep_logs(self, home: Path) -> None:
+        for file in [*home.glob("*.log"), *home.glob("data/up.log"), *home.glob("data/logs/*")]:
+            with suppress(OSError):
+                shutil.copy(file, self._logs)
+
+    def _is_ours(self, words: Sequence[str]) -> bool:
+        folders = [str(self.platform.data)]
+        for record in self.platform.data.glob("agents/*/kernels.json"):
+            folders += re.findall(r'"(/[^"]+)"', record.read_text())
+        return any(word.startswith(folder) for word in words for folder in folders)
+
+
+@contextmanager
+def _small_disk(folder: Path) -> Iterator[None]:
+    options = f"size={_DISK_MEGABYTES}m,mode=0711"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "chaos", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=False)

@@ -1,0 +1,77 @@
+"""Ten minutes of every misfortune at once, by a seed: in the end nothing is lost, doubled or left behind.
+
+``BACKENDAI_CHAOS_SEED`` and ``BACKENDAI_CHAOS_SECONDS`` choose another run; docs/operations.md says what is covered.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.faults import catalogue
+from tests.chaos.nemesis import Nemesis
+from tests.chaos.rig import Rig
+from tests.chaos.schedule import plan
+from tests.chaos.users import User
+from tests.chaos.verdict import Verdict
+
+SECONDS = float(os.environ.get("BACKENDAI_CHAOS_SECONDS", "600"))
+SEED = int(os.environ.get("BACKENDAI_CHAOS_SEED") or random.SystemRandom().randrange(10**6))
+USERS = 4
+WHOLE_RUN, LEAST_FAULTS, LEAST_KINDS = 600.0, 100, 12
+
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(SECONDS + 600)]
+logger = logging.getLogger("chaos")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    with Rig(request.param, tmp_path) as rig:
+        yield rig
+
+
+def test_it_adds_up_after_every_misfortune(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "chaos")
+    kinds = catalogue(rig)
+    nemesis = Nemesis(rig, {kind.name: inflict for kind, inflict in kinds.items()})
+    users = [User(rig.platform.url, rig.platform.client.token, random.Random(f"{SEED} {n}")) for n in range(USERS)]
+    verdict = Verdict(rig, users, nemesis)
+    logger.info("seed %d, %g s, on %s", SEED, SECONDS, rig.database)
+    work(nemesis, users, plan(SEED, SECONDS, list(kinds)))
+    try:
+        judge(verdict)
+    finally:
+        logger.info("%s", verdict.table(SEED, SECONDS))
+    if SECONDS >= WHOLE_RUN:
+        assert nemesis.inflicted.total() >= LEAST_FAULTS
+        assert len(nemesis.inflicted) >= LEAST_KINDS
+
+
+def work(nemesis: Nemesis, users: list[User], strikes: list) -> None:
+    """Let everybody work until the last fault is lifted."""
+    over = threading.Event()
+    with ThreadPoolExecutor(USERS + 1) as crew:
+        others = [crew.submit(user.work, over) for user in users]
+        try:
+            nemesis.work(strikes, over)
+        finally:
+            over.set()
+    for one in others:
+        one.result()
+
+
+def judge(verdict: Verdict) -> None:
+    """Demand everything that must hold."""
+    verdict.converges()
+    verdict.nothing_is_lost_or_doubled()
+    verdict.every_end_is_explained()
+    verdict.audit_is_clean()
+    verdict.all_ends()
+    verdict.audit_is_clean()
