@@ -14,11 +14,13 @@ from functools import partial
 import psutil
 import psycopg
 
+from tests.chaos.nodes import DockerNodes, Missed, NativeNodes
 from tests.chaos.relay import Relay
-from tests.chaos.rig import AGENTS, Missed, Rig
+from tests.chaos.rig import AGENT_NAMES, Rig
 from tests.chaos.schedule import Kind
 
 Inflict = Callable[[Rig, float, random.Random], str]
+Way = Callable[[Rig], Relay | None]
 _STEPS = (-3600, -600, -90, -20, 20, 90, 600, 3600)
 _ROLES = ("web", "control", "beat", "appproxy")
 _OF_CONTROL = "celery --quiet -A backendai.celery worker -Q control -P threads -c 4 -n second@%h --loglevel WARNING"
@@ -41,8 +43,6 @@ def catalogue(rig: Rig) -> dict[Kind, Inflict]:
         Kind("second-beat", 8.0, 15.0, one_in=3): partial(_second, _SECOND_BEAT),
         Kind("free-leases"): _free_leases,
         Kind("age-agents"): _age_agents,
-        Kind("kill-kernel"): _kill_kernel,
-        Kind("kill-kernel-supervisor"): _kill_runner,
         Kind("cut-nodes", 1.0, 12.0): partial(_cut, lambda rig: rig.to_portal),
         Kind("stall-nodes", 1.0, 12.0): partial(_stall, lambda rig: rig.to_portal),
         Kind("slow-nodes", 2.0, 10.0): partial(_slow, lambda rig: rig.to_portal),
@@ -52,7 +52,21 @@ def catalogue(rig: Rig) -> dict[Kind, Inflict]:
         found[Kind("step-clock", 4.0, 15.0)] = _step_clock
     if rig.disk:
         found[Kind("fill-disk", 2.0, 8.0)] = _fill_disk
-    return found | (_of_servers() if rig.postgres else {})
+    return found | (_of_servers() if rig.postgres else {}) | _of_nodes(rig)
+
+
+def _of_nodes(rig: Rig) -> dict[Kind, Inflict]:
+    if isinstance(rig.nodes, NativeNodes):
+        return {
+            Kind("kill-kernel"): partial(_kill_kernel, rig.nodes),
+            Kind("kill-kernel-supervisor"): partial(_kill_runner, rig.nodes),
+        }
+    return {
+        Kind("kill-container"): partial(_kill_container, rig.nodes),
+        Kind("remove-container"): partial(_remove_container, rig.nodes),
+        Kind("kill-engine"): partial(_kill_engine, rig.nodes),
+        Kind("freeze-engine", 1.0, 10.0): partial(_freeze_engine, rig.nodes),
+    }
 
 
 def _of_servers() -> dict[Kind, Inflict]:
@@ -87,7 +101,7 @@ def _freeze(role: str, rig: Rig, seconds: float, chance: random.Random) -> str:
 
 
 def _one_of(role: str, chance: random.Random) -> str:
-    return f"agent-{chance.randint(1, AGENTS)}" if role == "agent" else role
+    return chance.choice(AGENT_NAMES) if role == "agent" else role
 
 
 def _kill_supervisor(rig: Rig, seconds: float, chance: random.Random) -> str:
@@ -133,8 +147,8 @@ def _age_agents(rig: Rig, seconds: float, chance: random.Random) -> str:
     return f"{agents} agents"
 
 
-def _kill_kernel(rig: Rig, seconds: float, chance: random.Random) -> str:
-    kernel, processes = rig.kernels_of_running(chance)
+def _kill_kernel(nodes: NativeNodes, rig: Rig, seconds: float, chance: random.Random) -> str:
+    kernel, processes = nodes.victim(chance)
     rig.killed_kernels.add(kernel)
     for process in processes[:-1]:
         with suppress(psutil.Error):
@@ -142,33 +156,71 @@ def _kill_kernel(rig: Rig, seconds: float, chance: random.Random) -> str:
     return str(kernel)
 
 
-def _kill_runner(rig: Rig, seconds: float, chance: random.Random) -> str:
-    kernel, processes = rig.kernels_of_running(chance)
+def _kill_runner(nodes: NativeNodes, rig: Rig, seconds: float, chance: random.Random) -> str:
+    kernel, processes = nodes.victim(chance)
     rig.killed_kernels.add(kernel)
     with suppress(psutil.Error):
         processes[-1].kill()
     return str(kernel)
 
 
-def _cut(which: Callable[[Rig], Relay], rig: Rig, seconds: float, chance: random.Random) -> str:
-    which(rig).cut()
+def _kill_container(nodes: DockerNodes, rig: Rig, seconds: float, chance: random.Random) -> str:
+    kernel = nodes.victim(chance)
+    rig.killed_kernels.add(kernel)
+    rig.platform.engine.kill(f"krn-{kernel}")
+    return str(kernel)
+
+
+def _remove_container(nodes: DockerNodes, rig: Rig, seconds: float, chance: random.Random) -> str:
+    kernel = nodes.victim(chance)
+    rig.killed_kernels.add(kernel)
+    rig.platform.engine.remove_container(f"krn-{kernel}", force=True)
+    return str(kernel)
+
+
+def _kill_engine(nodes: DockerNodes, rig: Rig, seconds: float, chance: random.Random) -> str:
+    if not nodes.engine.is_up:
+        raise Missed("no engine")
+    nodes.engine.kill()
+    return "and its containerd"
+
+
+def _freeze_engine(nodes: DockerNodes, rig: Rig, seconds: float, chance: random.Random) -> str:
+    family = nodes.engine.family()
+    for process in family:
+        with suppress(psutil.Error):
+            process.suspend()
     time.sleep(seconds)
-    which(rig).mend()
+    for process in family:
+        with suppress(psutil.Error):
+            process.resume()
+    return f"{len(family)} processes"
+
+
+def _cut(which: Way, rig: Rig, seconds: float, chance: random.Random) -> str:
+    relay = which(rig)
+    assert relay
+    relay.cut()
+    time.sleep(seconds)
+    relay.mend()
     return ""
 
 
-def _stall(which: Callable[[Rig], Relay], rig: Rig, seconds: float, chance: random.Random) -> str:
-    which(rig).stall()
+def _stall(which: Way, rig: Rig, seconds: float, chance: random.Random) -> str:
+    relay = which(rig)
+    assert relay
+    relay.stall()
     time.sleep(seconds)
-    which(rig).mend()
+    relay.mend()
     return ""
 
 
-def _slow(which: Callable[[Rig], Relay], rig: Rig, seconds: float, chance: random.Random) -> str:
-    delay = chance.uniform(0.2, 2.0)
-    which(rig).slow_down(delay)
+def _slow(which: Way, rig: Rig, seconds: float, chance: random.Random) -> str:
+    relay, delay = which(rig), chance.uniform(0.2, 2.0)
+    assert relay
+    relay.slow_down(delay)
     time.sleep(seconds)
-    which(rig).mend()
+    relay.mend()
     return f"{delay:.1f} s each way"
 
 

@@ -14,10 +14,10 @@ _RESET = struct.pack("ii", 1, 0)  # closing sends RST: the other side learns of 
 
 
 class Relay:
-    """Use as a context manager. ``target``: where it leads, which may be told later."""
+    """Use as a context manager. ``target``: where it leads, which may be told later; ``host``: where it listens."""
 
-    def __init__(self, target: tuple[str, int] = ("127.0.0.1", 0)) -> None:
-        self.target = target
+    def __init__(self, target: tuple[str, int] = ("127.0.0.1", 0), *, host: str = "127.0.0.1") -> None:
+        self.target, self._host = target, host
         self._is_cut, self._delay = False, 0.0
         self._flows = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -27,7 +27,7 @@ class Relay:
     def __enter__(self) -> Relay:
         self._thread.start()
         self._flows.set()
-        listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        listener = socket.create_server((self._host, 0), backlog=256)
         self.port = int(listener.getsockname()[1])
         self._server = asyncio.run_coroutine_threadsafe(
             asyncio.start_server(self._serve, sock=listener), self._loop

@@ -3,49 +3,40 @@
 from __future__ import annotations
 
 import os
-import random
-import re
 import shutil
 import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 from uuid import UUID
 
-import psutil
 import psycopg
 from celery import Celery
 from redis import Redis
 
 from backendai.wire.queues import broker_address
 from tests.chaos.clock import MovableClock
+from tests.chaos.nodes import AGENTS, DockerNodes, Missed, NativeNodes, Nodes
 from tests.chaos.relay import Relay
 from tests.chaos.servers import Postgres, RedisServer
 from tests.system.platform import ROOT, Platform
 
-AGENTS = 2
+AGENT_NAMES = [f"agent-{number}" for number in range(1, AGENTS + 1)]
 _DISK_MEGABYTES = 700
-_MARK = "BACKENDAI_KERNEL_ID"
-_KERNEL_FOLDER = re.compile(r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
-_NATIVE = "process/python"
-
-
-class Missed(Exception):
-    """There is nothing that the fault could strike now."""
 
 
 class Rig:
-    """Use as a context manager. ``database``: "sqlite", with the broker that ``bin/up`` starts, or "postgresql", with a
-    Redis beside it and a relay in front of each. Where this is root, all data is on a small disk of its own."""
+    """Use as a context manager. ``kind``: "sqlite", with the broker that ``bin/up`` starts; "postgresql", with a Redis
+    beside it and a relay in front of each; "docker", as "sqlite" with containers instead of native processes. For root
+    all data is on a small disk of its own."""
 
-    def __init__(self, database: str, logs: Path) -> None:
-        self.database, self._logs = database, logs
+    def __init__(self, kind: str, logs: Path) -> None:
+        self.kind, self._logs = kind, logs
         self.killed_kernels: set[UUID] = set()
         self.supervisor_starts = 0
         self._stack = ExitStack()
@@ -67,6 +58,7 @@ class Rig:
             if os.geteuid() == 0:
                 stack.enter_context(_small_disk(home))
                 self.disk = home
+            self.nodes: Nodes = DockerNodes(stack) if self.kind == "docker" else NativeNodes()
             extra = self._start_stores(stack, home)
             self._start_platform(stack, home, extra)
             watch = threading.Thread(target=self._watch, name="watch", daemon=True)
@@ -82,36 +74,17 @@ class Rig:
         self._stack.__exit__(kind, error, trace)
 
     def pid_of(self, role: str) -> int:
-        """Return the process id of a role; of ``agent`` that of any agent is meant by its full name. Raises Missed."""
-        pid = self.platform.pids().get(role) if self.platform.is_up else None
+        """Return the process id of a role. Raises Missed."""
+        pid = self.pids().get(role)
         if pid is None:
             raise Missed(f"no {role}")
         return pid
 
-    def kernel_processes(self) -> dict[UUID, list[psutil.Process]]:
-        """Return the processes of every kernel on this machine, its supervisor last."""
-        found: dict[UUID, list[psutil.Process]] = {}
-        runners: dict[UUID, psutil.Process] = {}
-        for process in psutil.process_iter():
-            with suppress(psutil.Error, ValueError):
-                words = process.cmdline()
-                if any(word.endswith("process_runner.py") for word in words):
-                    folder = next(filter(None, map(_KERNEL_FOLDER.search, words)), None)
-                    if folder and self._is_ours(words):
-                        runners[UUID(folder[1])] = process
-                elif kernel := process.environ().get(_MARK):
-                    found.setdefault(UUID(kernel), []).append(process)
-        ours = {kernel: found.get(kernel, []) for kernel in runners.keys() | (found.keys() & self.known_kernels)}
-        return {kernel: some + [runners[kernel]] * (kernel in runners) for kernel, some in ours.items()}
-
-    @property
-    def known_kernels(self) -> set[UUID]:
-        """Kernels of this platform's sessions: what is left of them after their supervisor is found by these."""
-        return self._known
-
-    def remember_kernels(self, sessions: Sequence[Mapping[str, Any]]) -> None:
-        """Note the kernels of these sessions."""
-        self._known |= {UUID(kernel["id"]) for session in sessions for kernel in session["kernels"]}
+    def pids(self) -> dict[str, int]:
+        """Return the process ids of the platform by role, ``agent-1`` and so on included."""
+        found = self.platform.pids() if self.platform.is_up else {}
+        agents = {name: self.nodes.agent_pid(name) for name in AGENT_NAMES}
+        return found | {name: pid for name, pid in agents.items() if pid is not None}
 
     def tick(self, times: int) -> None:
         """Send every tick of beat so often at once."""
@@ -148,16 +121,8 @@ class Rig:
             environment = self.platform.environment | {"PYTHONPATH": str(ROOT)}
             return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
-    def kernels_of_running(self, chance: random.Random) -> tuple[UUID, list[psutil.Process]]:
-        """Return a kernel that runs, at random, and its processes. Raises Missed."""
-        kernels = {kernel: some for kernel, some in self.kernel_processes().items() if len(some) > 1}
-        if not kernels:
-            raise Missed("no kernel runs")
-        kernel = chance.choice(sorted(kernels))
-        return kernel, kernels[kernel]
-
     def _start_stores(self, stack: ExitStack, home: Path) -> dict[str, str]:
-        if self.database == "sqlite":
+        if self.kind != "postgresql":
             return {}
         self.postgres = stack.enter_context(Postgres(home))
         self.redis = stack.enter_context(RedisServer(home))
@@ -169,17 +134,26 @@ class Rig:
         }
 
     def _start_platform(self, stack: ExitStack, home: Path, extra: Mapping[str, str]) -> None:
-        self._known: set[UUID] = set()
-        self.to_portal = stack.enter_context(Relay())
+        self.to_portal = stack.enter_context(Relay(host=self.nodes.host))
         data = home / "data"
         data.mkdir()
         stack.callback(self._keep_logs, home)
-        address = {"BACKENDAI_PORTAL_URL": f"http://127.0.0.1:{self.to_portal.port}"}
+        address = {"BACKENDAI_PORTAL_URL": f"http://{self.nodes.host}:{self.to_portal.port}"}
         extra = {**extra, **address, **self.clock.environment}
-        platform = Platform(data, agents=AGENTS, extra=extra, images={"native": _NATIVE}, backend="process")
-        self.platform, self.to_portal.target = platform, ("127.0.0.1", platform.port)
+        nodes = self.nodes
+        platform = Platform(
+            data,
+            host=nodes.host,
+            agents=nodes.agents_of_up,
+            extra=extra,
+            images=nodes.images,
+            engine=nodes.engine,
+            backend=nodes.backend,
+        )
+        self.platform, self.to_portal.target = platform, (nodes.host, platform.port)
         platform.environment["BACKENDAI_DOOR_URL"] = platform.url  # the nodes' way may be cut, the portal's own is not
         stack.enter_context(platform)
+        nodes.start(platform, stack, portal_port=self.to_portal.port)
         self.broker_url = self.redis.url if self.redis else f"unix://{data}/valkey.sock"
 
     def _watch(self) -> None:
@@ -193,12 +167,6 @@ class Rig:
         for file in [*home.glob("*.log"), *home.glob("data/up.log"), *home.glob("data/logs/*")]:
             with suppress(OSError):
                 shutil.copy(file, self._logs)
-
-    def _is_ours(self, words: Sequence[str]) -> bool:
-        folders = [str(self.platform.data)]
-        for record in self.platform.data.glob("agents/*/kernels.json"):
-            folders += re.findall(r'"(/[^"]+)"', record.read_text())
-        return any(word.startswith(folder) for word in words for folder in folders)
 
 
 @contextmanager

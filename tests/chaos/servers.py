@@ -1,4 +1,4 @@
-"""A PostgreSQL and a Redis that may be killed: each is started again a second after its end, as an init system does."""
+"""A PostgreSQL, a Redis and whatever else may be killed: started again a second after its end, as by an init system."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import psutil
 import psycopg
@@ -23,16 +24,21 @@ _AGAIN_AND_AGAIN = 'while :; do setpriv --pdeathsig KILL -- "$@"; sleep 1; done'
 _UP_WITHIN = 60.0
 
 
-class Server:
-    """Use as a context manager, in the main thread: the server dies with the thread that started it."""
+class Kept:
+    """A program that is started again whenever it ends. Use as a context manager, in the main thread: all of it dies
+    with the thread that started it. ``program`` is a part of its processes' name."""
 
-    def __init__(self, program: str, command: Sequence[str], log: Path) -> None:
-        self._program, self._command, self._log = program, command, log
+    def __init__(
+        self, program: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._program, self._command, self._log, self._environment = program, command, log, environment
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         loop = ["setpriv", "--pdeathsig", "KILL", "--", "bash", "-c", _AGAIN_AND_AGAIN, "loop", *self._command]
         with self._log.open("ab") as log:
-            self._loop = subprocess.Popen(loop, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/")
+            self._loop = subprocess.Popen(
+                loop, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", env=self._environment
+            )
         until(self.answers, _UP_WITHIN, f"{self._program} answers")
         return self
 
@@ -49,17 +55,21 @@ class Server:
         psutil.wait_procs(family, timeout=10)
 
     def family(self) -> list[psutil.Process]:
-        """Return the processes of the server, the first one first; none while it is being started again."""
-        found = psutil.Process(self._loop.pid).children(recursive=True)
-        return [process for process in found if self._program in process.name()]
+        """Return its processes, the first one first; none while it is being started again."""
+        found = []
+        for process in psutil.Process(self._loop.pid).children(recursive=True):
+            with suppress(psutil.Error):
+                if self._program in process.name():
+                    found.append(process)
+        return found
 
     def kill(self) -> None:
-        """Send SIGKILL to the server, which then is started again."""
+        """Send SIGKILL to the first process."""
         for process in self.family()[:1]:
             process.kill()
 
     def freeze(self) -> list[psutil.Process]:
-        """Stop all its processes; returns those to ``resume``."""
+        """Stop all its processes; returns those to resume."""
         family = self.family()
         for process in family:
             with suppress(psutil.Error):
@@ -67,11 +77,11 @@ class Server:
         return family
 
     def answers(self) -> bool:
-        """Return whether it can be asked something."""
-        raise NotImplementedError
+        """Return whether it is ready."""
+        return True
 
 
-class Postgres(Server):
+class Postgres(Kept):
     """``url`` is the address of an empty database; ``port`` where it listens."""
 
     def __init__(self, folder: Path) -> None:
@@ -101,7 +111,7 @@ class Postgres(Server):
         return True
 
 
-class RedisServer(Server):
+class RedisServer(Kept):
     """``url`` is its address; ``port`` where it listens."""
 
     def __init__(self, folder: Path) -> None:

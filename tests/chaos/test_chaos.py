@@ -18,7 +18,7 @@ import pytest
 from tests.chaos.faults import catalogue
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.rig import Rig
-from tests.chaos.schedule import plan
+from tests.chaos.schedule import Strike, plan
 from tests.chaos.users import User
 from tests.chaos.verdict import Verdict
 
@@ -27,11 +27,11 @@ SEED = int(os.environ.get("BACKENDAI_CHAOS_SEED") or random.SystemRandom().randr
 USERS = 4
 WHOLE_RUN, LEAST_FAULTS, LEAST_KINDS = 600.0, 100, 12
 
-pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.timeout(SECONDS + 600)]
+pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(SECONDS + 600)]
 logger = logging.getLogger("chaos")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "docker"])
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     with Rig(request.param, tmp_path) as rig:
         yield rig
@@ -41,9 +41,10 @@ def test_it_adds_up_after_every_misfortune(rig: Rig, caplog: pytest.LogCaptureFi
     caplog.set_level(logging.INFO, "chaos")
     kinds = catalogue(rig)
     nemesis = Nemesis(rig, {kind.name: inflict for kind, inflict in kinds.items()})
-    users = [User(rig.platform.url, rig.platform.client.token, random.Random(f"{SEED} {n}")) for n in range(USERS)]
+    minds = [random.Random(f"{SEED} {number}") for number in range(USERS)]
+    users = [User(rig.platform.url, rig.platform.client.token, rig.nodes.image, mind) for mind in minds]
     verdict = Verdict(rig, users, nemesis)
-    logger.info("seed %d, %g s, on %s", SEED, SECONDS, rig.database)
+    logger.info("seed %d, %g s, on %s", SEED, SECONDS, rig.kind)
     work(nemesis, users, plan(SEED, SECONDS, list(kinds)))
     try:
         judge(verdict)
@@ -54,7 +55,7 @@ def test_it_adds_up_after_every_misfortune(rig: Rig, caplog: pytest.LogCaptureFi
         assert len(nemesis.inflicted) >= LEAST_KINDS
 
 
-def work(nemesis: Nemesis, users: list[User], strikes: list) -> None:
+def work(nemesis: Nemesis, users: list[User], strikes: list[Strike]) -> None:
     """Let everybody work until the last fault is lifted."""
     over = threading.Event()
     with ThreadPoolExecutor(USERS + 1) as crew:

@@ -32,6 +32,7 @@ class User:
 
     url: str
     token: str
+    image: str
     chance: random.Random
     launched: list[Launched] = field(default_factory=list)
     open: dict[str, Body] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class User:
     def _launch(self) -> None:
         if sum(not one.asked_to_end for one in self.launched[-_MOST_ALIVE * 3 :]) >= _MOST_ALIVE:
             return self._end()
-        wish: Body = {"name": f"c-{uuid4().hex[:8]}", "image": "native", "resources": _RESOURCES}
+        wish: Body = {"name": f"c-{uuid4().hex[:8]}", "image": self.image, "resources": _RESOURCES}
         match self.chance.randint(1, 10):
             case 1 | 2 | 3:
                 command = f"sleep {self.chance.randint(1, 20)}; exit {self.chance.randint(0, 1)}"

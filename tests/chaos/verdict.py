@@ -12,13 +12,13 @@ from uuid import UUID
 import requests
 
 from tests.chaos.nemesis import Nemesis
-from tests.chaos.rig import AGENTS, Rig
+from tests.chaos.rig import AGENT_NAMES, Rig
 from tests.chaos.users import Launched, User
 from tests.system.client import TERMINAL
 from tests.system.polling import until
 
 CONVERGED_WITHIN = 60.0
-_ROLES = {"web", "control", "beat", "appproxy", *(f"agent-{number}" for number in range(1, AGENTS + 1))}
+_ROLES = {"web", "control", "beat", "appproxy", *AGENT_NAMES}
 _KILLED = {"self-terminated", "container-missing", "task-failed", "failed-to-start"}
 # Why a session that nobody asked to end may have ended all the same, by the kind of fault that explains it.
 _EXPLAINED = {"failed-to-start": {"fill-disk", "kill-kernel", "kill-kernel-supervisor"}}
@@ -68,7 +68,7 @@ class Verdict:
         answers: list[str] = []
 
         def clean() -> bool:
-            run = self._rig.platform.manage("audit", "--no-engine")
+            run = self._rig.platform.manage(*self._rig.nodes.audit)
             answers.append(run.stdout + run.stderr)
             return run.returncode == 0
 
@@ -79,7 +79,7 @@ class Verdict:
         begun = time.monotonic()
         until(lambda: all([user.end_all() for user in self._users]), CONVERGED_WITHIN, "every end is answered")
         until(lambda: not self._live(), CONVERGED_WITHIN, "every session has ended", last=self._live)
-        kernels = self._rig.kernel_processes
+        kernels = self._rig.nodes.kernels
         until(lambda: not kernels(), CONVERGED_WITHIN, "no kernel's process is left", last=kernels)
         self.ended_after = time.monotonic() - begun
         assert self._client.group()["occupied"] == {"cpu": "0", "mem": "0"}
@@ -95,7 +95,7 @@ class Verdict:
         refused = Counter(one[:100] for user in self._users for one in user.refused)
         said = Counter(_EXCEPTION.findall(self._rig.platform.logs()))
         rows = [
-            f"seed {seed} on {self._rig.database}, {seconds:g} s: {faults.total()} faults of {len(faults)} kinds",
+            f"seed {seed} on {self._rig.kind}, {seconds:g} s: {faults.total()} faults of {len(faults)} kinds",
             *(f"  {number:4} {kind}" for kind, number in sorted(faults.items())),
             f"  not inflicted, nothing was there to strike: {missed.total()} {dict(missed)}",
             f"sessions accepted: {len(self.launched)}; answers: {dict(answers)}",
@@ -115,7 +115,7 @@ class Verdict:
         """Return what is not up."""
         if not self._rig.platform.is_up:
             return ["bin/up"]
-        missing = sorted(_ROLES - self._rig.platform.pids().keys())
+        missing = sorted(_ROLES - self._rig.pids().keys())
         try:
             ready = requests.get(f"{self._rig.platform.url}/readyz", timeout=5, proxies={"http": ""})
             missing += [] if ready.ok else [f"readyz: {ready.text[:200]}"]
@@ -128,21 +128,22 @@ class Verdict:
 
     def _unsettled(self) -> list[str]:
         sessions, asked = self._client.sessions(), self.launched
-        self._rig.remember_kernels(sessions)
-        processes = self._rig.kernel_processes()
+        self._rig.nodes.remember(sessions)
+        there = self._rig.nodes.kernels()
         wrong = []
         for session in sessions:
             status, own = session["status"], [UUID(kernel["id"]) for kernel in session["kernels"]]
-            alive = [kernel for kernel in own if kernel in processes]
+            left = [kernel for kernel in own if kernel in there]
+            alive = [kernel for kernel in left if there[kernel]]
             settled = {
                 "RUNNING": len(alive) == len(own) or self._is_done(session),
-                "PENDING": bool(session["status_message"]) and not alive,
-                **dict.fromkeys(TERMINAL, not alive),
+                "PENDING": bool(session["status_message"]) and not left,
+                **dict.fromkeys(TERMINAL, not left),
             }.get(status, False)
             if asked[session["id"]].asked_to_end and status not in TERMINAL:
                 settled = self._ask_again(asked[session["id"]])
             if not settled:
-                wrong.append(f"{session['id']} {status} {session['status_reason']}, kernels alive {len(alive)}")
+                wrong.append(f"{session['id']} {status} {session['status_reason']}, kernels there {len(left)}")
         return wrong
 
     def _is_done(self, session: Body) -> bool:

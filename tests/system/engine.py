@@ -97,13 +97,23 @@ class PrivateEngine:
     def kill(self) -> None:
         """Send SIGKILL to the engine and its containerd. Containers and their shims go on."""
         assert self._dockerd is not None
-        family = psutil.Process(self._dockerd.pid).children(recursive=True)
-        struck = [process for process in family if process.name() == "containerd"]
+        _, *struck = self.family()
         self._dockerd.kill()
         self._dockerd.wait()
         for process in struck:
             process.kill()
         assert not psutil.wait_procs(struck, timeout=_GONE_WITHIN)[1]
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the engine's process lives."""
+        return self._dockerd is not None and self._dockerd.poll() is None
+
+    def family(self) -> list[psutil.Process]:
+        """Return the engine's process and its containerd's."""
+        assert self._dockerd is not None
+        engine = psutil.Process(self._dockerd.pid)
+        return [engine, *(one for one in engine.children(recursive=True) if one.name() == "containerd")]
 
     def processes(self) -> list[psutil.Process]:
         """Return every process of the engine's network: engine, shims and what was started by ``inside``; and the
