@@ -44,6 +44,10 @@ backend = ProcessBackend(Path(sys.argv[1]), deployment="test", agent="n1")
 backend.start(KernelSpec.model_validate_json(sys.argv[2]))
 os.kill(os.getpid(), signal.SIGKILL)
 """
+DIE_WHILE_STARTING = START_AND_DIE.replace(
+    "backend = ", "from backendai.agent.backends import process_start\n"
+    "process_start.select.select = lambda *ends: os.kill(os.getpid(), signal.SIGKILL)\nbackend = "
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -171,6 +175,17 @@ def test_it_leaves_kernels_alone_when_the_agent_is_killed(
     assert subprocess.run(script, cwd=Path(__file__).parents[2], check=False).returncode == -signal.SIGKILL
     adopted = backend.start(spec)
     assert adopted.adopted
+    assert backend.ended(spec.kernel_id) is None
+
+
+def test_it_leaves_a_kernel_alone_when_the_agent_is_killed_while_it_starts(
+    data: Path, backend: ProcessBackend, new_spec: NewSpec
+) -> None:
+    spec = new_spec(session_type="batch", command="sleep 1; echo here; sleep 1000")
+    script = [sys.executable, "-c", DIE_WHILE_STARTING, str(data), spec.model_dump_json()]
+    assert subprocess.run(script, cwd=Path(__file__).parents[2], check=False).returncode == -signal.SIGKILL
+    until(lambda: b"here" in backend.read_log(spec.kernel_id, limit=100)[0])
+    assert backend.start(spec).adopted
     assert backend.ended(spec.kernel_id) is None
 
 

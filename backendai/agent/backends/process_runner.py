@@ -106,14 +106,14 @@ class Runner:
                     return
 
     def _listen_to_door(self) -> None:
-        news = self.channel.recv(65536)
-        if not news:
+        if not (news := self.channel.recv(65536)):
             self.end = {"exited": _KILLED}  # the door itself was killed
         for line in news.splitlines():
             said = json.loads(line)
             if "started" in said:
                 write_json(self.folder / "runner.json", {"pid": os.getpid(), "started": start_time(os.getpid())})
-                os.write(self.ready, b"started")
+                with contextlib.suppress(BrokenPipeError):  # the agent was killed: the next one finds the kernel
+                    os.write(self.ready, b"started")
                 os.close(self.ready)
                 self.ready = os.open(os.devnull, os.O_WRONLY)
             else:
