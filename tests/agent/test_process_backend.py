@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
@@ -44,6 +45,7 @@ backend = ProcessBackend(Path(sys.argv[1]), deployment="test", agent="n1")
 backend.start(KernelSpec.model_validate_json(sys.argv[2]))
 os.kill(os.getpid(), signal.SIGKILL)
 """
+
 DIE_WHILE_STARTING = START_AND_DIE.replace(
     "backend = ", "from backendai.agent.backends import process_start\n"
     "process_start.select.select = lambda *ends: os.kill(os.getpid(), signal.SIGKILL)\nbackend = "
@@ -187,6 +189,51 @@ def test_it_leaves_a_kernel_alone_when_the_agent_is_killed_while_it_starts(
     until(lambda: b"here" in backend.read_log(spec.kernel_id, limit=100)[0])
     assert backend.start(spec).adopted
     assert backend.ended(spec.kernel_id) is None
+
+
+@pytest.fixture
+def fill_disk(backend: ProcessBackend, data: Path) -> Iterator[Callable[[], None]]:
+    """A small disk for the kernels, and what fills it."""
+    need_root("A small disk is mounted")
+    kernels = data / "kernels"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=0711", "small", str(kernels)], check=True)
+
+    def fill() -> None:
+        with (kernels / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+            while filler.write(bytes(4096)):
+                pass
+        assert os.statvfs(kernels).f_bavail == 0
+
+    yield fill
+    subprocess.run(["umount", "-l", str(kernels)], check=True)
+
+
+def test_it_keeps_the_exit_code_when_the_disk_is_full(
+    backend: ProcessBackend, fill_disk: Callable[[], None], new_spec: NewSpec
+) -> None:
+    spec = new_spec(session_type="batch", command="sleep 1; exit 7")
+    backend.start(spec)
+    fill_disk()
+    ended = ended_of(backend, spec.kernel_id)
+    assert (ended.exit_code, ended.reason) == (7, "exited")
+
+
+@pytest.mark.parametrize("with_supervisor", [True, False])
+def test_it_ends_and_removes_a_kernel_when_the_disk_is_full(
+    backend: ProcessBackend, data: Path, fill_disk: Callable[[], None], new_spec: NewSpec, with_supervisor: bool
+) -> None:
+    spec = new_spec()
+    backend.start(spec)
+    runner = KernelFolder(data / "kernels" / str(spec.kernel_id)).runner()
+    fill_disk()
+    if not with_supervisor:
+        assert runner
+        os.kill(runner, signal.SIGKILL)
+    backend.stop(spec.kernel_id, grace=1)
+    assert backend.ended(spec.kernel_id)
+    backend.remove(spec.kernel_id)
+    assert backend.kernels() == []
+    assert processes_of(spec.kernel_id) == []
 
 
 def test_it_ends_its_kernels_with_the_agent_and_says_why(backend: ProcessBackend, new_spec: NewSpec) -> None:

@@ -7,6 +7,7 @@ agent that was killed finds its kernels again by their folders. ``close`` ends t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import select
@@ -230,7 +231,8 @@ class ProcessBackend(MountingBackend):
             return
         try:
             if folder.runner() == runner:  # still: the handle is of no later process with this number
-                folder.write("stop", {"grace": grace, "reason": reason, "message": message})
+                with contextlib.suppress(OSError):  # on a full disk the supervisor ends it by an order of its own
+                    folder.write("stop", {"grace": grace, "reason": reason, "message": message})
                 signal.pidfd_send_signal(handle, signal.SIGTERM)
             gone, _, _ = select.select([handle], [], [], grace + _PATIENCE_AFTER_GRACE)
         except ProcessLookupError:

@@ -97,7 +97,7 @@ class KernelFolder:
             return None
         if not (self.path / "exit.json").exists():  # looked at again: the supervisor writes it as its last deed
             self.kill()
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # the folder is gone, or the disk full
                 self.write("exit", {"exit_code": None, "reason": "exited", "message": _LOST})
         ending = self.read("exit")
         code, reason, message = ending.get("exit_code"), ending.get("reason", "exited"), ending.get("message", "")

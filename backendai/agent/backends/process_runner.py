@@ -1,9 +1,8 @@
 """The supervisor of one native kernel: outlives the agent, keeps the log, watches the memory, writes the end.
 
 It runs by itself (``python -I -S process_runner.py FOLDER READY_FD``, standard library only), in its own session, so
-that neither the end of the agent nor Ctrl-C in its terminal reaches it. In FOLDER it reads ``launch.json`` and
-``stop.json``, and writes ``runner.json`` (the kernel lives), ``output.log`` and ``exit.json`` (how it ended).
-SIGTERM asks it to end the kernel as ``stop.json`` says.
+that neither the end of the agent nor Ctrl-C in its terminal reaches it. In FOLDER it reads ``launch.json`` and, at
+SIGTERM, ``stop.json``; it writes ``runner.json`` (the kernel lives), ``output.log`` and ``exit.json`` (how it ended).
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _MEMORY_INTERVAL = 2.0
 _PATIENCE_AFTER_KILL = 5.0
 _PATIENCE_FOR_OUTPUT = 1.0
+_ROOM_FOR_END = 4096  # bytes
 _KILLED = 128 + signal.SIGKILL
 
 
@@ -49,6 +49,7 @@ class Runner:
         signal.signal(signal.SIGTERM, lambda number, frame: self._take_order())
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         try:
+            (self.folder / "exit.draft").write_text(" " * _ROOM_FOR_END)  # the disk may be full by then
             self._spawn()
             self._serve()
         except OSError as error:
@@ -134,20 +135,16 @@ class Runner:
 
     def _takes_too_much_memory(self) -> bool:
         limit: int | None = self.launch["memory"]
-        if limit is None:
+        # Resident bytes count shared pages several times: an upper bound, and cheap.
+        if limit is None or sum(map(resident, pids := descendants())) <= limit:
             return False
-        pids = descendants()
-        if sum(map(resident, pids)) <= limit:  # counts shared pages several times: an upper bound, and cheap
-            return False
-        used = sum(map(proportional, pids))
-        self.used = used if used > limit else 0
-        return used > limit
+        self.used = used if (used := sum(map(proportional, pids))) > limit else 0
+        return bool(self.used)
 
     def _drain(self) -> None:
         deadline = time.monotonic() + _PATIENCE_FOR_OUTPUT
-        while time.monotonic() < deadline:
-            ready, _, _ = select.select([self.output], [], [], _PATIENCE_FOR_OUTPUT)
-            if not ready or not self.log.copy_from(self.output):
+        while time.monotonic() < deadline and select.select([self.output], [], [], _PATIENCE_FOR_OUTPUT)[0]:
+            if not self.log.copy_from(self.output):
                 return
 
     def _ending(self) -> dict[str, Any]:
@@ -208,9 +205,11 @@ def listen(path: Path) -> socket.socket:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write the file whole or not at all."""
+    """Write the file whole or not at all; into its draft, if there is one, which has its room on the disk."""
     draft = path.with_suffix(".draft")
-    draft.write_text(json.dumps(value))
+    draft.touch()
+    with draft.open("r+") as file:
+        file.write(json.dumps(value))
     draft.replace(path)
 
 
