@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from tests.chaos.users import Launched, User
 from tests.system.client import TERMINAL
 from tests.system.polling import until
 
+logger = logging.getLogger("chaos")
 CONVERGED_WITHIN = 60.0
 _ROLES = {"web", "control", "beat", "appproxy", *AGENT_NAMES}
 _KILLED = {"self-terminated", "container-missing", "task-failed", "failed-to-start"}
@@ -43,10 +45,15 @@ class Verdict:
     def converges(self) -> None:
         """Everything settles: parts are up, agents heard, and each session is over, runs, or waits with a reason."""
         begun = time.monotonic()
-        until(self._is_whole, CONVERGED_WITHIN, "every part of the platform is up", last=self._parts)
+        until(lambda: not self._log("not up", self._parts()), CONVERGED_WITHIN, "every part is up", last=self._parts)
         until(lambda: all([user.settle() for user in self._users]), CONVERGED_WITHIN, "every launch is answered")
         left = CONVERGED_WITHIN - (time.monotonic() - begun)
-        until(lambda: not self._unsettled(), max(left, 1.0), "every session has settled", last=self._unsettled)
+        until(
+            lambda: not self._log("not settled", self._unsettled()),
+            max(left, 1.0),
+            "every session has settled",
+            last=self._unsettled,
+        )
         self.converged_after = time.monotonic() - begun
 
     def nothing_is_lost_or_doubled(self) -> None:
@@ -108,8 +115,11 @@ class Verdict:
         ]
         return "\n".join(rows)
 
-    def _is_whole(self) -> bool:
-        return not self._parts()
+    def _log(self, what: str, found: list[str]) -> list[str]:
+        """Return what was found; the log has it."""
+        if found:
+            logger.info("%s: %d, %s", what, len(found), "; ".join(found[:3]))
+        return found
 
     def _parts(self) -> list[str]:
         """Return what is not up."""
