@@ -103,7 +103,9 @@ class DockerNodes:
         home = Path(tempfile.mkdtemp(prefix="backendai-engine-"))
         self.engine = stack.enter_context(PrivateEngine(home))
         self.host = self.engine.portal_host
-        self._over = threading.Event()
+        # A thread of its own: the engine dies with the thread that started it, which thus must outlive the platform.
+        self._over, self._watcher = threading.Event(), threading.Thread(target=self._watch, name="engine", daemon=True)
+        stack.callback(self._stop)
 
     def start(self, platform: Platform, stack: ExitStack, *, portal_port: int) -> None:
         """Start the agents, and what starts the engine again."""
@@ -117,11 +119,7 @@ class DockerNodes:
             kept = Kept("python", command, platform.data.parent / f"{name}.log", told)
             self._agents[name] = stack.enter_context(kept)
         platform.wait_for_agents(AGENTS)
-        # A thread of its own: the engine dies with the thread that started it.
-        watch = threading.Thread(target=self._watch, name="engine", daemon=True)
-        watch.start()
-        stack.callback(watch.join, 90)
-        stack.callback(self._over.set)
+        self._watcher.start()
 
     def agent_pid(self, name: str) -> int | None:
         """Return the process id of an agent; None while it is being started again."""
@@ -140,6 +138,11 @@ class DockerNodes:
         if not running:
             raise Missed("no kernel runs")
         return chance.choice(sorted(running))
+
+    def _stop(self) -> None:
+        self._over.set()
+        if self._watcher.is_alive():
+            self._watcher.join(90)
 
     def _watch(self) -> None:
         while not self._over.wait(1.0):
