@@ -147,7 +147,8 @@ class DockerNodes:
     def _watch(self) -> None:
         while not self._over.wait(1.0):
             if not self.engine.is_up:
-                self.engine.start()
+                with suppress(AssertionError):  # it may be struck again before it answers
+                    self.engine.start()
 
 
 Nodes = NativeNodes | DockerNodes
