@@ -17,3 +17,9 @@ def hold_sessions_of(kernel_ids: Collection[UUID]) -> None:
         sessions = Kernel.objects.filter(pk__in=among(kernel_ids)).order_by().values("session")
         held = ComputeSession.objects.filter(pk__in=sessions).order_by("pk").select_for_update(no_key=True)
         list(held.values_list("pk"))
+
+
+def hold_pending(session_ids: Collection[UUID]) -> set[UUID]:
+    """Return those of the sessions that are pending, and let nobody else change them until the transaction ends."""
+    rows = ComputeSession.objects.pending().filter(pk__in=among(session_ids)).order_by("pk")
+    return set(rows.select_for_update(no_key=True).values_list("pk", flat=True)) if session_ids else set()

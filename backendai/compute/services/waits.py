@@ -19,6 +19,7 @@ from django.db.models import F
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.bulk import among, update_rows
 from backendai.compute.services.history import LONGEST_MESSAGE, NO_STEPS, Entry, Steps, steps_text, write_history
+from backendai.compute.services.holding import hold_pending
 from backendai.compute.services.moves import tell
 from backendai.compute.status import Outcome, Phase, Status
 
@@ -81,8 +82,11 @@ def note_waits(waits: Sequence[Waiting], *, now: datetime, counts_tries: bool = 
     with transaction.atomic():
         notes = _notes(waits)
         same = [note for note in notes if note.is_unchanged]
-        reworded = [note for note in notes if note.continues and not note.is_unchanged]
-        fresh = [note for note in notes if not note.continues]
+        # A row of the history that says PENDING never comes after the end of the wait.
+        pending = hold_pending([note.wait.session_id for note in notes if not note.is_unchanged])
+        changed = [note for note in notes if note.wait.session_id in pending]
+        reworded = [note for note in changed if note.continues]
+        fresh = [note for note in changed if not note.continues]
         _write_reasons(reworded, [note.seen.record for note in reworded])
         _write_reasons(fresh, _write_rows(fresh, now))
         _reword_rows(reworded, now)
