@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,6 @@ USERS = 4
 WHOLE_RUN, LEAST_FAULTS, LEAST_KINDS = 600.0, 100, 12
 
 pytestmark = [pytest.mark.system, pytest.mark.docker, pytest.mark.long, pytest.mark.timeout(SECONDS + 600)]
-logger = logging.getLogger("chaos")
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "docker"])
@@ -37,22 +37,31 @@ def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
         yield rig
 
 
-def test_it_adds_up_after_every_misfortune(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_it_adds_up_after_every_misfortune(
+    rig: Rig, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     caplog.set_level(logging.INFO, "chaos")
+    say(capsys, f"seed {SEED}, {SECONDS:g} s, on {rig.kind}")
     kinds = catalogue(rig)
     nemesis = Nemesis(rig, {kind.name: inflict for kind, inflict in kinds.items()})
     minds = [random.Random(f"{SEED} {number}") for number in range(USERS)]
     users = [User(rig.platform.url, rig.platform.client.token, rig.nodes.image, mind) for mind in minds]
     verdict = Verdict(rig, users, nemesis)
-    logger.info("seed %d, %g s, on %s", SEED, SECONDS, rig.kind)
     work(nemesis, users, plan(SEED, SECONDS, list(kinds)))
     try:
         judge(verdict)
     finally:
-        logger.info("%s", verdict.table(SEED, SECONDS))
+        say(capsys, verdict.table(SEED, SECONDS))
     if SECONDS >= WHOLE_RUN:
         assert nemesis.inflicted.total() >= LEAST_FAULTS
         assert len(nemesis.inflicted) >= LEAST_KINDS
+
+
+def say(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    """Write to the terminal, whatever becomes of the test."""
+    with capsys.disabled():
+        sys.stdout.write(f"\n{text}\n")
+        sys.stdout.flush()
 
 
 def work(nemesis: Nemesis, users: list[User], strikes: list[Strike]) -> None:
