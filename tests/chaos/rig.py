@@ -102,8 +102,8 @@ class Rig:
         if self.postgres:
             with psycopg.connect(self.postgres.url, connect_timeout=2, options="-c lock_timeout=2s") as connection:
                 return connection.execute(statement).rowcount
-        with closing(sqlite3.connect(self.platform.data / "portal.sqlite3", timeout=2)) as connection, connection:
-            return connection.execute(statement).rowcount
+        with closing(sqlite3.connect(self.platform.data / "portal.sqlite3", timeout=2)) as file, file:
+            return file.execute(statement).rowcount
 
     def count_rows(self, table: str) -> int:
         """Return how many rows a table has."""
@@ -111,8 +111,8 @@ class Rig:
         if self.postgres:
             with psycopg.connect(self.postgres.url, connect_timeout=2) as connection:
                 return int((connection.execute(question).fetchone() or [0])[0])
-        with closing(sqlite3.connect(self.platform.data / "portal.sqlite3", timeout=5)) as connection:
-            return int(connection.execute(question).fetchone()[0])
+        with closing(sqlite3.connect(self.platform.data / "portal.sqlite3", timeout=5)) as file:
+            return int(file.execute(question).fetchone()[0])
 
     def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a further process of the platform by hand, as a module of its Python."""
