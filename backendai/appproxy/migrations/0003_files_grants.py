@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('appproxy', '0001_squashed_0002_grants_by_key_pair'),
-        ('storage', '0001_folders'),
+        ('storage', '0001_initial'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
