@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import inf
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -50,7 +51,7 @@ class Target:
     session_id: UUID | None = None
     visitor: str = ""
     until: datetime | None = None
-    recheck_seconds: float = 10.0
+    recheck_seconds: float = inf  # no sooner than the guard does by itself
 
     def is_over(self, now: datetime) -> bool:
         """Return whether the time is up until which it was allowed, whatever the database says."""

@@ -34,26 +34,23 @@
     const answer = await ask("HEAD", address, { headers: tus, signal });
     return answer.ok ? Number(answer.headers.get("Upload-Offset")) : null;
   };
-  const create = async (path, file, overwrite, signal, hasParents = false) => {
+  const create = async (path, file, overwrite, signal) => {
     const words = [`path ${base64(path)}`, ...(overwrite ? [`overwrite ${base64("1")}`] : [])];
     const headers = { ...tus, "Upload-Length": String(file.size), "Upload-Metadata": words.join(",") };
     const answer = await ask("POST", "/uploads", { headers, signal });
-    if (answer.status === 404 && path.includes("/") && !hasParents) {
-      // Only an archive brings its directories along.
-      await sendSmall([{ path: path.slice(0, path.lastIndexOf("/") + 1) }], { overwrite: false, signal });
-      return create(path, file, overwrite, signal, true);
-    }
     if (answer.status !== 201) throw refusal(await answer.json().catch(() => ({ message: String(answer.status) })));
     return new URL(answer.headers.get("Location"), "http://x").pathname;
   };
   const isPassing = (status) => status === 0 || status === 408 || status === 423 || status === 429 || status >= 502 && status !== 507;
 
   // One large file. ``progress(bytes)``; ``resumed()`` when it goes on where an earlier visit stopped.
-  const sendLarge = async (folder, path, file, { overwrite, signal, progress, resumed }) => {
+  const sendLarge = async (folder, path, file, { overwrite, signal, progress, resumed, inDirectory }) => {
     const key = keyOf(folder, path, file);
     let address = remembered(key);
     let offset = address && (await offsetOf(address, signal));
     if (offset === null || !address) {
+      // Only an archive brings its directories along.
+      if (inDirectory) await sendSmall([{ path: path.slice(0, path.lastIndexOf("/") + 1) }], { overwrite: false, signal });
       address = await create(path, file, overwrite, signal);
       offset = 0;
       remember(key, address);

@@ -86,7 +86,7 @@
     };
     const options = { overwrite: job.overwrite, signal: job.controller.signal, progress };
     if (job.file) {
-      await sendLarge(explorer.dataset.folder, below(job.path), job.file, { ...options, resumed: () => note(job, words.resumed) });
+      await sendLarge(explorer.dataset.folder, below(job.path), job.file, { ...options, inDirectory: job.path.includes("/"), resumed: () => note(job, words.resumed) });
       return;
     }
     const entries = job.entries.map(({ path, file }) => ({ path: below(path), file }));

@@ -36,7 +36,7 @@ class Database:
 @pytest.fixture
 def database(monkeypatch: pytest.MonkeyPatch) -> Database:
     database = Database()
-    monkeypatch.setattr(guard, "open_by", database)
+    monkeypatch.setattr(guard, "open_at", database)
     monkeypatch.setattr(guard, "close_old_connections", lambda: None)
     return database
 

@@ -243,6 +243,8 @@ class Platform:
         told = [f"{name}={reference}" for name, reference in self._images.items()]
         done = self._python("-m", "tests.system.prepare_data", self._take_over(), *told)
         assert done.returncode == 0, done.stdout + done.stderr
+        # Its first start makes the storage host of this machine, which only it knows the path of.
+        (self.data / "file-server.json").unlink(missing_ok=True)
         if (self.data / _EMPTY).exists():
             type(self)._former = self.data
         self.client = Client(self.url, done.stdout.strip().splitlines()[-1])
