@@ -81,7 +81,7 @@ def test_a_folder_is_filled_looked_at_and_shared(walk: Visit, tmp_path: Path) ->
     guest = walk(ADMIN)
     guest.go("/folders/")
     guest.page.get_by_role("button", name="Accept pictures").click()
-    expect(guest.page.get_by_role("link", name="pictures")).to_be_visible()
+    expect(guest.page.get_by_role("link", name="pictures", exact=True)).to_be_visible()
     assert guest.faults_in_every_light() == []
     for address in ("storage-hosts", "folders", "folders/link"):
         guest.go(f"/manage/{address}/")
