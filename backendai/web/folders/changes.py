@@ -10,14 +10,14 @@ from uuid import UUID
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
 from backendai.core.errors import UserError
 from backendai.storage.entries import FolderFiles, open_folder
 from backendai.storage.models import Folder
+from backendai.texts.translation import gettext as _
+from backendai.texts.translation import ngettext
 from backendai.web.folders.access import back_to, find_folder, try_to
 from backendai.web.folders.explorer import path_in
 from backendai.web.requests import PageRequest

@@ -10,7 +10,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -31,6 +30,7 @@ from backendai.storage.services import (
     share_folder,
 )
 from backendai.storage.status import GrantKind
+from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import blame
 from backendai.web.folders.access import find_folder, folder_page, rights_to, try_to
 from backendai.web.folders.forms import CloneForm, OverrideForm, SettingsForm, ShareForm

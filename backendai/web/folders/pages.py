@@ -10,7 +10,6 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -28,6 +27,7 @@ from backendai.storage.services import (
     trash_folder,
 )
 from backendai.storage.status import FolderStatus
+from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import blame
 from backendai.web.folders.access import find_folder, try_to
 from backendai.web.folders.forms import CreateForm
