@@ -6,11 +6,11 @@ from django import template
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _
 
 from backendai.storage.models import Folder
 from backendai.storage.status import FolderStatus, QuotaMode
 from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
 from backendai.web.folders.access import used_percent
 from backendai.web.folders.forms import rights_words
 from backendai.web.folders.writers import Change
