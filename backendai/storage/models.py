@@ -61,16 +61,16 @@ class StorageHost(models.Model):
     def __str__(self) -> str:
         return self.name
 
-    @property
-    def adopt_command(self) -> str:
-        """What makes folders of the directories there that the database does not know."""
-        return f"manage.py adopt_folders {self.name}"
-
     def save(self, *args: Any, **kwargs: Any) -> None:
         """Save it. Agents that reported a new host before it was here are heard again at their next sync."""
         if self._state.adding:
             Agent.objects.exclude(storage_digest="").update(storage_digest="new-host")
         super().save(*args, **kwargs)
+
+    @property
+    def adopt_command(self) -> str:
+        """What makes folders of the directories there that the database does not know."""
+        return f"manage.py adopt_folders {self.name}"
 
 
 class HostOnAgent(models.Model):
