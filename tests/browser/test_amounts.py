@@ -43,7 +43,7 @@ def test_number_unit_and_slider_follow_each_other_and_notes_say_what_is_wrong(vi
     expect(above).to_have_text("At most 4: that is the limit of the largest agent of default.")
     expect(cores).to_have_attribute("aria-invalid", "true")
     cores.fill("0.1005")
-    expect(page.get_by_text("It comes in steps of 0.001.")).to_be_visible()
+    expect(page.get_by_text("Must be a multiple of 0.001.")).to_be_visible()
     cores.fill("many")
     expect(page.get_by_text("Write a number, such as 2 or 0.5.")).to_be_visible()
     expect(cores).to_have_attribute("aria-invalid", "true")
@@ -70,7 +70,7 @@ def test_number_unit_and_slider_follow_each_other_and_notes_say_what_is_wrong(vi
     expect(shared).to_have_value("")
     help_on_memory = page.get_by_label("Help: Memory", exact=True)
     help_on_memory.press("Enter")
-    expect(page.get_by_text("Main memory holds the data")).to_be_visible()
+    expect(page.get_by_text("Main memory. With a GPU")).to_be_visible()
     with page.expect_response("**/sessions/new/amounts/"):
         page.get_by_label("Kernels", exact=True).fill("2")
         page.get_by_label("Kernels", exact=True).press("Tab")
