@@ -28,7 +28,7 @@ def folders(campus: Campus) -> Iterator[None]:
 def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
     visitor = walk(ALICE, on_phone=True)
     page = visitor.page
-    visitor.go("/launch/?step=3")
+    visitor.go("/sessions/new/?step=3")
     expect(page.get_by_text("Mounted by themselves where the node can: .cache.")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
     path = page.get_by_label("Mount path of data")
@@ -56,7 +56,7 @@ def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
 def test_a_folder_is_mounted_without_scripts(walk: Visit, folders: None) -> None:
     visitor = walk(ALICE, scripts=False)
     page = visitor.page
-    visitor.go("/launch/")
+    visitor.go("/sessions/new/")
     page.get_by_role("checkbox", name=re.compile("^models")).check()
     page.get_by_label("Name optional").fill("with-models")
     page.get_by_role("button", name="Launch", exact=True).click()
