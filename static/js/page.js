@@ -102,12 +102,18 @@
     if (detail.xhr.status) drops.delete(detail.elt);
   });
 
-  // Looked at just before a part is renewed: the event that tells of an opening may come after that.
+  // Looked at just before a part is renewed: the event that tells of an opening may come after that. What has come with
+  // a part and is not opened again yet says nothing: another part may be renewed in between.
   const open = new Set();
+  const settled = new WeakSet();
+  const kept = () => document.querySelectorAll("details[data-keep][id]");
   document.addEventListener("htmx:beforeSwap", () => {
-    for (const one of document.querySelectorAll("details[data-keep][id]")) one.open ? open.add(one.id) : open.delete(one.id);
+    for (const one of kept()) if (settled.has(one)) one.open ? open.add(one.id) : open.delete(one.id);
   });
   document.addEventListener("htmx:load", () => {
-    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    for (const one of kept()) {
+      if (!settled.has(one) && open.has(one.id)) one.open = true;
+      settled.add(one);
+    }
   });
 })();

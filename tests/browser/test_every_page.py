@@ -50,7 +50,7 @@ def _signed_out(visitor: Visitor, paths: dict[str, str]) -> Walk:
 def _newcomer(visitor: Visitor, paths: dict[str, str]) -> Walk:
     visitor.sign_in(CHARLIE)
     yield "empty list"
-    visitor.page.locator("details.menu summary").click()
+    visitor.page.locator(".top-end details.menu summary").click()
     yield "menu"
 
 

@@ -123,7 +123,7 @@ def test_it_holds_a_batch_session_back_until_its_time(visit: Visit) -> None:
     expect(page.locator("[data-wish=starts_at] [data-echo]")).to_contain_text("in ")
     page.get_by_label("Earliest start").fill("2090-03-01T12:00")
     page.get_by_label("Set a timeout").check()
-    page.get_by_label("Timeout").fill("90")
+    page.get_by_role("spinbutton", name="Timeout").fill("90")
     page.get_by_label("Unit of the timeout").select_option("minutes")
     expect(page.locator("#timeout-echo")).to_have_text("1 hour 30 minutes")
     visitor.step("Network")
