@@ -33,7 +33,7 @@ from tests.catalog.fake_registry import ACCOUNT, FakeRegistry, serving
 from tests.compute.test_own_images import Saved, launch
 from tests.factories import make_agent, make_image
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 OTHER = "sha256:" + "e" * 64
 
 

@@ -27,7 +27,7 @@ from backendai.wire.messages import KernelState
 from tests.cast import Cast, make_cast
 from tests.factories import make_agent, make_group, make_image, make_session, report_of
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 CREATES, LIMIT = 50, 5
 ROUNDS = [*range(2), *(pytest.param(number, marks=pytest.mark.long) for number in range(2, 20))]

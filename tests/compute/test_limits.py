@@ -25,7 +25,7 @@ from backendai.core.slots import Slots
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session, place
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def give(holder: Any, **limits: Any) -> ResourcePolicy:

@@ -24,7 +24,7 @@ from backendai.wire.messages import KernelReport, KernelState
 from tests.cast import Cast, make_cast
 from tests.factories import make_agent, make_session, place
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 from tests.mount_tools import ready_folder, storage_host
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 HOME = "/home/work"
 
 

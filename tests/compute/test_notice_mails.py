@@ -21,7 +21,7 @@ from backendai.controller.mail_texts import mail_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture(autouse=True)

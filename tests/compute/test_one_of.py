@@ -10,7 +10,7 @@ from backendai.compute.status import Status
 from tests.cast import Cast
 from tests.factories import make_session
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def test_what_lives_and_what_waits_is_found_by_the_indexes_that_hold_nothing_else(cast: Cast) -> None:

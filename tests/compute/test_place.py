@@ -18,7 +18,7 @@ from backendai.compute.status import Status
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session, make_sessions
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 GPU = {"cpu": "8", "mem": "17179869184", "cuda.shares": "2"}
 
 

@@ -20,7 +20,7 @@ from backendai.wire.messages import KernelReport, KernelState
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_session, make_sessions, place, place_all
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 S = KernelState
 Outcome = tuple[list[Verdict], list[list[dict[str, Any]]]]

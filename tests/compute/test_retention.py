@@ -23,7 +23,7 @@ from backendai.ops.checks import check_retention
 from tests.cast import Cast
 from tests.factories import make_session, make_sessions
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 NOW = datetime(2036, 3, 10, 12, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
 

@@ -17,7 +17,7 @@ from backendai.compute.services.traffic import WRITTEN_EVERY, Meter, note_traffi
 from tests.cast import Cast
 from tests.factories import make_session
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture

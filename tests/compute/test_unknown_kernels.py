@@ -25,7 +25,7 @@ from backendai.wire.messages import UnknownKernel as Told
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session, place, report_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def sight(kernel_id: Any, generation: int = 1, *, running: bool = True) -> KernelSighting:

@@ -18,7 +18,7 @@ from backendai.compute.services.waits import Waiting, note_waits
 from tests.cast import make_cast
 from tests.factories import make_session
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 
 
 def test_a_reason_comes_not_after_the_end_of_its_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from backendai.wire import browser
 from tests.cast import Cast
 from tests.factories import make_agent, make_session, make_sessions, place
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 NO_ROOM = {"code": "no-room", "message": "cpu: 8 asked, 2 available."}
 BEHIND = {"code": "behind-in-queue", "message": "Waits for its turn.", "skipped": True}
 

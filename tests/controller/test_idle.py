@@ -30,7 +30,7 @@ from tests.cast import Cast
 from tests.controller.clocks import only_kernel, passes_went_on_until, rows
 from tests.factories import make_agent, make_running_session, report_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 MINUTE = timedelta(minutes=1)
 

@@ -22,6 +22,8 @@ from backendai.wire.messages import KernelState
 from tests.cast import Cast, make_cast
 from tests.factories import make_agent, make_group, make_image, make_session, make_sessions, report_of
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.mark.django_db
 def test_of_50_sessions_under_a_limit_of_5_exactly_5_start_and_45_wait_with_the_reason(cast: Cast) -> None:

@@ -18,7 +18,7 @@ from backendai.wire.messages import JoinUp
 from tests.controller.clocks import sync_of
 from tests.factories import make_group
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres]
 POOL = 2
 
 

@@ -16,7 +16,7 @@ from backendai.usage.models import UsageBucket
 from tests.cast import Cast
 from tests.factories import make_running_session
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def test_it_counts_and_notes_when_it_ended(cast: Cast) -> None:

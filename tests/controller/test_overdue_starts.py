@@ -24,7 +24,7 @@ from tests.cast import Cast
 from tests.controller.clocks import later, message_of, only_kernel, passes_went_on_until, repair_at, rows, sync_of
 from tests.factories import make_agent, make_group, make_session, place, report_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 SLOW_START = ("start", "EXPIRED", "start-timeout", 1)
 
 

@@ -35,6 +35,8 @@ from tests.cast import Cast, make_cast
 from tests.controller.clocks import sync_of
 from tests.factories import make_agent, make_group, make_running_session, make_session, make_sessions
 
+pytestmark = pytest.mark.postgres
+
 SAFETY = ["I-01", "I-02", "I-03", "I-04", "I-05", "I-06", "I-07", "I-08"]
 
 

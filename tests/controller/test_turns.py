@@ -17,6 +17,8 @@ from backendai.controller import loops
 from tests.cast import make_cast
 from tests.factories import make_group, make_session
 
+pytestmark = pytest.mark.postgres
+
 PATIENCE = 60.0
 
 

@@ -16,7 +16,7 @@ from backendai.usage.models import UsageBucket
 from tests.cast import Cast
 from tests.factories import make_group
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 DAY = 86_400

@@ -22,7 +22,7 @@ from backendai.scheduler.snapshot import SLOT_ORDER, DependencyState, DeviceView
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, make_sessions
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 def look(**over: Any) -> Snapshot:

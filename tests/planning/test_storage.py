@@ -19,7 +19,7 @@ from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_session
 from tests.mount_tools import ready_folder, storage_host
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 
 
 @pytest.fixture

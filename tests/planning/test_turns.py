@@ -9,6 +9,8 @@ import pytest
 
 from backendai.planning.turns import Busy, turn_of
 
+pytestmark = pytest.mark.postgres
+
 
 def test_two_people_ask_at_once_and_a_third_has_to_wait() -> None:
     with turn_of("alice"), turn_of("bob"):

@@ -14,7 +14,7 @@ from backendai.wire.mounts import HostReport
 from tests.factories import make_agent
 from tests.mount_tools import storage_host
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 GIB = 2**30
 

@@ -86,7 +86,7 @@ def visitor(platform: Platform, session: Body) -> Visitor:
 
 
 def proxy_of(platform: Platform) -> psutil.Process:
-    pid = next(pid for role, pid in platform.pids().items() if role.endswith("manage.py appproxy"))
+    pid = next(pid for role, pid in platform.pids().items() if role == "appproxy")
     return psutil.Process(pid)
 
 

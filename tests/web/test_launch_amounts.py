@@ -308,7 +308,7 @@ def test_it_asks_the_database_the_same_however_much_there_is(
         for number in range(3):
             make_running_session(lab.bob, make_agent(devices={"cuda.device": ["a"]}))
             ResourcePreset.objects.create(name=f"p-{lap}-{number}", slots={"cpu": 1})
-        with django_assert_num_queries(19):
+        with django_assert_num_queries(20):
             amounts(client, lab)
         with django_assert_num_queries(25):
             client.get(reverse("web:launch"))
