@@ -58,7 +58,7 @@ def test_a_folder_is_mounted_without_scripts(walk: Visit, folders: None) -> None
     page = visitor.page
     visitor.go("/sessions/new/")
     page.get_by_role("checkbox", name=re.compile("^models")).check()
-    page.get_by_label("Name optional").fill("with-models")
+    page.locator("#id_name").fill("with-models")
     page.get_by_role("button", name="Launch", exact=True).click()
     expect(page.get_by_role("link", name="with-models").first).to_be_visible()
 

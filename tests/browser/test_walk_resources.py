@@ -26,7 +26,7 @@ def _launched(campus: Campus) -> Iterator[None]:
 def test_versions_follow_the_environment_and_accelerators_follow_the_version(walk: Visit) -> None:
     visitor = _form(walk)
     page = visitor.page
-    expect(page.get_by_text("supports none of the accelerators in default has")).to_be_visible()
+    expect(page.get_by_text("supports none of the accelerators in default")).to_be_visible()
     expect(page.get_by_label("GPU", exact=True)).to_be_hidden()
     page.get_by_role("radio", name=re.compile("^PyTorch")).first.check()
     version = page.get_by_role("combobox", name="Version")
