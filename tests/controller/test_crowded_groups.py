@@ -21,7 +21,7 @@ from backendai.planning.snapshot import read_picture, read_snapshot
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_running_session, make_session, make_sessions
 
-pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
+pytestmark = pytest.mark.django_db
 BATCH = {"session_type": "batch", "startup_command": "true"}
 
 
