@@ -78,12 +78,20 @@ def test_a_cut_relay_resets_what_is_open_and_what_comes(echo: tuple[str, int]) -
             assert client.recv(16) == b"one"
             relay.cut()
             assert is_broken(client)
-        with socket.create_connection(("127.0.0.1", relay.port), timeout=10) as client:
-            assert is_broken(client)
+        assert is_refused(relay.port)
         relay.mend()
         with socket.create_connection(("127.0.0.1", relay.port), timeout=10) as client:
             client.sendall(b"two")
             assert client.recv(16) == b"two"
+
+
+def is_refused(port: int) -> bool:
+    """Return whether a new connection is reset; the reset may come before the connection is known to stand."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            return is_broken(client)
+    except ConnectionError:
+        return True
 
 
 def is_broken(client: socket.socket) -> bool:
@@ -95,7 +103,8 @@ def is_broken(client: socket.socket) -> bool:
 
 def test_the_clock_of_a_process_is_stepped_while_it_runs_and_the_steady_one_is_not(tmp_path: Path) -> None:
     clock = MovableClock(tmp_path)
-    assert clock.can_step, "a C compiler is missing: apt-get install gcc"
+    if not clock.can_step:
+        pytest.skip("a C compiler is missing: apt-get install gcc")
     program = (
         "import datetime as d, time\n"
         "while input():\n"

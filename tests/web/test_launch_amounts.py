@@ -310,9 +310,9 @@ def test_it_asks_the_database_the_same_however_much_there_is(
             ResourcePreset.objects.create(name=f"p-{lap}-{number}", slots={"cpu": 1})
         with django_assert_num_queries(20):
             amounts(client, lab)
-        with django_assert_num_queries(25):
+        with django_assert_num_queries(26):
             client.get(reverse("web:launch"))
-        with django_assert_num_queries(23):
+        with django_assert_num_queries(25):
             client.post(reverse("web:launch_preview"), typed(lab))
 
 
