@@ -124,5 +124,5 @@ def _own_fault(error: Exception, context: dict[str, Any], status: HTTPStatus, co
     logger.error("%s in %s, shown as %s", type(error).__name__, view, error_id, exc_info=error)
     detail = f"This is a fault of the platform, not of the request. Its administrators find it under {error_id}."
     answer = problem(status, code, detail, id=error_id)
-    answer._has_been_logged = True  # type: ignore[attr-defined]  # else Django logs it once more, without the id
+    answer._has_been_logged = True  # type: ignore[attr-defined]  # else Django logs it again, without the id
     return answer

@@ -166,7 +166,7 @@ class FolderGrantBody(Answer[FolderGrant]):
 
 
 class FolderInvitationBody(Answer[FolderGrant]):
-    """A folder that somebody wants to share with whoever asks."""
+    """An invitation to a folder, as the invited person sees it."""
 
     folder_id = serializers.UUIDField()
     folder = serializers.CharField(source="folder.name")

@@ -130,7 +130,7 @@ class Layers:
         return sorted(found, key=lambda layer: layer.size, reverse=True)
 
     def _measure_and_release(self) -> None:
-        begun = time.monotonic()
+        started_at = time.monotonic()
         self._free = self._look_at_disk()[0]
         try:
             homes, layers = self._homes(), self.measure()
@@ -145,7 +145,7 @@ class Layers:
             logger.exception("the writable layers of containers cannot be measured")
         finally:
             self._measured_at = time.monotonic()
-            self._took = self._measured_at - begun
+            self._took = self._measured_at - started_at
             self._measuring.release()
 
     def _is_due(self) -> bool:

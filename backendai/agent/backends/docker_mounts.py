@@ -1,4 +1,4 @@
-"""Folders in containers: bound by the engine, and looked at once more when the container runs."""
+"""Folders in containers: bound by the engine, and verified when the container runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What touches storage hosts: it runs in a process of its own, for a server that does not answer holds up whoever asks.
+"""Access to storage hosts in a child process: a server that does not answer blocks only this process.
 
 One order comes as JSON on the standard input, one answer goes to the standard output.
 """
