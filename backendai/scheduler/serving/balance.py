@@ -1,0 +1,69 @@
+"""Which replica gets a request, and which get none for a while: pure functions of what one proxy knows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+FAILURES = 3  # in a row
+_EJECTED_SECONDS, _MOST_EJECTED_SECONDS = 10.0, 120.0
+_FAULTS = frozenset({502, 504})
+_Id = TypeVar("_Id", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(Generic[_Id]):
+    """A replica as a proxy sees it. ``limit``: requests at once (0: none). ``weight`` grows to 1 while it warms up."""
+
+    id: _Id
+    open: int = 0
+    weight: float = 1.0
+    limit: int = 0
+
+    @property
+    def has_room(self) -> bool:
+        """It may get another request."""
+        return not self.limit or self.open < self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Sight(Generic[_Id]):
+    """How requests and probes to a replica went. ``ejected_until`` by the proxy's monotonic clock; 0: not ejected."""
+
+    id: _Id
+    has_answered: bool
+    ejected_until: float = 0.0
+
+
+def choose_replica(candidates: Sequence[Candidate[_Id]], draw: float, avoid: Collection[_Id] = ()) -> _Id | None:
+    """Return the replica with the least (open + 1) ÷ weight that has room, None when none has. ``draw`` (0 to 1)
+    decides between equal ones."""
+    able = [(_price(one), one) for one in candidates if one.has_room and one.id not in avoid]
+    if not able:
+        return None
+    least = min(price for price, _ in able)
+    equal = [one for price, one in able if price <= least]
+    return equal[min(int(draw * len(equal)), len(equal) - 1)].id
+
+
+def eject(sights: Sequence[Sight[_Id]], now: float) -> frozenset[_Id]:
+    """Return the replicas that get no requests now. Never the last one, and never more than half: then all are used."""
+    known = [one for one in sights if one.has_answered]
+    silent = {one.id for one in sights if not one.has_answered}
+    out = {one.id for one in known if one.ejected_until > now}
+    return frozenset(silent if 2 * len(out) > len(known) else silent | out)
+
+
+def ejected_for(times: int) -> float:
+    """Return for how many seconds a replica is ejected the ``times``-th time in a row."""
+    return min(_EJECTED_SECONDS * max(times, 1), _MOST_EJECTED_SECONDS)
+
+
+def is_fault(status: int) -> bool:
+    """Return whether an answer speaks against its replica: 429 and 503 mean busy, other errors are the model's own."""
+    return status in _FAULTS
+
+
+def _price(one: Candidate[Any]) -> float:
+    return (one.open + 1) / max(one.weight, 0.01)

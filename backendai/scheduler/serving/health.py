@@ -1,0 +1,35 @@
+"""How an endpoint is, derived from what is there: never stored, the same for pages, REST and the audit."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from backendai.scheduler.serving.snapshot import EndpointView, Wish
+
+
+class Health(StrEnum):
+    """How an endpoint is."""
+
+    ASLEEP = "asleep"  # no replica, and the next request starts one
+    STARTING = "starting"
+    SERVING = "serving"
+    DEGRADED = "degraded"  # some replicas answer, fewer than wanted
+    UNAVAILABLE = "unavailable"  # none answers, though some are wanted
+    STOPPED = "stopped"
+
+
+def health_of(endpoint: EndpointView) -> Health:
+    """Return how the endpoint is."""
+    if endpoint.wish != Wish.RUN:
+        return Health.STOPPED
+    answering = sum(one.serves for one in endpoint.replicas)
+    if answering and answering >= endpoint.desired:
+        return Health.SERVING
+    if answering:
+        return Health.DEGRADED
+    if endpoint.desired == 0 and endpoint.minimum == 0:
+        return Health.ASLEEP
+    has_failed = endpoint.fares(endpoint.newest).failed_starts > 0
+    has_silent = any(one.ready_at and not one.is_answering for one in endpoint.replicas)
+    coming = any(one.is_coming for one in endpoint.replicas)
+    return Health.UNAVAILABLE if has_silent or (has_failed and not coming) else Health.STARTING

@@ -1,0 +1,172 @@
+"""Which replicas start and which are drained, so that the wanted number serves and the newest revision takes over.
+
+The same function replaces what is lost, moves replicas off drained agents, follows a new number, and updates: replicas
+that shall go (an older revision, a drained agent, no sign of life) go only when others serve in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, ReplicaView, Wish
+
+PROOF = timedelta(seconds=60)  # a new revision serves so long before an old replica goes
+MOST_UNPLACED = 2  # replicas that wait for room at once: more would only lengthen the queue of others
+FAILED_STARTS, LEAST_REQUESTS, WORSE_BY = 2, 20, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """What is to be done now: how many replicas of which revision start, which are drained, and what becomes of the
+    update. ``reason`` None: everything is as it should be."""
+
+    starts: tuple[tuple[int, int], ...] = ()
+    drains: tuple[UUID, ...] = ()
+    reason: Reason | None = None
+    finishes: bool = False
+    rolls_back: bool = False
+
+
+def decide_rollout(endpoint: EndpointView, desired: int, now: datetime) -> Rollout:
+    """Return what brings the replicas to ``desired`` ones of the newest revision, without a gap that nobody allowed."""
+    live = [one for one in endpoint.replicas if one.state not in (ReplicaState.DRAINING, ReplicaState.ENDED)]
+    if endpoint.wish != Wish.RUN or desired == 0:
+        return Rollout(drains=tuple(one.id for one in live), finishes=endpoint.next is not None)
+    if endpoint.next is not None and (why := _why_roll_back(endpoint, live)) is not None:
+        return Rollout(reason=why, rolls_back=True)
+    newest = endpoint.newest
+    staying = [one for one in live if one.revision == newest and _stays(one)]
+    leaving = [one for one in live if one not in staying]
+    if not leaving and len(staying) <= desired:
+        starts, held = _starts(endpoint, newest, desired - len(staying), live, now)
+        return Rollout(starts, reason=held, finishes=endpoint.next is not None and _is_done(staying, desired, now))
+    if not leaving:
+        return Rollout(drains=tuple(one.id for one in _first_to_go(staying, newest)[: len(staying) - desired]))
+    return _replace(endpoint, desired, staying, leaving, now)
+
+
+def _replace(
+    endpoint: EndpointView, desired: int, staying: list[ReplicaView], leaving: list[ReplicaView], now: datetime
+) -> Rollout:
+    live, newest = [*staying, *leaving], endpoint.newest
+    takes_over = endpoint.next is None or any(_is_proven(one, now) for one in staying)
+    room = desired + endpoint.max_surge - sum(one.is_answering for one in live)
+    missing = desired - len(staying) if takes_over else min(endpoint.max_surge, desired) - len(staying)
+    missing = max(missing, 1) if not staying else missing
+    starts, held = _starts(endpoint, newest, min(missing, max(room, 0)), live, now)
+    kept = [one for one in leaving if one.revision == endpoint.current and _stays(one)]
+    started = sum(number for _, number in starts)
+    more = min(desired - len(kept) - sum(one.serves for one in staying), room - started)
+    if not takes_over and more > 0:  # scaling goes on during an update: with the revision that is known to work
+        more_starts, held_too = _starts(endpoint, endpoint.current, more, live, now, already=started)
+        starts, held = (*starts, *more_starts), held or held_too
+    drains = _drains(endpoint, desired, staying, leaving, now)
+    if not starts and not drains and held is None:
+        held = _why_it_waits(endpoint, staying, leaving, now)
+    return Rollout(starts, drains, held)
+
+
+def _drains(
+    endpoint: EndpointView, desired: int, staying: list[ReplicaView], leaving: list[ReplicaView], now: datetime
+) -> tuple[UUID, ...]:
+    """Return which replicas go now: those in whose place others serve, and those that serve nobody."""
+    good = [one for one in staying if one.serves and (endpoint.next is None or _is_proven(one, now))]
+    serving = [one for one in leaving if one.serves]
+    takes_over = endpoint.next is None or bool(good)
+    useless = [one.id for one in leaving if one.is_coming and takes_over and good]
+    least = desired - endpoint.max_unavailable
+    spare = max(len(good) + len(serving) - max(least, 0), 0)
+    needs_gap = not endpoint.max_surge or any(one.waits_for for one in staying)
+    if not good and endpoint.next is not None and not (endpoint.max_unavailable and needs_gap):
+        spare = max(len(serving) - desired, 0)  # a smaller number needs no proof
+    limit = 1 if endpoint.next is not None else len(serving)
+    gone = [one.id for one in _first_to_go(serving, endpoint.newest)[: min(spare, limit)]]
+    # One that is silent keeps its slots and its place until another one serves for it: it may come back.
+    silent = [one.id for one in leaving if not one.is_answering and len(good) >= desired]
+    surplus = max(len(staying) - desired, 0)
+    extra = [one.id for one in _first_to_go(staying, endpoint.newest)[:surplus]] if not serving else []
+    return tuple(dict.fromkeys([*useless, *gone, *silent, *extra]))
+
+
+def _starts(
+    endpoint: EndpointView, revision: int, missing: int, live: Sequence[ReplicaView], now: datetime, *, already: int = 0
+) -> tuple[tuple[tuple[int, int], ...], Reason | None]:
+    if missing <= 0:
+        return (), None
+    fares = endpoint.fares(revision)
+    if fares.retry_at is not None and now < fares.retry_at:
+        message = f"{fares.failed_starts} starts of revision {revision} failed. {fares.last_error}".strip()
+        data = {"revision": revision, "failed_starts": fares.failed_starts}
+        return (), Reason("start-backoff", message, data, fares.retry_at)
+    unplaced = [one for one in live if one.waits_for]
+    number = min(missing, MOST_UNPLACED - len(unplaced) - already)
+    if number > 0:
+        return ((revision, number),), None
+    return (), no_room(unplaced) if unplaced else None
+
+
+def no_room(unplaced: Sequence[ReplicaView]) -> Reason:
+    """Return why replicas wait: the explanation of the first session that waits."""
+    first = unplaced[0]
+    code = "over-quota" if first.waits_for.startswith("limit") else "no-room"
+    message = f"{len(unplaced)} replicas wait for room. {first.wait_message}".strip()
+    return Reason(code, message, {"waits_for": first.waits_for, "replica": first.number})
+
+
+def _why_it_waits(
+    endpoint: EndpointView, staying: Sequence[ReplicaView], leaving: Sequence[ReplicaView], now: datetime
+) -> Reason | None:
+    unplaced = [one for one in staying if one.waits_for]
+    if unplaced and endpoint.next is not None:
+        message = (
+            f"The update to revision {endpoint.next} needs room for one more replica, and there is none. "
+            f"{unplaced[0].wait_message} Allow a gap: then an old replica ends first."
+        )
+        return Reason("update-needs-room", message, {"waits_for": unplaced[0].waits_for, "old": len(leaving)})
+    if unplaced:
+        return no_room(unplaced)
+    coming = [one for one in staying if one.is_coming]
+    unproven = [one.ready_at for one in staying if one.ready_at and not _is_proven(one, now)]
+    until = min(unproven) + PROOF if unproven else None
+    what = f"{len(coming)} new replicas are starting" if coming else "New replicas must serve for a minute first"
+    return Reason("update-holds", f"{what}; {len(leaving)} old ones serve meanwhile.", {"old": len(leaving)}, until)
+
+
+def _why_roll_back(endpoint: EndpointView, live: Iterable[ReplicaView]) -> Reason | None:
+    assert endpoint.next is not None
+    new, old = endpoint.fares(endpoint.next), endpoint.fares(endpoint.current)
+    is_ready = any(one.revision == endpoint.next and one.state == ReplicaState.READY for one in live)
+    if new.failed_starts >= FAILED_STARTS and not is_ready:
+        message = f"{new.failed_starts} starts of revision {endpoint.next} failed, none succeeded. {new.last_error}"
+        data: dict[str, object] = {"failed_starts": new.failed_starts}
+        return Reason("rolled-back", f"{message.strip()} Revision {endpoint.current} stays.", data)
+    if new.requests >= LEAST_REQUESTS and new.errors / new.requests > old.errors / max(old.requests, 1) + WORSE_BY:
+        share = 100 * new.errors / new.requests
+        message = f"{share:.0f} % of {new.requests} requests to revision {endpoint.next} failed."
+        data = {"requests": new.requests, "errors": new.errors}
+        return Reason("rolled-back", f"{message} Revision {endpoint.current} stays.", data)
+    return None
+
+
+def _first_to_go(replicas: Iterable[ReplicaView], newest: int) -> list[ReplicaView]:
+    """Return them in the order of their end: unplaced, not ready, leaving an agent, oldest revision, fewest open."""
+    return sorted(
+        replicas,
+        key=lambda one: (not one.waits_for, one.state == ReplicaState.READY, not one.is_leaving, one.revision, one.open,
+                         -one.number),
+    )  # fmt: skip
+
+
+def _stays(one: ReplicaView) -> bool:
+    return one.is_answering and not one.is_leaving
+
+
+def _is_proven(one: ReplicaView, now: datetime) -> bool:
+    return one.serves and one.ready_at is not None and now - one.ready_at >= PROOF
+
+
+def _is_done(staying: Sequence[ReplicaView], desired: int, now: datetime) -> bool:
+    return len(staying) >= desired and all(_is_proven(one, now) for one in staying)

@@ -1,0 +1,176 @@
+"""How many replicas an endpoint should have: a pure function, which also says why it changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+
+from backendai.scheduler.serving.snapshot import EndpointView, Reason, ReplicaState, Wish
+
+UP_OVER, SPARE, PANIC_OVER = 1.1, 0.85, 2.0
+PANIC_LASTS, COOL_DOWN, OLDEST_READING = timedelta(seconds=60), timedelta(seconds=300), timedelta(seconds=15)
+_ROUNDING = 0.1  # a tenth of a replica is no replica
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How many replicas there should be, why, and until when the number may not go down."""
+
+    desired: int
+    reason: Reason
+    panic_until: datetime | None = None
+
+
+def decide_scale(endpoint: EndpointView, now: datetime) -> Scale:
+    """Return how many replicas the endpoint should have now."""
+    if endpoint.wish != Wish.RUN:
+        return Scale(0, Reason("paused", "The endpoint is stopped: it has no replicas."))
+    if endpoint.desired == 0 and endpoint.minimum == 0:
+        return _wake(endpoint)
+    if not endpoint.minimum <= endpoint.desired <= endpoint.maximum and not _may_sleep(endpoint, now):
+        desired = _clamped(endpoint.desired, endpoint)
+        message = f"The limits of the endpoint are {endpoint.minimum} to {endpoint.maximum} replicas."
+        return Scale(desired, Reason("limits-changed", message, _numbers(endpoint)), endpoint.panic_until)
+    if endpoint.minimum == endpoint.maximum:
+        message = f"The number of replicas is set to {endpoint.maximum} by hand."
+        return Scale(endpoint.desired, Reason("manual", message, _numbers(endpoint)))
+    return _up(endpoint, now) or _down(endpoint, now)
+
+
+def _wake(endpoint: EndpointView) -> Scale:
+    if endpoint.maximum > 0 and (endpoint.load.held or endpoint.load.queued or endpoint.load.open):
+        message = f"{endpoint.load.held} requests wait for the endpoint: its first replica starts."
+        return Scale(1, Reason("woken", message, _numbers(endpoint)))
+    return Scale(0, Reason("asleep", "No request came for a while. The next request starts a replica."))
+
+
+def _up(endpoint: EndpointView, now: datetime) -> Scale | None:
+    """Return a higher number, why a higher number is impossible, or None when the load asks for none."""
+    have, load, target = endpoint.desired, endpoint.load, endpoint.target
+    panic_until = endpoint.panic_until if endpoint.panic_until and endpoint.panic_until > now else None
+    want, code, bound = have, "load-grew", load.long + load.backlog
+    if bound > UP_OVER * target * have:
+        want = _replicas(bound, target)
+    if (peak := load.short + load.backlog) > PANIC_OVER * target * have:
+        want, code, bound = max(want, min(_replicas(peak, target), 2 * have)), "load-jumped", peak
+        panic_until = now + PANIC_LASTS
+    if (by_rule := _wanted_by_rules(endpoint, now)) is not None and by_rule[0] > want:
+        want, message = by_rule
+        return _raised(endpoint, want, Reason("rule", message, _numbers(endpoint)), panic_until)
+    if want <= have:
+        return None
+    message = f"{bound:.1f} requests are under way at once, {target:g} for each replica are wanted: {want} replicas."
+    return _raised(endpoint, want, Reason(code, message, _numbers(endpoint)), panic_until)
+
+
+def _raised(endpoint: EndpointView, want: int, reason: Reason, panic_until: datetime | None) -> Scale:
+    if endpoint.desired < endpoint.maximum:
+        return Scale(_clamped(want, endpoint), reason, panic_until)
+    message = (
+        f"The load asks for {want} replicas, the limit of the endpoint is {endpoint.maximum}. "
+        f"Raise the limit to {endpoint.maximum + 1} or more."
+    )
+    data = {**_numbers(endpoint), "wanted": want, "change": {"maximum": endpoint.maximum + 1}}
+    return Scale(endpoint.desired, Reason("at-max", message, data), panic_until)
+
+
+def _wanted_by_rules(endpoint: EndpointView, now: datetime) -> tuple[int, str] | None:
+    """Return the highest number that a rule asks for, and what the rule saw."""
+    if endpoint.scaled_at and now < endpoint.scaled_at + COOL_DOWN:
+        return None
+    found = [
+        (endpoint.desired + rule.step, f"{rule.name} is {rule.value:g}, above {rule.up_over:g}.")
+        for rule in endpoint.rules
+        if rule.value is not None
+        and rule.up_over is not None
+        and rule.value > rule.up_over
+        and (not rule.needs_queue or endpoint.load.queued > 0)
+    ]
+    return max(found, default=None)
+
+
+def _down(endpoint: EndpointView, now: datetime) -> Scale:
+    """Return a lower number, or the same with the reason why it stays."""
+    have = endpoint.desired
+    if (kept := _why_not_down(endpoint, now)) is not None:
+        return Scale(have, kept, endpoint.panic_until)
+    if _may_sleep(endpoint, now):
+        minutes = endpoint.asleep_after.total_seconds() / 60
+        return Scale(0, Reason("fell-asleep", f"No request came for {minutes:g} minutes.", _numbers(endpoint)))
+    floor = max(endpoint.minimum, 1)
+    needed = max(_with_spare(endpoint), floor)
+    if needed >= have:
+        code = "at-min" if have <= floor and _with_spare(endpoint) < have else "at-target"
+        message = f"{endpoint.load.long:.1f} requests are under way at once: {have} replicas are right."
+        return Scale(have, Reason(code, message, _numbers(endpoint)))
+    if endpoint.scaled_at and any(rule.down_under is not None for rule in endpoint.rules):
+        until = endpoint.scaled_at + COOL_DOWN
+        if now < until:
+            message = "The number of replicas changed a moment ago; rules lower it after five minutes."
+            return Scale(have, Reason("cooling-down", message, _numbers(endpoint), until))
+    lower = max(needed, ceil(have / 2), _lowest_by_rules(endpoint))
+    if lower >= have:
+        return Scale(have, Reason("rule-holds", "A rule holds the number of replicas.", _numbers(endpoint)))
+    message = f"At most {endpoint.load.peak:.1f} requests were under way at once in five minutes: {lower} replicas."
+    return Scale(lower, Reason("load-fell", message, _numbers(endpoint)))
+
+
+def _why_not_down(endpoint: EndpointView, now: datetime) -> Reason | None:
+    load = endpoint.load
+    if load.age is None or load.age > OLDEST_READING or load.is_partial:
+        since = (
+            "none has reported" if load.age is None else f"the newest report is {load.age.total_seconds():.0f} s old"
+        )
+        return Reason("blind", f"Not every app proxy reports ({since}): the number does not go down.")
+    if unknown := [rule.name for rule in endpoint.rules if rule.value is None]:
+        return Reason("metric-unknown", f"{unknown[0]} is not known now: the number of replicas does not go down.")
+    if endpoint.panic_until and now < endpoint.panic_until:
+        message = "The load jumped a moment ago: the number of replicas does not go down for a minute."
+        return Reason("in-window", message, until=endpoint.panic_until)
+    placed = [one for one in endpoint.replicas if one.is_coming and not one.waits_for]
+    if placed and load.long + load.backlog > 0:
+        return Reason("starting-already", f"{len(placed)} replicas are starting: the number goes down after that.")
+    return None
+
+
+def _may_sleep(endpoint: EndpointView, now: datetime) -> bool:
+    busy = endpoint.load.open or endpoint.load.queued or endpoint.load.held
+    last = max(filter(None, (endpoint.asked_at, endpoint.scaled_at)), default=None)
+    return endpoint.minimum == 0 and not busy and last is not None and now - last >= endpoint.asleep_after
+
+
+def _lowest_by_rules(endpoint: EndpointView) -> int:
+    """Return how far rules let the number go down: a rule above its lower threshold lets nothing go."""
+    floors = [
+        endpoint.desired - rule.step if rule.value is not None and rule.value < rule.down_under else endpoint.desired
+        for rule in endpoint.rules
+        if rule.down_under is not None
+    ]
+    return max(floors, default=0)
+
+
+def _with_spare(endpoint: EndpointView) -> int:
+    return ceil(max(endpoint.load.peak, endpoint.load.long + endpoint.load.backlog) / SPARE / endpoint.target)
+
+
+def _replicas(load: float, target: float) -> int:
+    return ceil(load / target - _ROUNDING)
+
+
+def _clamped(number: int, endpoint: EndpointView) -> int:
+    return max(endpoint.minimum, min(number, endpoint.maximum))
+
+
+def _numbers(endpoint: EndpointView) -> Mapping[str, object]:
+    load, states = endpoint.load, [one.state for one in endpoint.replicas]
+    return {
+        "desired": endpoint.desired,
+        "load": round(load.long, 2),
+        "peak": round(load.peak, 2),
+        "queued": load.queued,
+        "held": load.held,
+        "target": endpoint.target,
+        "ready": states.count(ReplicaState.READY),
+    }

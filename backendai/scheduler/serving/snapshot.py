@@ -1,0 +1,149 @@
+"""What the decisions about inference endpoints see: frozen pictures. No Django, no I/O, no clock but ``now``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+
+class Wish(StrEnum):
+    """What the owner wants of an endpoint."""
+
+    RUN = "run"
+    STOPPED = "stopped"
+    DELETED = "deleted"
+
+
+class ReplicaState(StrEnum):
+    """How far a replica is; ``docs/inference.md`` draws it."""
+
+    STARTING = "starting"  # its session does not run yet
+    LOADING = "loading"  # its session runs, and no proxy has had an answer yet
+    READY = "ready"
+    DRAINING = "draining"  # gets no new requests, and ends with its last one
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One replica that has not ended.
+
+    ``waits_for``: why its session is not placed, empty where it is. ``is_answering``: some proxy gets answers, or
+    nobody knows better. ``is_leaving``: its agent is being drained. ``proven_at``: since when it is READY.
+    """
+
+    id: UUID
+    number: int
+    revision: int
+    state: ReplicaState
+    waits_for: str = ""
+    wait_message: str = ""
+    is_answering: bool = True
+    is_leaving: bool = False
+    ready_at: datetime | None = None
+    open: int = 0
+
+    @property
+    def serves(self) -> bool:
+        """It gets requests now and answers them."""
+        return self.state == ReplicaState.READY and self.is_answering
+
+    @property
+    def is_coming(self) -> bool:
+        """It will serve if its start goes well."""
+        return self.state in (ReplicaState.STARTING, ReplicaState.LOADING)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadView:
+    """What proxies measured, as requests under way at once.
+
+    ``short`` over 6 s, ``long`` over 30 s, ``peak`` the highest ``long`` of the last 300 s: each the larger of mean
+    concurrency and arrivals × service seconds. ``backlog``: queued × service seconds ÷ 60, what empties the queue in
+    a minute. ``age``: of the newest reading (None: there is none). ``held``: requests that wait for the first replica.
+    """
+
+    short: float = 0.0
+    long: float = 0.0
+    peak: float = 0.0
+    backlog: float = 0.0
+    queued: int = 0
+    open: int = 0
+    held: int = 0
+    age: timedelta | None = timedelta(0)
+    is_partial: bool = False  # a proxy went silent without a farewell: its requests are not in these numbers
+
+
+@dataclass(frozen=True, slots=True)
+class RuleView:
+    """A step rule. ``value`` None: the metric is unknown now. ``needs_queue``: it raises only while requests queue."""
+
+    name: str
+    value: float | None
+    up_over: float | None = None
+    down_under: float | None = None
+    step: int = 1
+    needs_queue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionView:
+    """How a revision fares: starts that failed since the last good one, until when it waits, and what it answered."""
+
+    failed_starts: int = 0
+    retry_at: datetime | None = None
+    last_error: str = ""
+    requests: int = 0
+    errors: int = 0
+
+
+_HEALTHY = RevisionView()
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointView:
+    """One endpoint. ``current`` and ``next`` are numbers of revisions; ``next`` is None when no update is under way.
+
+    ``target``: requests at once that a replica shall have. ``scaled_at``: when ``desired`` changed last.
+    """
+
+    id: UUID
+    wish: Wish = Wish.RUN
+    current: int = 1
+    next: int | None = None
+    minimum: int = 1
+    maximum: int = 1
+    target: float = 4.0
+    desired: int = 0
+    panic_until: datetime | None = None
+    scaled_at: datetime | None = None
+    asked_at: datetime | None = None
+    asleep_after: timedelta = timedelta(minutes=15)
+    max_surge: int = 1
+    max_unavailable: int = 0
+    replicas: tuple[ReplicaView, ...] = ()
+    load: LoadView = field(default_factory=LoadView)
+    rules: tuple[RuleView, ...] = ()
+    revisions: Mapping[int, RevisionView] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> int:
+        """The revision that shall serve in the end."""
+        return self.current if self.next is None else self.next
+
+    def fares(self, revision: int) -> RevisionView:
+        """Return how a revision fares."""
+        return self.revisions.get(revision, _HEALTHY)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something is done or not done: a stable code, one sentence, numbers, and until when it holds if known."""
+
+    code: str
+    message: str
+    data: Mapping[str, object] = field(default_factory=dict)
+    until: datetime | None = None
