@@ -16,17 +16,14 @@ from django.db import close_old_connections
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "backendai.settings.portal")
 django_application = get_asgi_application()
 
-from django.conf import settings  # noqa: E402  (these need the set-up above)
-
-from backendai.core.open_files import raise_open_files  # noqa: E402
+from backendai.core.open_files import raise_open_files  # noqa: E402  (these need the set-up above)
 from backendai.ops.body_limit import BodyLimit  # noqa: E402
 from backendai.ops.kept_objects import set_aside_what_stays  # noqa: E402
+from backendai.ops.routes import route_of  # noqa: E402
 from backendai.ops.whole_answers import WholeAnswers  # noqa: E402
 from backendai.realtime.routing import websocket_application  # noqa: E402
 
 _KEPT_THREADS = 16
-_MOST_OF_STRANGERS = 64 * 1024  # bytes of a body
-_ASYNC_PATHS = frozenset({"/node/v1/sync"})  # a long poll must not hold a thread
 
 
 class WorkerThreads:
@@ -79,11 +76,10 @@ async def http(scope: Any, receive: Any, send: Any) -> None:
     which a proxy in front sets, and takes from browsers in its proper spelling only.
     """
     plain = [(name, value) for name, value in scope["headers"] if b"_" not in name]
-    application = django_application if scope["path"] in _ASYNC_PATHS else pages
+    application = django_application if route_of(scope["path"]).is_async else pages
     await application({**scope, "headers": plain}, receive, send)
 
 
 raise_open_files()
-limited = BodyLimit(http, most=settings.DATA_UPLOAD_MAX_MEMORY_SIZE, most_of_strangers=_MOST_OF_STRANGERS)
-application = ProtocolTypeRouter({"http": limited, "websocket": websocket_application})
+application = ProtocolTypeRouter({"http": BodyLimit(http), "websocket": websocket_application})
 set_aside_what_stays()

@@ -19,7 +19,7 @@ _BELOW_CLUSTER = {"accounts", "scheduler"} | _BELOW_ACCOUNTS  # a group names it
 _BELOW_CATALOG = {"cluster"} | _BELOW_CLUSTER
 _BELOW_COMPUTE = {"catalog", "storage"} | _BELOW_CATALOG
 _BELOW_PLANNING = {"usage", "compute"} | _BELOW_COMPUTE
-_BELOW_DOORS = {"planning", "texts"} | _BELOW_PLANNING
+_BELOW_DOORS = {"planning", "gateways", "texts"} | _BELOW_PLANNING
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
@@ -32,13 +32,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "catalog": _BELOW_CATALOG,
     "storage": _BELOW_CATALOG,
     "compute": _BELOW_COMPUTE,
+    "gateways": {"compute"} | _BELOW_COMPUTE,
     "usage": {"compute"} | _BELOW_COMPUTE,
     "planning": _BELOW_PLANNING,
     "controller": _BELOW_DOORS,
     "api": _BELOW_DOORS,
     "web": _BELOW_DOORS,
-    "realtime": _BELOW_PLANNING,
-    "appproxy": {"texts"} | _BELOW_PLANNING,
+    "realtime": {"gateways"} | _BELOW_PLANNING,
+    "appproxy": {"gateways", "texts"} | _BELOW_PLANNING,
     "agent": {"wire", "core"},
     "files": {"wire", "core"},
 }

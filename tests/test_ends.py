@@ -62,9 +62,9 @@ TABLE: dict[str, set[str]] = {
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backendai.realtime.rounds.LOOK_SECONDS", 0.05)
-    monkeypatch.setattr("backendai.appproxy.guard.LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("backendai.gateways.guard.LOOK_SECONDS", 0.05)
     monkeypatch.setattr("backendai.realtime.guarded.RECHECK_SECONDS", 3600.0)
-    monkeypatch.setattr("backendai.appproxy.guard.RECHECK_SECONDS", 3600.0)
+    monkeypatch.setattr("backendai.gateways.guard.RECHECK_SECONDS", 3600.0)
 
 
 @dataclass

@@ -12,14 +12,15 @@ from django.utils import translation
 
 from backendai.appproxy import pages
 from backendai.appproxy.file_door import FileDoor, entered
-from backendai.appproxy.grants import Denied, Target
-from backendai.appproxy.guard import Guard, Unknown
+from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
 from backendai.appproxy.hosts import app_host
-from backendai.appproxy.nodes import look
 from backendai.appproxy.relay import Crowded, Relay, UnaskedUpgrade, has_upgrade_body, wants_websocket
-from backendai.appproxy.tunnel import NoTunnel
 from backendai.compute.services.apps import CODE_SECONDS, ENTER_PATH
+from backendai.gateways.guard import Unknown
+from backendai.gateways.nodes import look
+from backendai.gateways.targets import Denied, Target
+from backendai.gateways.tunnel import NoTunnel
 from backendai.storage.file_origins import folders_at
 from backendai.texts.languages import language_asked_for
 
@@ -41,7 +42,7 @@ _ENDED = frozenset({"session-ended"})
 class Door:
     """Handles every request. ``guard`` says who may, ``relay`` passes on to apps, ``files`` to file servers."""
 
-    def __init__(self, guard: Guard, relay: Relay, nodes: aiohttp.ClientSession, files: FileDoor) -> None:
+    def __init__(self, guard: AppGuard, relay: Relay, nodes: aiohttp.ClientSession, files: FileDoor) -> None:
         self._guard, self._relay, self._nodes, self._files = guard, relay, nodes, files
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -63,9 +64,9 @@ class Door:
             return answer
         if comes_from_elsewhere(request.headers, request.method):
             return pages.refusal(request, 403, "foreign-origin", "Blocked: the request came from another site.")
-        cookies = own_cookies(request.headers.get("Cookie", ""))
+        key = tuple(own_cookies(request.headers.get("Cookie", ""))), host
         try:
-            target = await self._guard.target(cookies, host)
+            target = await self._guard.target(key)
         except Denied as error:
             return pages.refusal(
                 request, _DENIED.get(error.code, 401), error.code, error.message, portal=_way_in(host, error.code)
@@ -73,7 +74,7 @@ class Door:
         except Unknown:
             return pages.refusal(request, 503, "try-again", "Your sign-in could not be checked. Try again in a moment.")
         assert isinstance(target, Target)  # hosts of folders are the other door's
-        with self._guard.watching(cookies, host):
+        with self._guard.watching(key):
             if request.path == pages.OPEN_PATH:
                 return await self._show(request, target, again=request.method == "POST")
             return await self._pass_on(request, target)

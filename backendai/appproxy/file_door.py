@@ -16,11 +16,12 @@ from multidict import MultiDictProxy
 from backendai.appproxy import pages
 from backendai.appproxy.file_grants import BEARER, FolderTarget
 from backendai.appproxy.file_relay import FileRelay, NoSuchOperation
-from backendai.appproxy.grants import Denied
-from backendai.appproxy.guard import Guard, Unknown
+from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
 from backendai.appproxy.relay import Crowded, StalledBody
 from backendai.cluster.app_domains import is_portal_origin
+from backendai.gateways.guard import Unknown
+from backendai.gateways.targets import Denied
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ _Form = MultiDictProxy[str | bytes | bytearray | FileField]
 class FileDoor:
     """Answers requests at hosts of files."""
 
-    def __init__(self, guard: Guard, relay: FileRelay) -> None:
+    def __init__(self, guard: AppGuard, relay: FileRelay) -> None:
         self._guard, self._relay = guard, relay
 
     async def handle(self, request: web.BaseRequest, host: str) -> web.StreamResponse | None:
@@ -56,7 +57,7 @@ class FileDoor:
             if not by_header and comes_from_elsewhere(request.headers, request.method):
                 return _no(request, 403, "foreign-origin", "Blocked: the request came from another site.")
             texts = (BEARER, text) if by_header else tuple(own_cookies(request.headers.get("Cookie", "")))
-            target = await self._guard.target(texts, host)
+            target = await self._guard.target((texts, host))
         except Denied as error:
             shared = origin if await self._may_read(origin, host) else ""
             return _no(
@@ -68,7 +69,7 @@ class FileDoor:
             return None
         if origin and by_header and not is_portal_origin(origin, target.portal):
             return _no(request, 403, "foreign-origin", "Blocked: the request came from another site.")
-        with self._guard.watching(texts, host):
+        with self._guard.watching((texts, host)):
             return await self._pass_on(request, target, by_header=by_header, shared=_shared(origin))
 
     async def _may_read(self, origin: str, host: str) -> bool:

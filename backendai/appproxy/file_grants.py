@@ -16,9 +16,10 @@ from backendai.accounts.models import User
 from backendai.accounts.services import token_of
 from backendai.accounts.standing import Standing, user_by
 from backendai.activity.services import audit
-from backendai.appproxy.grants import LIFETIME, Denied, digest_of
+from backendai.appproxy.grants import LIFETIME, digest_of
 from backendai.appproxy.models import FilesGrant
 from backendai.cluster.app_domains import is_portal_origin
+from backendai.gateways.targets import Denied
 from backendai.storage.file_origins import FileClaims, FileCodeRefused, file_host, folders_at, read_file_code
 from backendai.storage.models import Folder
 from backendai.storage.querysets import MANAGE, FolderQuerySet

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import inf
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -19,43 +17,13 @@ from backendai.accounts.models import User
 from backendai.accounts.standing import Standing, user_by
 from backendai.activity.services import audit
 from backendai.appproxy.models import AppGrant
-from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.models import Kernel
 from backendai.compute.services.apps import Claims, CodeRefused, read_code
 from backendai.compute.services.public_apps import public_app_at
-from backendai.compute.status import Status
+from backendai.gateways.reach import reach
+from backendai.gateways.targets import NOBODY, Denied, Target
 
 LIFETIME = timedelta(days=7)
-NOBODY = Standing()
-
-
-class Denied(Exception):
-    """Nobody is let in. ``code`` is stable, the text one sentence for the person."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code, self.message = code, message
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A port of one generation of a kernel, the gateway through which it is reached, who was let in by what, and the
-    session whose use it is (None: nobody's). ``visitor`` is one name per cookie, empty for strangers. ``until``: when
-    it ends by itself (None: no such time)."""
-
-    kernel_id: UUID
-    generation: int
-    service: str
-    port: int
-    gateway_url: str
-    standing: Standing = NOBODY
-    session_id: UUID | None = None
-    visitor: str = ""
-    until: datetime | None = None
-    recheck_seconds: float = inf  # no sooner than the guard does by itself
-
-    def is_over(self, now: datetime) -> bool:
-        """Return whether the time is up until which it was allowed, whatever the database says."""
-        return self.until is not None and self.until <= now
 
 
 def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
@@ -145,14 +113,12 @@ def _entitled(
     user = user_by(standing, now)
     if user is None or user.pk != user_id:
         raise Denied("signed-out", "You are signed out of the portal. Sign in and open the app again.")
-    visible = ComputeSession.objects.visible_to(user).filter(kernels=kernel_id)
-    kernel = Kernel.objects.select_related("agent", "session").filter(pk=kernel_id, session__in=visible).first()
-    if kernel is None:
-        raise Denied("not-entered", "You may not open this app.")
-    running = Status.RUNNING == kernel.status == kernel.session.status
-    if not running or kernel.generation != generation or kernel.agent is None:
-        raise Denied("session-ended", "The session is not running any more.")
-    return user, kernel
+    try:
+        return user, reach(user, "app", kernel_id=kernel_id, generation=generation)
+    except Denied as error:
+        if error.code == "not-running":
+            raise Denied("session-ended", "The session is not running any more.") from None
+        raise Denied("not-entered", "You may not open this app.") from None
 
 
 def _write(claims: Claims, text: str, now: datetime) -> None:

@@ -11,10 +11,10 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from backendai.appproxy.grants import Target
 from backendai.appproxy.headers import to_app, to_browser
-from backendai.appproxy.tunnel import TunnelConnector, address_through, new_client
 from backendai.compute.services.traffic import meter
+from backendai.gateways.targets import Target
+from backendai.gateways.tunnel import TunnelConnector, address_through, new_client
 from backendai.wire.splice import splice, take_over
 
 MOST_OF_VISITOR, MOST_OF_KERNEL = 200, 1000  # requests and websockets at once

@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from backendai.appproxy.door import Door
 from backendai.appproxy.file_door import FileDoor
 from backendai.appproxy.file_relay import FileRelay
-from backendai.appproxy.guard import Guard
+from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.patient import PatientHandler, PatientServer
 from backendai.appproxy.relay import Relay
 
@@ -54,7 +54,7 @@ def _begun(door: Door) -> Callable[[web.BaseRequest], Awaitable[web.StreamRespon
 @asynccontextmanager
 async def serving(listener: socket.socket) -> AsyncIterator[None]:
     """Serve apps on a listening socket until the context ends."""
-    guard, relay, file_relay = Guard(), Relay(), FileRelay()
+    guard, relay, file_relay = AppGuard(), Relay(), FileRelay()
     nodes = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
     door = Door(guard, relay, nodes, FileDoor(guard, file_relay))
     server = PatientServer(

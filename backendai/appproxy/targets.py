@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from backendai.appproxy.file_grants import FolderTarget, open_files_by, redeem_file_code
-from backendai.appproxy.grants import Target, open_by, redeem
+from backendai.appproxy.grants import open_by, redeem
+from backendai.gateways.targets import Target
 from backendai.storage.file_origins import folders_at
 
 AnyTarget = Target | FolderTarget
+Key = tuple[tuple[str, ...], str]  # the texts of cookies or of a header, and the host
 
 
 def redeem_at(code: str, host: str, now: datetime, *, origin: str = "") -> str:
@@ -18,8 +19,9 @@ def redeem_at(code: str, host: str, now: datetime, *, origin: str = "") -> str:
     return exchange(code, host, now, origin=origin)
 
 
-def open_at(texts: Sequence[str], host: str, now: datetime) -> AnyTarget:
+def open_at(key: Key, now: datetime) -> AnyTarget:
     """Return what the texts of cookies, or of a header, open at this host now. Raises Denied."""
+    texts, host = key
     return open_files_by(texts, host, now) if _has_files(host) else open_by(texts, host, now)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from backendai.ops.routes import route_of
+
 _TOO_LARGE = b"The request is larger than this server takes.\n"
 
 
@@ -13,16 +15,16 @@ class _Outgrown(Exception):
 
 
 class BodyLimit:
-    """Answers 413 to HTTP requests whose body is, or grows, larger than ``most`` bytes, or ``most_of_strangers`` bytes
-    without a cookie or an ``Authorization``: whether those are good is not looked at here."""
+    """Answers 413 to HTTP requests whose body is, or grows, larger than its route allows, or allows strangers: whether
+    a cookie or an ``Authorization`` is good is not looked at here."""
 
-    def __init__(self, application: Any, *, most: int, most_of_strangers: int | None = None) -> None:
-        self._application, self._most = application, most
-        self._most_of_strangers = most if most_of_strangers is None else most_of_strangers
+    def __init__(self, application: Any) -> None:
+        self._application = application
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Serve one request."""
-        most = self._most if _has_credentials(scope) else self._most_of_strangers
+        route = route_of(scope["path"])
+        most = route.largest_body if _has_credentials(scope) else route.largest_of_strangers
         if _announced(scope) > most:
             await _refuse(send)
             return

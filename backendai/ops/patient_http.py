@@ -8,10 +8,11 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from backendai.ops.routes import BODY_SECONDS, route_of
+
 HEAD_SECONDS = 10.0
 LARGEST_HEAD = 64 * 1024
-BODY_SECONDS = 30.0
-LEAST_BODY = 16 * 1024  # in each BODY_SECONDS
+LEAST_BODY = 16 * 1024  # in the time that a route gives it
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -22,6 +23,7 @@ class PatientHttp(HttpToolsProtocol):
         """Wait for the first head."""
         self._timer: asyncio.TimerHandle | None = None
         self._reads_head, self._reads_body = False, False
+        self._body_seconds = BODY_SECONDS
         self._head_bytes = self._body_bytes = self._looked_at = 0
         super().connection_made(transport)
         self._begin_head()
@@ -52,8 +54,9 @@ class PatientHttp(HttpToolsProtocol):
         self._end_wait()
         self._reads_head, self._reads_body = False, True
         self._body_bytes = self._looked_at = 0
-        self._timer = self.loop.call_later(BODY_SECONDS, self._look_at_body)
         super().on_headers_complete()
+        self._body_seconds = route_of(self.scope.get("path", "")).body_seconds
+        self._timer = self.loop.call_later(self._body_seconds, self._look_at_body)
 
     def on_body(self, body: bytes) -> None:
         """Count what has come."""
@@ -82,7 +85,7 @@ class PatientHttp(HttpToolsProtocol):
             self._close()
             return
         self._looked_at = self._body_bytes
-        self._timer = self.loop.call_later(BODY_SECONDS, self._look_at_body)
+        self._timer = self.loop.call_later(self._body_seconds, self._look_at_body)
 
     def _close(self) -> None:
         self._timer = None

@@ -12,12 +12,13 @@ from channels.db import database_sync_to_async
 
 from backendai.compute.models import Kernel
 from backendai.compute.services.apps import app_logs_of
-from backendai.compute.services.gateway import Address, address_of
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import TERMINAL, Status
+from backendai.gateways.dialing import DIAL_SECONDS
+from backendai.gateways.tickets import Address, address_of
 from backendai.realtime.credentials import Credentials
-from backendai.realtime.relay import DIAL_SECONDS, ENDED, LOST, RelayConsumer
-from backendai.realtime.targets import NOT_RUNNING, Refusal, find_kernel, find_running_kernel, number_in
+from backendai.realtime.relay import ENDED, LOST, RelayConsumer
+from backendai.realtime.targets import NOT_RUNNING, Refusal, find_kernel, number_in
 
 _MOST_LINES = 1_000_000
 _PIECE = 64 * 1024
@@ -106,7 +107,7 @@ def _address_or_log(credentials: Credentials, session_id: UUID, kernel_id: str |
 
 
 def _address_for(credentials: Credentials, session_id: UUID, kernel_id: str | None, app: str) -> Address:
-    kernel = find_running_kernel(credentials, session_id, kernel_id)
+    kernel = find_kernel(credentials, session_id, kernel_id, "app")
     if kernel.rank != 0 or app not in dict(app_logs_of(kernel.session, kernel)):
         raise Refusal(NOT_RUNNING, "There is no output of this app.")
     return address_of(kernel, "log")

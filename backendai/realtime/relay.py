@@ -15,13 +15,13 @@ from channels.consumer import get_handler_name
 from channels.db import database_sync_to_async
 from channels.exceptions import StopConsumer
 
+from backendai.gateways.dialing import new_client
 from backendai.realtime.guarded import GuardedConsumer
 from backendai.realtime.places import MOST_OF_KERNEL, MOST_STREAMS
 from backendai.realtime.targets import holder_of, may_see, query_of
 
 logger = logging.getLogger(__name__)
 
-DIAL_SECONDS = 5.0
 LOST = 1011
 ENDED = 4000
 _Opened = TypeVar("_Opened")
@@ -58,12 +58,8 @@ class RelayConsumer(GuardedConsumer):
         self.places.take(("session", self.session_id), MOST_OF_KERNEL, "terminals and logs of this session")
 
     async def dial(self) -> aiohttp.ClientSession:
-        """Return a client for the gateway. Not shared: each socket holds one connection for all its life, so there is
-        nothing to pool."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS)
-        straight = aiohttp.TraceConfig()
-        straight.on_request_redirect.append(_refuse)
-        return await self.keep(aiohttp.ClientSession(timeout=timeout, trace_configs=[straight]))
+        """Return a client for the gateway, closed with the socket."""
+        return await self.keep(new_client())
 
     async def keep(self, opening: AbstractAsyncContextManager[_Opened]) -> _Opened:
         """Open something that ``hang_up`` closes."""
@@ -103,8 +99,3 @@ class RelayConsumer(GuardedConsumer):
             return
         with contextlib.suppress(OSError, RuntimeError):
             await self.close(code, reason)
-
-
-async def _refuse(*_: Any) -> None:
-    """A gateway that sends us elsewhere would read the portal's own network through us."""
-    raise aiohttp.ClientError("the gateway redirects")

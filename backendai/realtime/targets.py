@@ -9,9 +9,11 @@ from uuid import UUID
 
 from backendai.accounts.models import User
 from backendai.accounts.scopes import Scope
-from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.status import Status
+from backendai.compute.models import Kernel
+from backendai.gateways.reach import reach, still_visible
+from backendai.gateways.targets import Denied
 from backendai.realtime.credentials import Credentials, user_of
+from backendai.wire.tickets import Purpose
 
 REFUSED = 4003
 NOT_RUNNING = 4004
@@ -44,32 +46,20 @@ def holder_of(credentials: Credentials) -> str:
     return str(signed_in(credentials).pk)
 
 
-def find_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> Kernel:
+def find_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | None, purpose: Purpose = "log") -> Kernel:
     """Return the named kernel (the main one when None) with its agent and session; a Refusal when the one who asks
-    may not see it (NotLetIn: not the session either). A missing and a foreign one look the same."""
-    session = ComputeSession.objects.visible_to(signed_in(credentials)).filter(pk=session_id).first()
-    if session is None:
-        raise NotLetIn(REFUSED, "There is no such session.")
-    kernels = session.kernels.select_related("agent")
-    wanted = kernels.filter(pk=_uuid(kernel_id)) if kernel_id else kernels.filter(rank=0)
-    kernel: Kernel | None = wanted.first()
-    if kernel is None:
-        raise Refusal(REFUSED, "There is no such kernel.")
-    return kernel
-
-
-def find_running_kernel(credentials: Credentials, session_id: UUID, kernel_id: str | None) -> Kernel:
-    """The same, and both the session and the kernel are RUNNING."""
-    kernel = find_kernel(credentials, session_id, kernel_id)
-    if kernel.status != Status.RUNNING or kernel.session.status != Status.RUNNING or kernel.agent is None:
-        raise Refusal(NOT_RUNNING, "The session is not running.")
-    return kernel
+    may not reach it for this purpose (NotLetIn: may not see the session either)."""
+    user = signed_in(credentials)
+    try:
+        return reach(user, purpose, session_id=session_id, kernel_id=_uuid(kernel_id) if kernel_id else None)
+    except Denied as error:
+        kind = NotLetIn if error.code == "no-session" else Refusal
+        raise kind(NOT_RUNNING if error.code == "not-running" else REFUSED, error.message) from None
 
 
 def may_see(credentials: Credentials, session_id: UUID) -> bool:
     """Return whether whoever opened the socket is still let in and may still see the session."""
-    user = user_of(credentials)
-    return user is not None and ComputeSession.objects.visible_to(user).filter(pk=session_id).exists()
+    return still_visible(user_of(credentials), session_id)
 
 
 def query_of(scope: Mapping[str, Any]) -> dict[str, str]:
@@ -84,7 +74,8 @@ def number_in(query: Mapping[str, str], name: str, *, most: int) -> int | None:
 
 
 def _uuid(text: str) -> UUID:
+    """Return the id; for any other text one that no kernel has."""
     try:
         return UUID(text)
     except ValueError:
-        raise Refusal(REFUSED, "There is no such kernel.") from None
+        return UUID(int=0)

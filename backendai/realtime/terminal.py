@@ -8,10 +8,11 @@ import aiohttp
 from channels.db import database_sync_to_async
 
 from backendai.accounts.scopes import Scope
-from backendai.compute.services.gateway import Address, address_of
 from backendai.compute.services.traffic import meter
-from backendai.realtime.relay import DIAL_SECONDS, ENDED, LOST, RelayConsumer
-from backendai.realtime.targets import REFUSED, Refusal, find_running_kernel, number_in
+from backendai.gateways.dialing import DIAL_SECONDS
+from backendai.gateways.tickets import Address, address_of
+from backendai.realtime.relay import ENDED, LOST, RelayConsumer
+from backendai.realtime.targets import REFUSED, Refusal, find_kernel, number_in
 
 KERNEL_GONE = 4001
 RESTARTING = 1012
@@ -35,7 +36,7 @@ class TerminalConsumer(RelayConsumer):
     async def open(self) -> None:
         """Dial the gateway, and accept once it has answered."""
         kernel_id = self.query.get("kernel")
-        kernel = await database_sync_to_async(find_running_kernel)(self.credentials, self.session_id, kernel_id)
+        kernel = await database_sync_to_async(find_kernel)(self.credentials, self.session_id, kernel_id, "terminal")
         await self.take_places()
         self._gateway = await self._dial(address_of(kernel, "terminal"))
         await self.accept()

@@ -11,6 +11,7 @@ import environ
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy
 
+from backendai.ops.routes import LARGEST_BODY
 from backendai.settings import environment as told
 from backendai.settings.secret_store import load_secrets
 
@@ -200,7 +201,7 @@ COMMIT_BYTES = told.whole("BACKENDAI_COMMIT_BYTES", 10 * 2**30, least=0, most=2*
 COMMIT_TIMEOUT = told.whole("BACKENDAI_COMMIT_TIMEOUT", 1800, least=60, most=86400)
 
 # The end of a kernel's log comes in one piece (compute.services.logs.LARGEST).
-DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
+DATA_UPLOAD_MAX_MEMORY_SIZE = LARGEST_BODY
 
 # -- people ------------------------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"

@@ -19,13 +19,13 @@ from backendai.accounts.models import User
 from backendai.accounts.services import create_token, digest_of, revoke_token
 from backendai.accounts.standing import Standing
 from backendai.activity.models import AuditEntry
-from backendai.appproxy import guard
 from backendai.appproxy.models import AppGrant
 from backendai.cluster.app_domains import origin_of
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import host_of
 from backendai.compute.services.ending import terminate_session
+from backendai.gateways import guard
 from tests.appproxy.stage import Stage, stage
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]

@@ -13,12 +13,12 @@ from django.conf import settings
 from django.utils import timezone
 
 from backendai.accounts.models import User
-from backendai.appproxy import guard
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.site import change_site
 from backendai.compute.models import PublicApp
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.public_apps import close_to_others, open_to_everybody
+from backendai.gateways import guard
 from tests.appproxy.stage import Stage, stage
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import resource
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from backendai.ops import patient_http
+from backendai.ops import patient_http, routes
 from backendai.ops.patient_http import PatientHttp
 from tests.realtime.test_handshakes import compose, single_machine
 
@@ -38,7 +39,9 @@ async def echo(scope: dict[str, Any], receive: Any, send: Any) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patient_http, "HEAD_SECONDS", 0.3)
-    monkeypatch.setattr(patient_http, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(routes, "_USUAL", routes.Route(re.compile(""), body_seconds=0.3))
+    patient = routes.Route(re.compile("/patient"), body_seconds=30.0)
+    monkeypatch.setattr(routes, "ROUTES", (patient,))
 
 
 @asynccontextmanager
@@ -102,6 +105,14 @@ async def test_a_body_that_trickles_is_cut_and_one_that_flows_is_not() -> None:
             writer.write(b"drop")
             await asyncio.sleep(0.1)
         assert await ended == b""
+
+
+async def test_a_route_may_give_a_body_more_time() -> None:
+    async with served() as (reader, writer):
+        writer.write(b"PUT /patient HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\no")
+        await asyncio.sleep(0.8)
+        writer.write(b"k")
+        assert (await asyncio.wait_for(reader.readline(), 2)).startswith(b"HTTP/1.1 200")
 
 
 async def test_requests_that_follow_each_other_after_a_pause_are_answered() -> None:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,7 +27,6 @@ from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, NotFound
 from backendai.core.service_ports import ServicePort, preopen_service, service_ports_of
-from backendai.wire.tickets import sign_ticket
 
 CODE_SECONDS = 30
 ENTER_PATH = "/.backendai/enter"
@@ -206,20 +204,6 @@ def behind_label(label: str) -> tuple[SessionQuerySet, str] | None:
         return None
     least, most = UUID(hex=digits.ljust(32, "0")), UUID(hex=digits.ljust(32, "f"))
     return ComputeSession.objects.filter(pk__range=(least, most)), service
-
-
-def ticket_for(kernel_id: UUID, generation: int, service: str, port: int, now: datetime) -> Mapping[str, str]:
-    """Return the header that opens the gateway of the kernel's node for this port."""
-    ticket = sign_ticket(
-        settings.TICKET_KEY,
-        kernel_id=kernel_id,
-        generation=generation,
-        purpose="app",
-        now=now.timestamp(),
-        service=service,
-        port=port,
-    )
-    return {"Authorization": f"Ticket {ticket}"}
 
 
 def _obstacle(session: ComputeSession, kernel: Kernel | None) -> tuple[str, str]:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from uuid import uuid4
 
 import pytest
 from django.db import DatabaseError
 
-from backendai.appproxy import guard
-from backendai.appproxy.grants import Denied, Target
-from backendai.appproxy.guard import Guard, Unknown
+from backendai.gateways import guard
+from backendai.gateways.guard import Guard, Unknown
+from backendai.gateways.targets import Denied, Target
 
 pytestmark = pytest.mark.asyncio
 TARGET = Target(uuid4(), 1, "notes", 8080, "http://node")
-WHO = (("cookie",), "notes-1.apps.localhost")
+WHO = ("cookie", "notes-1.apps.localhost")
 
 
 class Database:
@@ -26,7 +26,7 @@ class Database:
         self.asked = 0
         self.fault: Exception | None = None
 
-    def __call__(self, cookies: Sequence[str], host: str, now: datetime) -> Target:
+    def __call__(self, key: tuple[str, str], now: datetime) -> Target:
         self.asked += 1
         if self.fault is not None:
             raise self.fault
@@ -35,10 +35,8 @@ class Database:
 
 @pytest.fixture
 def database(monkeypatch: pytest.MonkeyPatch) -> Database:
-    database = Database()
-    monkeypatch.setattr(guard, "open_at", database)
     monkeypatch.setattr(guard, "close_old_connections", lambda: None)
-    return database
+    return Database()
 
 
 @pytest.fixture
@@ -63,26 +61,26 @@ def age(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 async def test_it_asks_once_for_many_requests_and_again_when_the_answer_is_old(
     database: Database, age: Callable[[float], None]
 ) -> None:
-    one = Guard()
-    assert await asyncio.gather(*(one.target(*WHO) for _ in range(20))) == [TARGET] * 20
+    one = Guard(database)
+    assert await asyncio.gather(*(one.target(WHO) for _ in range(20))) == [TARGET] * 20
     assert database.asked == 1
     age(guard.RECHECK_SECONDS)
-    await one.target(*WHO)
+    await one.target(WHO)
     assert database.asked == 2
     one.close()
 
 
 async def test_unknown_is_not_refused_but_not_for_long(database: Database, age: Callable[[float], None]) -> None:
-    one = Guard()
-    await one.target(*WHO)
+    one = Guard(database)
+    await one.target(WHO)
     database.fault = DatabaseError("away")
     age(40)
-    assert await one.target(*WHO) == TARGET
+    assert await one.target(WHO) == TARGET
     with pytest.raises(Unknown):
-        await one.target(("another",), WHO[1])
+        await one.target(("another", WHO[1]))
     age(15)
     with pytest.raises(Unknown):
-        await one.target(*WHO)
+        await one.target(WHO)
     one.close()
 
 
@@ -91,11 +89,11 @@ async def test_what_is_open_is_cut_when_it_may_not_go_on(
     database: Database, age: Callable[[float], None], monkeypatch: pytest.MonkeyPatch, fault: Exception, older: float
 ) -> None:
     monkeypatch.setattr(guard, "RECHECK_SECONDS", 0.02)
-    one = Guard()
-    await one.target(*WHO)
+    one = Guard(database)
+    await one.target(WHO)
 
     async def stay() -> None:
-        with one.watching(*WHO):
+        with one.watching(WHO):
             await asyncio.sleep(3600)
 
     staying, watching = asyncio.create_task(stay()), asyncio.create_task(one.watch())

@@ -18,10 +18,10 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import BaseConnector
 from django.utils import timezone
 
-from backendai.appproxy.grants import Target
-from backendai.compute.services.apps import ticket_for
+from backendai.gateways.dialing import DIAL_SECONDS
+from backendai.gateways.targets import Target
+from backendai.gateways.tickets import ticket_for
 
-DIAL_SECONDS = 5.0
 SILENCE_SECONDS = 300.0
 _LARGEST_HEAD = 16 * 1024
 _BUFFER = 64 * 1024
@@ -151,7 +151,9 @@ class _Answer(asyncio.Protocol):
 
 
 def _request(target: Target, host: str, prefix: str) -> bytes:
-    headers = ticket_for(target.kernel_id, target.generation, target.service, target.port, timezone.now())
+    headers = ticket_for(
+        target.kernel_id, target.generation, "app", timezone.now(), service=target.service, port=target.port
+    )
     lines = [
         f"GET {prefix}/kernels/{target.kernel_id}/app HTTP/1.1",
         f"Host: {host}",

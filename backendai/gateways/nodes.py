@@ -9,9 +9,10 @@ from typing import Any
 import aiohttp
 from django.utils import timezone
 
-from backendai.appproxy.grants import Target
-from backendai.appproxy.tunnel import DIAL_SECONDS, NoTunnel
-from backendai.compute.services.apps import ticket_for
+from backendai.gateways.dialing import DIAL_SECONDS
+from backendai.gateways.targets import Target
+from backendai.gateways.tickets import ticket_for
+from backendai.gateways.tunnel import NoTunnel
 
 _ANSWER_SECONDS = 40.0  # an engine that is busy takes its time
 _LARGEST_ANSWER = 64 * 2**10
@@ -31,7 +32,9 @@ class AppState:
 async def look(client: aiohttp.ClientSession, target: Target, *, again: bool) -> AppState:
     """Ask the node for the state of the service, which starts it if need be. Raises NoTunnel."""
     url = f"{target.gateway_url.rstrip('/')}/kernels/{target.kernel_id}/app"
-    headers = dict(ticket_for(target.kernel_id, target.generation, target.service, target.port, timezone.now()))
+    headers = ticket_for(
+        target.kernel_id, target.generation, "app", timezone.now(), service=target.service, port=target.port
+    )
     timeout = aiohttp.ClientTimeout(total=_ANSWER_SECONDS, sock_connect=DIAL_SECONDS)
     query = {"again": "1"} if again else {}
     try:

@@ -1,0 +1,46 @@
+"""A short question to a gateway from a page or REST: the whole answer, in a thread that waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+import urllib3
+
+from backendai.core.errors import PlatformError
+from backendai.gateways.tickets import Address
+
+# No redirects: a gateway that sends us elsewhere would read the portal's own network through us.
+_pool = urllib3.PoolManager(num_pools=64, maxsize=4, retries=urllib3.Retry(0, redirect=False))
+
+
+class NodeUnreachable(PlatformError):
+    """The node's gateway gave no usable answer."""
+
+    code = "node-unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the gateway answered; ``is_cut``: there was more than was asked for."""
+
+    status: int
+    content: bytes
+    is_cut: bool
+
+
+def ask(
+    address: Address, *, largest: int, connect: float, read: float, query: Mapping[str, str | int] | None = None
+) -> Reply:
+    """Return the answer, of at most ``largest`` bytes. Waits for ``connect`` and ``read`` seconds at most for each
+    step. Raises NodeUnreachable."""
+    url = f"{address.url}?{urlencode(query)}" if query else address.url
+    timeout = urllib3.Timeout(connect=connect, read=read)
+    try:
+        with _pool.request("GET", url, headers=address.headers, preload_content=False, timeout=timeout) as answer:
+            content = answer.read(largest + 1)
+            answer.drain_conn() if len(content) <= largest else answer.close()
+    except urllib3.exceptions.HTTPError as error:
+        raise NodeUnreachable(f"no answer from {url}: {error}") from error
+    return Reply(answer.status, content[:largest], len(content) > largest)

@@ -1,0 +1,171 @@
+"""Who is let through, asked again every few seconds while anything of theirs is open.
+
+The answer of the database is kept for a moment. When it cannot be asked, unknown is not refused: what was let in a
+little while ago goes on, what is new waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from django.db import DatabaseError, close_old_connections
+from django.utils import timezone
+
+from backendai.accounts.standing import Standing, signs_of
+from backendai.gateways.targets import Denied, Guarded
+
+logger = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 10.0
+LOOK_SECONDS = 2.0
+_TRUSTED_SECONDS = 50.0  # without a database; access must end within a minute
+_THREADS = 4
+_Answer = TypeVar("_Answer")
+_Key = TypeVar("_Key", bound=Hashable)
+_Target = TypeVar("_Target", bound=Guarded)
+
+
+class Unknown(Exception):
+    """The database cannot be asked now."""
+
+
+class Guard(Generic[_Key, _Target]):
+    """Remembers for a moment what was allowed, and cuts what is not allowed any more. ``open_at`` says what a key (what
+    was brought, and what is asked for) opens now; it runs in a thread and raises Denied."""
+
+    def __init__(self, open_at: Callable[[_Key, datetime], _Target]) -> None:
+        self._open_at = open_at
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="guard")
+        self._known: dict[_Key, tuple[_Target, float]] = {}
+        self._asking: dict[_Key, asyncio.Task[_Target]] = {}
+        self._signs: dict[Standing, Hashable] = {}
+        self._open: defaultdict[_Key, set[asyncio.Task[Any]]] = defaultdict(set)
+
+    async def target(self, key: _Key) -> _Target:
+        """Return what the key opens. Raises Denied, Unknown."""
+        target, at = self._known.get(key, (None, 0.0))
+        age = time.monotonic() - at
+        is_over = target is not None and target.is_over(timezone.now())
+        if target is not None and age < min(RECHECK_SECONDS, target.recheck_seconds) and not is_over:
+            return target
+        try:
+            return await self._look(key)
+        except Unknown:
+            if target is None or age > _TRUSTED_SECONDS or is_over:
+                raise
+            return target
+
+    @contextlib.contextmanager
+    def watching(self, key: _Key) -> Iterator[None]:
+        """Cancel the task that runs this as soon as the key opens nothing any more."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[key].add(task)
+        try:
+            yield
+        finally:
+            self._open[key].discard(task)
+            if not self._open[key]:
+                del self._open[key]
+
+    async def watch(self) -> None:
+        """Look again at whatever is open, for ever: all of it at times, and at once where credentials change."""
+        await asyncio.gather(self._recheck_for_ever(), self._look_for_changes())
+
+    async def _recheck_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(RECHECK_SECONDS)
+            await asyncio.gather(*(self._recheck(key) for key in list(self._open)))
+            oldest = time.monotonic() - _TRUSTED_SECONDS
+            self._known = {key: entry for key, entry in self._known.items() if entry[1] > oldest}
+
+    async def _look_for_changes(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = timezone.now()
+            await asyncio.gather(*(self._recheck(key) for key in list(self._open) if self._is_due(key, now)))
+            with contextlib.suppress(Unknown):
+                await self._look_at_credentials()
+
+    def _is_due(self, key: _Key, now: datetime) -> bool:
+        target, at = self._known.get(key, (None, 0.0))
+        return target is not None and (target.is_over(now) or time.monotonic() - at >= target.recheck_seconds)
+
+    async def _look_at_credentials(self) -> None:
+        """Forget answers whose credentials changed, and recheck what is open by them. A few queries for all."""
+        standings = {key: target.standing for key, (target, _) in self._known.items()}
+        now = set(standings.values())
+        signs = await self.ask(lambda: signs_of(now, timezone.now()))
+        # What is seen for the first time may have changed just before.
+        changed = {one for one in now if one not in self._signs or self._signs[one] != signs[one]}
+        self._signs = signs
+        stale = [key for key, standing in standings.items() if standing in changed]
+        for key in stale:
+            if key in self._known:
+                target, at = self._known[key]
+                self._known[key] = (target, min(at, time.monotonic() - RECHECK_SECONDS))
+        await asyncio.gather(*(self._recheck(key) for key in stale if key in self._open))
+
+    def close(self) -> None:
+        """Cut everything, and let go of the threads."""
+        for task in [task for tasks in self._open.values() for task in tasks]:
+            task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _recheck(self, key: _Key) -> None:
+        try:
+            await self._look(key)
+        except Unknown:
+            target, at = self._known.get(key, (None, 0.0))
+            is_over = target is not None and target.is_over(timezone.now())
+            if time.monotonic() - at < _TRUSTED_SECONDS and not is_over:
+                return
+            logger.warning("a connection is cut off: for too long nobody could say whether it is still allowed")
+        except Denied:
+            pass
+        else:
+            return
+        for task in list(self._open.get(key, ())):
+            task.cancel()
+
+    async def _look(self, key: _Key) -> _Target:
+        """Ask the database, once for all who want to know the same now."""
+        task = self._asking.get(key)
+        if task is None:
+            task = self._asking[key] = asyncio.create_task(self._look_up(key))
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _look_up(self, key: _Key) -> _Target:
+        asked_at = time.monotonic()
+        try:
+            target = await self.ask(lambda: self._open_at(key, timezone.now()))
+        except Denied:
+            self._known.pop(key, None)
+            raise
+        self._known[key] = (target, asked_at)
+        return target
+
+    async def ask(self, question: Callable[[], _Answer]) -> _Answer:
+        """Return the answer to a question to the database. Raises Unknown."""
+
+        def ask() -> _Answer:
+            close_old_connections()
+            try:
+                return question()
+            finally:
+                close_old_connections()
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        except DatabaseError as error:
+            logger.warning("the database does not answer: %s", error)
+            raise Unknown from error

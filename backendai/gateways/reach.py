@@ -1,0 +1,67 @@
+"""Who may reach which kernel for which purpose. One query when the answer is yes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from backendai.accounts.models import User
+from backendai.compute.models import ComputeSession, Kernel
+from backendai.compute.status import Status
+from backendai.gateways.targets import Denied
+from backendai.wire.tickets import Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a purpose asks for. ``runs``: kernel and session are RUNNING. ``owned``: only the owner, as it is done with
+    the owner's own keys and files."""
+
+    runs: bool = True
+    owned: bool = False
+
+
+_RULES: dict[Purpose, _Rule] = {
+    "terminal": _Rule(),
+    "app": _Rule(),
+    "execute": _Rule(),
+    "files": _Rule(),
+    "home": _Rule(),
+    "shell": _Rule(owned=True),
+    "log": _Rule(runs=False),  # of a kernel that has ended, the kept log is read
+}
+
+
+def reach(
+    user: User,
+    purpose: Purpose,
+    *,
+    session_id: UUID | None = None,
+    kernel_id: UUID | None = None,
+    generation: int | None = None,
+) -> Kernel:
+    """Return the kernel (the main one of the session if none is named) with agent and session. A missing and a foreign
+    one look the same. Raises Denied: ``no-session``, ``no-kernel``, ``not-running`` (or another generation)."""
+    assert session_id or kernel_id
+    rule = _RULES[purpose]
+    sessions = ComputeSession.objects.visible_to(user)
+    if rule.owned:
+        sessions = sessions.filter(owner=user)
+    if session_id is not None:
+        sessions = sessions.filter(pk=session_id)
+    kernels = Kernel.objects.select_related("agent", "session").filter(session__in=sessions)
+    wanted = kernels.filter(rank=0) if kernel_id is None else kernels.filter(pk=kernel_id)
+    kernel: Kernel | None = wanted.first()
+    if kernel is None and session_id is not None and sessions.exists():
+        raise Denied("no-kernel", "There is no such kernel.")
+    if kernel is None:
+        raise Denied("no-session", "There is no such session.")
+    runs = Status.RUNNING == kernel.status == kernel.session.status and kernel.agent is not None
+    if (rule.runs and not runs) or generation not in (None, kernel.generation):
+        raise Denied("not-running", "The session is not running.")
+    return kernel
+
+
+def still_visible(user: User | None, session_id: UUID) -> bool:
+    """Return whether this person may still see the session."""
+    return user is not None and ComputeSession.objects.visible_to(user).filter(pk=session_id).exists()

@@ -1,0 +1,32 @@
+"""What the web server does differently at some addresses: size and pace of request bodies, asynchronous views."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LARGEST_BODY = 5 * 2**20
+LARGEST_BODY_OF_STRANGERS = 64 * 1024
+BODY_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The limits at the addresses whose whole path matches. ``largest_body`` in bytes, ``largest_of_strangers`` without
+    a cookie or an ``Authorization``; ``body_seconds``: how long 16 KiB of a body may take. ``is_async``: served without
+    a thread and a database connection of its own, for what waits long."""
+
+    path: re.Pattern[str]
+    largest_body: int = LARGEST_BODY
+    largest_of_strangers: int = LARGEST_BODY_OF_STRANGERS
+    body_seconds: float = BODY_SECONDS
+    is_async: bool = False
+
+
+ROUTES: tuple[Route, ...] = (Route(re.compile(r"/node/v1/sync"), is_async=True),)  # a long poll
+_USUAL = Route(re.compile(""))
+
+
+def route_of(path: str) -> Route:
+    """Return the limits at this path: the first route that matches, else the usual ones."""
+    return next((route for route in ROUTES if route.path.fullmatch(path)), _USUAL)
