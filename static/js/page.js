@@ -15,6 +15,15 @@
     target.matches("input") ? (target.focus(), target.select()) : target.click();
   });
 
+  // On a phone an open menu covers a part of the page: controls that it covers in part could be pressed by mistake.
+  const narrow = window.matchMedia("(width < 48rem)");
+  const shade = () => {
+    const main = document.querySelector("main");
+    if (main) main.inert = narrow.matches && document.querySelector("details.menu[open]") !== null;
+  };
+  document.addEventListener("toggle", (event) => event.target.matches?.("details.menu") && shade(), true);
+  narrow.addEventListener("change", shade);
+
   document.addEventListener("click", async (event) => {
     for (const menu of document.querySelectorAll("details.menu[open]")) {
       if (!menu.contains(event.target)) menu.open = false;
