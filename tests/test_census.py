@@ -79,6 +79,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/new/environments/": (P.SIGNED_IN, "POST"),
     "sessions/new/opening/<str:launch_key>/<slug:service>/": (P.SIGNED_IN, "GET"),
     "sessions/new/review/": (P.SIGNED_IN, "POST"),
+    "sessions/new/folder/": (P.SIGNED_IN, "GET POST"),
     "sessions/new/recent/": (P.SIGNED_IN, "GET"),
     "sessions/new/recent/<uuid:recent_launch_id>/": (P.OWN, "POST"),
     "sessions/<uuid:session_id>/outlook/": (P.VISIBLE, "GET"),

@@ -1,23 +1,30 @@
-// The folders of a launch: what is said about one ticks it, and a search hides the others.
+// The folders of a launch: what is said about one ticks it, a search hides the others, a new one is ticked.
 document.addEventListener("DOMContentLoaded", () => {
-  const place = document.getElementById("id_mounts");
-  if (!place) return;
-  const rows = [...place.querySelectorAll("[data-mount]")];
+  // The table is renewed when a folder is created, so nothing is bound to it.
   const tick = (row) => row.querySelector("[name=mounts]");
+  const rowOf = (target) => target.closest("#id_mounts [data-mount]");
 
-  place.addEventListener("input", ({ target }) => {
-    const row = target.closest("[data-mount]");
+  document.addEventListener("input", ({ target }) => {
+    if (target.id === "mounts-search") {
+      const wanted = target.value.trim().toLowerCase();
+      for (const row of document.querySelectorAll("#id_mounts [data-mount]")) row.hidden = !row.dataset.mount.includes(wanted) && !tick(row).checked;
+      return;
+    }
+    const row = rowOf(target);
     if (row && !target.matches("[name=mounts]") && target.value) tick(row).checked = true;
   });
   // A folder that is not mounted is no place to start in.
-  place.addEventListener("change", ({ target }) => {
-    const row = target.closest("[data-mount]");
+  document.addEventListener("change", ({ target }) => {
+    const row = rowOf(target);
     if (!row || !target.matches("[name=mounts]") || target.checked) return;
     const start = row.querySelector("[name=start_in]");
-    if (start.checked) place.querySelector('[name=start_in][value=""]').checked = true;
+    if (start.checked) document.querySelector('#id_mounts [name=start_in][value=""]').checked = true;
   });
-  place.querySelector("#mounts-search")?.addEventListener("input", ({ target }) => {
-    const wanted = target.value.trim().toLowerCase();
-    for (const row of rows) row.hidden = !row.dataset.mount.includes(wanted) && !tick(row).checked;
+  document.addEventListener("folder-created", () => {
+    document.getElementById("new-folder")?.close();
+    const place = document.getElementById("folder-choice");
+    place.querySelector("[name=mounts]:checked, [role=status]")?.focus();
+    // Address and outlook follow what the form says now.
+    place.dispatchEvent(new Event("change", { bubbles: true }));
   });
 });

@@ -20,6 +20,7 @@ from backendai.web.launcher.steps import step_of
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session
 from tests.mount_tools import ready_folder, storage_host
+from tests.storage.fake_file_server import FakeFileServer, make_host, serving
 from tests.web.test_launch_form import typed
 
 pytestmark = pytest.mark.django_db
@@ -165,3 +166,32 @@ def test_rest_launches_with_folders_and_tells_them(site: Cast, browse: Browse) -
     refused = client.post("/api/v1/sessions/", body, content_type="application/json")
     assert refused.status_code in (400, 422) and refused.json()["code"] == "unknown-folder"
     assert ComputeSession.objects.get().status == Status.PENDING
+
+
+def test_a_folder_is_created_on_the_form_and_ticked(site: Cast, browse: Browse) -> None:
+    taken = ready_folder(site.alice, "taken")
+    client, address = browse(site.alice), reverse("web:launch_folder")
+    assert 'name="new_folder-name"' in client.get(address).content.decode()
+    with serving(FakeFileServer("disk")) as files:
+        host = make_host(files, is_default=False)
+        new = {"new_folder-name": "fresh", "new_folder-host": str(host.pk), "new_folder-usage": "general"}
+        sent = typed(site, mounts=[str(taken.pk)]) | {f"mount.{taken.pk}.target": "old"}
+        answer = client.post(address, sent | new)
+        page, fresh = answer.content.decode(), Folder.objects.get(name="fresh")
+        assert answer["HX-Trigger-After-Settle"] == "folder-created" and fresh.user == site.alice
+        assert f'id="mount-{fresh.pk}" checked' in page and f'id="mount-{taken.pk}" checked' in page
+        assert 'value="old"' in page  # what was typed before stays
+        refused = client.post(address, sent | new | {"new_folder-name": "taken"})
+        assert refused["HX-Retarget"] == "#new-folder-form" and "taken" in refused.content.decode()
+        assert "HX-Trigger-After-Settle" not in refused and Folder.objects.count() == 2
+        files.refuses = (503, "storage-missing")
+        page = client.post(address, sent | new | {"new_folder-name": "later"}).content.decode()
+    assert Folder.objects.get(name="later").status != FolderStatus.READY
+    assert "The folder" in page and "is being created" in page
+
+
+def test_only_the_owner_is_offered_to_create_a_folder(site: Cast, browse: Browse) -> None:
+    assert 'data-dialog="new-folder"' in browse(site.alice).get(reverse(LAUNCH)).content.decode()
+    sent = {"go": "owner", "owner": site.alice.email, "for_whom": "other"}
+    page = browse(site.dana).post(reverse(LAUNCH), sent).content.decode()
+    assert "new-folder" not in page

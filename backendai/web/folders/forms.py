@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -12,6 +13,7 @@ from backendai.core.errors import UserError
 from backendai.core.slots import format_size, parse_size
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.querysets import MANAGE
+from backendai.storage.services import create_folder
 from backendai.storage.status import Rights, Usage
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
@@ -82,6 +84,21 @@ class CreateForm(_TargetForm):
         if "project" not in self.fields:
             del self.fields["member_rights"]
         translate_choices(self)
+
+    def create(self, user: User, now: datetime) -> Folder:
+        """Return the new folder that a valid form asks for; raises a UserError by field."""
+        data = self.cleaned_data
+        more = {"member_rights": data["member_rights"]} if data.get("member_rights") else {}
+        return create_folder(
+            user,
+            name=data["name"],
+            host=data["host"],
+            project=data.get("project"),
+            usage=data["usage"],
+            limit_bytes=data["limit_bytes"],
+            now=now,
+            **more,
+        )
 
 
 class CloneForm(_TargetForm):

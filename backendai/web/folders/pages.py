@@ -18,7 +18,6 @@ from backendai.storage.limits import held_by, limits_of
 from backendai.storage.models import Folder, FolderGrant
 from backendai.storage.services import (
     accept_invitation,
-    create_folder,
     decline_invitation,
     leave_folder,
     purge_folder,
@@ -57,20 +56,8 @@ def create(request: PageRequest) -> HttpResponse:
     """Ask for a new folder; on POST create it and open it."""
     form = CreateForm(request.POST or None, user=request.user)
     if request.method == "POST" and form.is_valid():
-        data = form.cleaned_data
-        more = {"member_rights": data["member_rights"]} if data.get("member_rights") else {}
         try:
-            folder = create_folder(
-                request.user,
-                name=data["name"],
-                host=data["host"],
-                project=data.get("project"),
-                usage=data["usage"],
-                limit_bytes=data["limit_bytes"],
-                now=timezone.now(),
-                **more,
-            )
-            return redirect("web:folder", folder.pk)
+            return redirect("web:folder", form.create(request.user, timezone.now()).pk)
         except UserError as error:
             blame(form, error)
     context = {"section": "folders", "form": form, "room": _room(request)}

@@ -1,0 +1,52 @@
+"""A new folder that is created on the launch form, and mounted by it."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from backendai.core.errors import UserError
+from backendai.storage.models import Folder
+from backendai.storage.status import FolderStatus
+from backendai.web.account_pages import blame
+from backendai.web.folders.forms import CreateForm
+from backendai.web.launcher.form import LaunchForm
+from backendai.web.requests import PageRequest
+
+_PREFIX = "new_folder"  # the launch form has fields of the same names
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def launch_folder(request: PageRequest) -> HttpResponse:
+    """Ask for a new folder; on POST create it and return the folders of the launch form with the new one ticked."""
+    form = CreateForm(request.POST or None, user=request.user, prefix=_PREFIX)
+    if request.method == "POST" and form.is_valid():
+        try:
+            return _choice_with(request, form.create(request.user, timezone.now()))
+        except UserError as error:
+            blame(form, error)
+    answer = render(request, "web/launch/_new_folder.html", {"form": form})
+    # htmx swaps nothing for a 422, and the faults belong into the dialog.
+    answer["HX-Retarget"] = "#new-folder-form"
+    return answer
+
+
+def _choice_with(request: PageRequest, folder: Folder) -> HttpResponse:
+    sent = request.POST.copy()
+    is_ready = folder.status == FolderStatus.READY
+    if is_ready:
+        sent.appendlist("mounts", str(folder.pk))
+    context = {
+        "form": LaunchForm(sent, user=request.user),
+        "owner": request.user,
+        "waiting": None if is_ready else folder,
+    }
+    answer = render(request, "web/launch/_mounts.html", context)
+    answer["HX-Trigger-After-Settle"] = "folder-created"
+    return answer
