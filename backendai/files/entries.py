@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import heapq
 import json
 import os
@@ -15,6 +14,8 @@ from typing import Any
 
 from backendai.core import beneath
 from backendai.core.beneath import Parts
+from backendai.core.errors import UserError
+from backendai.core.path_texts import decode_raw, encode_raw
 from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree
 
@@ -47,19 +48,6 @@ def shown_path(parts: Parts) -> dict[str, str]:
     """Return how JSON names a path."""
     told = shown(b"/".join(parts))
     return {"path": told["name"], **({"raw_path": told["raw"]} if "raw" in told else {})}
-
-
-def encode_raw(name: bytes) -> str:
-    """Return bytes as base64url without padding."""
-    return base64.urlsafe_b64encode(name).decode().rstrip("=")
-
-
-def decode_raw(text: str) -> bytes:
-    """Return the bytes of ``encode_raw``; refuses what is none."""
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (ValueError, TypeError) as error:
-        raise beneath.PathRefused("A raw path is base64url.", field="raw_path") from error
 
 
 def etag_of(found: os.stat_result) -> str:
@@ -240,5 +228,5 @@ def _read_cursor(text: str) -> Key:
         if not all(isinstance(fact, (bool, int)) for fact in facts):
             raise TypeError
         return (*facts, decode_raw(name))
-    except (ValueError, TypeError, beneath.PathRefused) as error:
+    except (ValueError, TypeError, UserError) as error:
         raise Refusal(422, "bad-cursor", "This is not a cursor of a list; begin anew.") from error

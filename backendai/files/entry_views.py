@@ -97,9 +97,10 @@ async def move_entry(request: web.Request) -> web.Response:
 
 
 async def copy_entry(request: web.Request) -> web.Response:
-    """Copy an entry within the folder."""
+    """Copy an entry within the folder: to the path ``target``, or under its name to the directory ``into``."""
     asked, body = admit(request, "edit"), await read_body(request)
-    source, target = body_path(body, "source"), body_path(body, "target")
+    source = body_path(body, "source")
+    target = (*body_path(body, "into"), *source[-1:]) if "into" in body else body_path(body, "target")
     overwrite = switch(body.get("overwrite"), "overwrite")
     await asked.require_room(await asked.run_long(entries.bytes_below, source))
     written = 0

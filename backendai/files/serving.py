@@ -17,8 +17,8 @@ from aiohttp import web
 
 from backendai.core import beneath
 from backendai.core.beneath import Parts
+from backendai.core.path_texts import RAW, bytes_of, decode_raw
 from backendai.files.config import FilesSettings
-from backendai.files.entries import decode_raw
 from backendai.files.hosts import Host
 from backendai.files.quota import Ledger
 from backendai.files.refusals import Refusal, as_refusal
@@ -149,7 +149,7 @@ def query_path(request: web.Request) -> Parts:
 
 def query_paths(request: web.Request) -> list[Parts]:
     """Return all the paths that the query names; the folder itself when it names none."""
-    told = [beneath.parse(path) for path in request.query.getall("path", [])]
+    told = [_path(path, None) for path in request.query.getall("path", [])]
     told += [beneath.parse(decode_raw(raw)) for raw in request.query.getall("raw_path", [])]
     return told or [()]
 
@@ -234,7 +234,7 @@ def _path(text: object, raw: object) -> Parts:
         return beneath.parse(decode_raw(str(raw)))
     if text is not None and not isinstance(text, str):
         raise beneath.PathRefused("A path is a text.", field="path")
-    return beneath.parse(text or "")
+    return beneath.parse(bytes_of(text) if text and text.startswith(RAW) else text or "")
 
 
 def _host_named(token: str) -> str:

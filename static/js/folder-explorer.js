@@ -10,6 +10,7 @@
   const chosen = () => boxes().filter((box) => box.checked).map((box) => box.value);
   const query = (params) => new URLSearchParams(params).toString();
   const lookEvery = 5000;
+  const raw = "//raw:"; // begins paths that are not UTF-8
 
   const showChosen = () => {
     const number = chosen().length;
@@ -69,13 +70,13 @@
     event.preventDefault();
     const error = relocate.querySelector("[data-error]");
     const button = relocate.querySelector("[type=submit]");
-    const to = relocate.querySelector("[name=target]").value.replace(/^\/+|\/+$/g, "");
+    const typed = relocate.querySelector("[name=target]").value;
+    const to = typed.startsWith(raw) ? typed : typed.replace(/^\/+|\/+$/g, "");
     button.disabled = true;
     error.textContent = "";
     try {
       for (const source of chosen()) {
-        const name = source.split("/").pop();
-        const body = JSON.stringify({ source, target: to ? `${to}/${name}` : name });
+        const body = JSON.stringify({ source, into: to });
         const answer = await ask("POST", "/copies", { headers: { "Content-Type": "application/json" }, body });
         if (!answer.ok) throw new Error(await faultOf(answer));
       }
@@ -110,7 +111,7 @@
     const item = document.createElement("li");
     const link = document.createElement("a");
     const isDirectory = entry.kind === "directory";
-    link.href = `${isDirectory ? explorer.dataset.here : found.dataset.file}?${query({ path: entry.path })}`;
+    link.href = `${isDirectory ? explorer.dataset.here : found.dataset.file}?${query({ path: entry.raw_path ? raw + entry.raw_path : entry.path })}`;
     link.textContent = isDirectory ? `${entry.path}/` : entry.path;
     item.append(link);
     return item;

@@ -15,7 +15,7 @@ import pytest
 
 from backendai.core import beneath
 from backendai.core.beneath import PathRefused
-from backendai.files.entries import encode_raw
+from backendai.core.path_texts import encode_raw
 from tests.files.conftest import Portal
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from backendai.core.path_texts import encode_raw, text_of
 from backendai.files import entries
 from tests.files.conftest import Portal
 
@@ -82,7 +84,14 @@ async def test_names_that_are_not_utf8_are_shown_and_can_be_named(portal: Portal
     Path(os.fsdecode(os.fsencode(portal.data) + b"/" + name)).write_text("x")
     (entry,) = (await portal.json("GET", "/entries"))["entries"]
     assert entry["name"] == "caf\N{REPLACEMENT CHARACTER}"
-    assert entry["raw"] == entries.encode_raw(name)
+    assert entry["raw"] == encode_raw(name)
+    told = text_of(name)
+    assert (await portal.json("GET", f"/entry?path={quote(told)}"))["name"] == entry["name"]
+    await portal.json("POST", "/directories", 201, json={"path": "sub"})
+    await portal.json("POST", "/copies", 201, json={"source": told, "into": "sub"})
+    assert os.listdir(os.fsencode(portal.data / "sub")) == [name]
+    await portal.json("POST", "/deletions", json={"paths": ["sub"], "forever": True})
+    await portal.json("GET", "/entry?path=//raw:!", 422)
     await portal.json("POST", "/moves", json={"raw_source": entry["raw"], "target": "café"})
     assert os.listdir(portal.data) == ["café"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,8 @@ from uuid import UUID
 
 from django.conf import settings
 
+from backendai.core.path_texts import bytes_of
+from backendai.files.entries import shown
 from backendai.storage import file_server
 from backendai.storage.models import StorageHost
 from backendai.wire.folder_tickets import FolderTicketRefused, read_folder_ticket
@@ -117,8 +120,13 @@ class FakeFileServer:
             return 404, {"code": "no-path", "message": "There is no such path."}
         files = folder["files"]
         if rest == ["entries"]:
-            rows = [{"name": name, "kind": kind, "size": 0, "mtime": 1.0} for name, kind in sorted(files.items())]
+            rows = [
+                shown(os.fsencode(name)) | {"kind": kind, "size": 0, "mtime": 1.0}
+                for name, kind in sorted(files.items())
+            ]
             return 200, {"entries": rows, "next": None, "total": len(rows), "sorted": True, "as_of": 1.0}
+        if rest == ["entry"]:
+            return 200, shown(bytes_of(query["path"][0])) | {"kind": "file", "size": 0, "mtime": 1.0}
         if rest == ["trash"]:
             return (200, {"items": [], "next": None}) if method == "GET" else (200, {})
         if rest[0] == "directories":

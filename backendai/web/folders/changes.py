@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Callable
 from uuid import UUID
@@ -19,7 +18,7 @@ from backendai.storage.models import Folder
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 from backendai.web.folders.access import back_to, find_folder, try_to
-from backendai.web.folders.explorer import path_in
+from backendai.web.folders.paths import directory_of, inside, moved_to, path_in
 from backendai.web.requests import PageRequest
 
 _MOST_AT_ONCE = 1000
@@ -35,7 +34,7 @@ def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
     name = _name(request)
 
     def make() -> str:
-        _files(request, folder).make_directory(posixpath.join(place, _checked(name)))
+        _files(request, folder).make_directory(inside(place, _checked(name)))
         return _("The directory %(name)s is there.") % {"name": name}
 
     try_to(request, make)
@@ -48,10 +47,10 @@ def make_directory(request: PageRequest, folder_id: UUID) -> HttpResponse:
 def rename(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Give an entry another name."""
     folder, source = find_folder(request, folder_id), path_in(request.POST.get("source", ""))
-    place, name = posixpath.dirname(source), _name(request)
+    place, name = directory_of(source), _name(request)
 
     def give() -> str:
-        _files(request, folder).move(source, posixpath.join(place, _checked(name)))
+        _files(request, folder).move(source, inside(place, _checked(name)))
         return _("It is called %(name)s now.") % {"name": name}
 
     try_to(request, give)
@@ -69,7 +68,7 @@ def move(request: PageRequest, folder_id: UUID) -> HttpResponse:
     def move_all() -> str:
         files = _files(request, folder)
         for source in _sources(request):
-            files.move(source, posixpath.join(target, posixpath.basename(source)))
+            files.move(source, moved_to(target, source))
         return _("Moved to %(target)s.") % {"target": target or folder.name}
 
     try_to(request, move_all)

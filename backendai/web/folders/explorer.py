@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -22,11 +21,11 @@ from backendai.storage.file_origins import make_file_entry
 from backendai.storage.models import Folder
 from backendai.texts.sentences import in_words
 from backendai.web.folders.access import back_to, find_folder, folder_page, may_change_files
+from backendai.web.folders.paths import directory_of, entry_in, is_raw, name_of, path_in, places_of
 from backendai.web.folders.writers import note_changes
 from backendai.web.requests import PageRequest
 
 _SORTS = ("name", "size", "mtime")
-_LONGEST_PATH = 4096
 PAGE_SIZE = 200
 
 
@@ -51,7 +50,7 @@ def file(request: PageRequest, folder_id: UUID) -> HttpResponse:
     folder, path = find_folder(request, folder_id), path_in(request.GET.get("path", ""))
     if not path:
         return back_to(folder_id)
-    context: dict[str, Any] = {"path": path, "name": posixpath.basename(path), "parent": posixpath.dirname(path)}
+    context: dict[str, Any] = {"path": path, "name": name_of(path), "parent": directory_of(path)}
     try:
         entry = open_folder(request.user, folder).entry({"path": path})
         if entry["kind"] == "directory":
@@ -104,28 +103,22 @@ def lead(request: PageRequest, folder_id: UUID) -> HttpResponse:
     query = {"path": path} | ({"format": "zip"} if is_archive else {})
     query |= {"inline": "1"} if request.GET.get("as") == "shown" else {}
     way_on = f"/{'archive' if is_archive else 'content'}?{urlencode(query)}"
-    context = {"entry": entry, "next": way_on, "name": posixpath.basename(path) or folder.name}
+    context = {"entry": entry, "next": way_on, "name": name_of(path) or folder.name}
     return folder_page(request, folder, "lead", context, tab="files")
-
-
-def path_in(text: str) -> str:
-    """Return a path relative to the folder, without what would be read otherwise; the file server checks it again."""
-    parts = [part for part in text[:_LONGEST_PATH].replace("\0", "").split("/") if part not in ("", ".", "..")]
-    return "/".join(parts)
-
-
-def places_of(path: str) -> list[tuple[str, str]]:
-    """Return name and path of every directory on the way to this one."""
-    parts = path.split("/") if path else []
-    return [(name, "/".join(parts[: place + 1])) for place, name in enumerate(parts)]
 
 
 def _directory(request: PageRequest, folder: Folder, path: str) -> dict[str, Any]:
     sort, order = request.GET.get("sort", "name"), request.GET.get("order", "asc")
     sort, order = sort if sort in _SORTS else "name", order if order in ("asc", "desc") else "asc"
     after = request.GET.get("after", "")[:1024]
-    context: dict[str, Any] = {"path": path, "sort": sort, "order": order, "parent": posixpath.dirname(path)}
-    context |= {"entries": [], "is_part": bool(after), "may_change": may_change_files(folder), "is_root": not path}
+    context: dict[str, Any] = {"path": path, "sort": sort, "order": order, "parent": directory_of(path)}
+    context |= {
+        "entries": [],
+        "is_part": bool(after),
+        "may_change": may_change_files(folder),
+        "is_root": not path,
+        "is_raw": is_raw(path),
+    }
     try:
         query = {"path": path, "limit": PAGE_SIZE, "sort": sort, "order": order, "after": after or None}
         listing = open_folder(request.user, folder).entries(query)
@@ -133,7 +126,7 @@ def _directory(request: PageRequest, folder: Folder, path: str) -> dict[str, Any
         return context | {"fault": in_words(error.message), "fault_code": error.code}
     entries = listing["entries"]
     for entry in entries:
-        entry["path"] = f"{path}/{entry['name']}" if path else entry["name"]
+        entry["path"] = entry_in(path, entry)
     note_changes(request.user, folder, path, entries)
     context |= {"entries": entries, "next": listing.get("next"), "total": listing.get("total")}
     context["is_sorted"] = listing.get("sorted", True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.db import connection
@@ -13,10 +14,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from backendai.compute.mount_models import SessionMount
+from backendai.core.path_texts import bytes_of, encode_raw, text_of
 from backendai.storage.file_origins import file_host, file_origin, read_file_code
 from backendai.storage.models import Folder, FolderGrant
 from backendai.storage.status import FolderStatus, Rights
-from backendai.web.folders.explorer import path_in, places_of
+from backendai.web.folders.paths import directory_of, entry_in, inside, moved_to, name_of, path_in, places_of
 from tests.cast import Cast
 from tests.factories import make_session
 from tests.storage.fake_file_server import FakeFileServer
@@ -205,3 +207,32 @@ def test_paths_stay_inside() -> None:
     assert path_in("/../a//./b/\0c/") == "a/b/c"
     assert places_of("a/b") == [("a", "a"), ("b", "a/b")]
     assert places_of("") == []
+
+
+def test_paths_that_are_not_utf8_stay_what_they_are() -> None:
+    name = b"caf\xe9"
+    top = entry_in("", {"name": "caf?", "raw": encode_raw(name)})
+    below = entry_in(top, {"name": "x y"})
+    assert (bytes_of(top), bytes_of(below)) == (name, name + b"/x y")
+    assert path_in(below) == below and name_of(top) == "caf\N{REPLACEMENT CHARACTER}"
+    assert (directory_of(below), directory_of(top), inside("", "a")) == (top, "", "a")
+    assert moved_to("sub", below) == "sub/x y" and bytes_of(moved_to("sub", top)) == b"sub/" + name
+    assert [path for _, path in places_of(below)] == [top, below]
+    assert path_in("//raw:!") == "" and path_in(text_of(b"../\xff/..")) == text_of(b"\xff")
+    assert path_in(f"{top}/plain") == text_of(name + b"/plain")
+
+
+def test_what_is_not_utf8_is_shown_downloaded_renamed_and_deleted(
+    data: Folder, files: FakeFileServer, alice: Client
+) -> None:
+    fill(files, data, **{"caf\udce9": "file"})
+    told = text_of(b"caf\xe9")
+    shown = text(alice.get(page(data)))
+    assert f'value="{told}"' in shown and f'data-rename="{told}"' in shown and "not UTF-8" in shown
+    assert f'data-download="/content?path={quote(told, safe="")}"' in shown
+    assert alice.get(page(data, "folder_file"), {"path": told}).context["path"] == told
+    alice.post(page(data, "folder_rename_entry"), {"source": told, "name": "café"})
+    alice.post(page(data, "folder_delete"), {"path": [told]})
+    assert {"source": told, "target": "café", "overwrite": False} in files.bodies and {"paths": [told]} in files.bodies
+    inner = text(alice.get(page(data), {"path": told}))
+    assert "rename it before you upload" in inner and 'id="upload"' not in inner

@@ -1,0 +1,47 @@
+"""Paths in folders as texts, also those that are not UTF-8: what pages send back names exact bytes.
+
+A path is its own text where it is UTF-8. Any other is ``//raw:`` and its bytes as base64url, with more names after a
+slash where somebody adds some: no path that is relative begins so.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from backendai.core.errors import UserError
+
+RAW = "//raw:"
+
+
+def encode_raw(name: bytes) -> str:
+    """Return bytes as base64url without padding."""
+    return base64.urlsafe_b64encode(name).decode().rstrip("=")
+
+
+def decode_raw(text: str) -> bytes:
+    """Return the bytes of ``encode_raw``. Raises UserError."""
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, TypeError) as error:
+        raise UserError("A raw path is base64url.", field="raw_path", code="path-refused") from error
+
+
+def text_of(path: bytes) -> str:
+    """Return the text of a path."""
+    try:
+        return path.decode()
+    except UnicodeDecodeError:
+        return RAW + encode_raw(path)
+
+
+def bytes_of(text: str) -> bytes:
+    """Return the bytes of a path's text. Raises UserError."""
+    if not text.startswith(RAW):
+        return text.encode(errors="surrogatepass")
+    first, slash, rest = text.removeprefix(RAW).partition("/")
+    return decode_raw(first) + (slash + rest).encode(errors="surrogatepass")
+
+
+def shown_text(path: bytes) -> str:
+    """Return a path for people: what is not UTF-8 stands as a replacement character."""
+    return path.decode(errors="replace")
