@@ -86,3 +86,32 @@ def test_a_folder_is_filled_looked_at_and_shared(walk: Visit, tmp_path: Path) ->
     for address in ("storage-hosts", "folders", "folders/link"):
         guest.go(f"/manage/{address}/")
         assert guest.faults_in_every_light() == []
+
+
+def test_an_upload_goes_on_after_a_reload(walk: Visit, tmp_path: Path) -> None:
+    visitor = walk(ALICE)
+    page = visitor.page
+    large = tmp_path / "weights.bin"
+    large.write_bytes(os.urandom(4 * _LARGE))
+    visitor.go("/folders/new/")
+    page.get_by_label("Name").fill("weights")
+    page.get_by_role("button", name="Create folder").click()
+    expect(page.get_by_role("button", name="Upload files")).to_be_visible(timeout=60_000)
+
+    network = page.context.new_cdp_session(page)
+    slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 4 * 2**20}
+    network.send("Network.emulateNetworkConditions", slow)
+    page.locator("#pick-files").set_input_files(str(large))
+    page.wait_for_function("document.querySelector('.upload-list progress').value > 0.2")
+    page.on("dialog", lambda dialog: dialog.accept())  # the page asks before it lets an upload go
+    page.reload()
+    network.send("Network.emulateNetworkConditions", slow | {"uploadThroughput": -1})
+
+    sent: list[int] = []
+    page.on("request", lambda one: sent.append(int(one.headers["upload-offset"])) if one.method == "PATCH" else None)
+    page.locator("#pick-files").set_input_files(str(large))
+    expect(page.locator(".upload-state")).to_have_text("Uploaded", timeout=60_000)
+    assert sent and sent[0] > 0  # not from the beginning
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download weights.bin").click()
+    assert Path(download.value.path()).read_bytes() == large.read_bytes()

@@ -53,6 +53,26 @@ def test_a_folder_is_mounted_from_a_phone(walk: Visit, folders: None) -> None:
     expect(page.get_by_text("Folder data lies on nas").first).to_be_visible()  # which no agent mounts
 
 
+def test_a_folder_is_created_on_the_form(walk: Visit, folders: None) -> None:
+    visitor = walk(ALICE, on_phone=True)
+    page = visitor.page
+    visitor.go("/sessions/new/?step=3")
+    page.get_by_label("Mount path of data").fill("train")
+    page.get_by_role("button", name="Create folder").click()
+    dialog = page.get_by_role("dialog", name="New folder")
+    name = dialog.get_by_label("Name")
+    name.fill("data")
+    dialog.get_by_role("button", name="Create folder").click()
+    expect(dialog.locator(".is-invalid")).to_have_count(1)  # she has one of this name
+    assert not visitor.accessibility_faults()
+    name.fill("results")
+    dialog.get_by_role("button", name="Create folder").click()
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("checkbox", name=re.compile("^results"))).to_be_checked()
+    expect(page.get_by_label("Mount path of data")).to_have_value("train")
+    expect(page.get_by_role("checkbox", name=re.compile("^data"))).to_be_checked()
+
+
 def test_a_folder_is_mounted_without_scripts(walk: Visit, folders: None) -> None:
     visitor = walk(ALICE, scripts=False)
     page = visitor.page
