@@ -19,6 +19,7 @@ from aiohttp import web
 
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.agent.gateway_apps import AppRoutes
+from backendai.agent.gateway_files import FileRoutes
 from backendai.agent.roster import UNKNOWN, Roster
 from backendai.agent.terminal import SHELL_ENDED, WINDOW_BYTES, Window, relay, screen_side
 from backendai.core.service_ports import is_service_name
@@ -56,6 +57,7 @@ class Gateway:
         self._view = view
         self._open: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
         self._apps = AppRoutes(view.backend, view.roster, lambda request: self._ticket(request, "app"))
+        self._files = FileRoutes(view.backend, lambda request: self._ticket(request, "files"))
 
     def application(self) -> web.Application:
         """Return the aiohttp application that serves the routes."""
@@ -65,6 +67,7 @@ class Gateway:
         app.router.add_get("/kernels/{id}/log", self._log)
         app.router.add_get("/kernels/{id}/home", self._home)
         self._apps.add_to(app.router)
+        self._files.add_to(app.router)
         return app
 
     async def close_websockets(self) -> None:

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterator
 
 from aiohttp import web
 
-from backendai.core import beneath
+from backendai.core import beneath, tar_packing
 from backendai.core.beneath import Parts
+from backendai.core.tar_packing import Packed
 from backendai.files import content, packing, unpacking
 from backendai.files.content_views import SAFETY, disposition
 from backendai.files.entries import shown
-from backendai.files.packing import Packed
 from backendai.files.refusals import Refusal
 from backendai.files.serving import BEGUN, Asked, admit, query_paths
 from backendai.files.tar_reading import Member, TarReader
@@ -170,7 +170,7 @@ def _close(tree: FolderTree, draft: content.Draft, item: Item) -> None:
 
 
 def _gather(root: int, stream: Iterator[bytes]) -> bytes:
-    return packing.gather(stream)
+    return tar_packing.gather(stream)
 
 
 def _begin_zip(tree: FolderTree, listed: list[Packed]) -> Iterator[bytes]:
@@ -178,4 +178,4 @@ def _begin_zip(tree: FolderTree, listed: list[Packed]) -> Iterator[bytes]:
 
 
 def _begin_tar(tree: FolderTree, paths: list[Parts]) -> Iterator[bytes]:
-    return packing.tar_stream(os.dup(tree.data), paths)
+    return tar_packing.tar_stream(os.dup(tree.data), paths)

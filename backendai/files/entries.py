@@ -16,6 +16,7 @@ from backendai.core import beneath
 from backendai.core.beneath import Parts
 from backendai.core.errors import UserError
 from backendai.core.path_texts import decode_raw, encode_raw
+from backendai.core.tree_walk import walk_names
 from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree
 
@@ -23,7 +24,6 @@ Key = tuple[Any, ...]
 MOST_SORTED = 20_000  # beyond, a list is by name only: nothing has to be asked of every file
 MOST_PER_PAGE = 1000
 _MOST_FOUND = 500
-_DEEPEST = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,43 +148,6 @@ def size_of(parent: int, name: bytes) -> int:
     except FileNotFoundError:
         return 0
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
-
-
-def walk_names(top: int) -> Iterator[tuple[Parts, int, bytes]]:
-    """Give every name below an open directory: where it lies, the descriptor of its directory, its name. Follows no
-    link; holds a descriptor for each level; directories that vanish meanwhile are passed over."""
-    levels: list[tuple[Parts, int, list[bytes]]] = []
-    here: int | None = os.dup(top)
-    where: Parts = ()
-    try:
-        while here is not None:
-            below: list[bytes] = []
-            levels.append((where, here, below))
-            with os.scandir(here) as entries:
-                for entry in entries:
-                    name = os.fsencode(entry.name)
-                    if entry.is_dir(follow_symlinks=False) and len(where) < _DEEPEST:
-                        below.append(name)
-                    yield where, levels[-1][1], name
-            where, here = _descend(levels)
-    finally:
-        for _, descriptor, _ in levels:
-            os.close(descriptor)
-
-
-def _descend(levels: list[tuple[Parts, int, list[bytes]]]) -> tuple[Parts, int | None]:
-    """Return the next directory that was not looked at; closes those that are done."""
-    while levels:
-        where, parent, below = levels[-1]
-        while below:
-            name = below.pop()
-            try:
-                return (*where, name), beneath.open_directory(parent, (name,), follow=False)
-            except OSError:
-                continue
-        os.close(parent)
-        levels.pop()
-    return (), None
 
 
 def _describe(directory: int, name: bytes) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from backendai.core import beneath
 from backendai.core.storage_layout import DATA, INCOMING, TRASH
-from backendai.files.entries import walk_names
+from backendai.core.tree_walk import walk_names
 from backendai.files.progress import Progress
 from backendai.files.tree import SIZE, Size, opened_base, write_json
 

@@ -6,6 +6,7 @@ import asyncio
 import queue
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event, RLock
 from uuid import UUID
 
@@ -72,6 +73,7 @@ class MemoryBackend(Backend):
     def __init__(self, said: list[str] | None = None) -> None:
         self.entries: dict[UUID, Entry] = {}
         self.homes: dict[UUID, HomeLook] = {}
+        self.home_folders: dict[UUID, Path] = {}
         self.said: list[str] = said if said is not None else []
         self.pulled = {"python"}
         self.accounts: list[str] = []
@@ -117,6 +119,9 @@ class MemoryBackend(Backend):
     def home(self, kernel_id: UUID) -> HomeLook | None:
         self._answer()
         return self.homes.get(kernel_id)
+
+    def home_folder(self, kernel_id: UUID) -> Path | None:
+        return self.home_folders.get(kernel_id)
 
     def commit(self, spec: CommitSpec) -> Made:
         self.said.append("commit")

@@ -214,6 +214,10 @@ class Backend(abc.ABC):
         seen. Raises KernelGone."""
         return None
 
+    def home_folder(self, kernel_id: UUID) -> Path | None:
+        """Return where the kernel's home folder lies on this machine; None where it has none that can be read."""
+        return None
+
     @abc.abstractmethod
     def start(self, spec: KernelSpec) -> Started:
         """Get or adopt: network, scratch and container of this spec exist and the main process is alive on return.

@@ -99,7 +99,7 @@ class DockerBackend(MountingBackend):
         self._images, self._commits, self._logs = Images(self._engine), Commits(self._engine), Logs(self._engine)
         self._terminals, self._usage = Terminals(self._engine), ContainerUsage(self._engine)
         self.services = DockerServices(self._engine, self._holders)
-        self._streams: set[Any] = set()
+        self._streams, self._homes = set[Any](), self._scratch.home
         self._setting_up, self._is_set_up = threading.Lock(), False
         self._starter = Starter(
             self._engine,

@@ -114,6 +114,10 @@ class Scratch:
             return 0
         return sum(max(0, limit - _blocks_of(self._path(kernel_id, ".img"))) for kernel_id, limit in limits.items())
 
+    def home(self, kernel_id: UUID) -> Path:
+        """Return where the kernel's home folder is."""
+        return self._path(kernel_id) / HOME
+
     def look(self, kernel_id: UUID) -> HomeLook | None:
         """Return what the kernel's home folder holds, and how full its disk is if it has one of its own; None when it
         is gone."""

@@ -83,6 +83,7 @@ class ProcessBackend(MountingBackend):
         self._data, self._deployment, self._agent = data, deployment, agent
         self._starter = Starter(data, accelerators or Accelerators(), self._mounts)
         self._places, self._rules = self._starter.places, self._starter.mount_rules
+        self._homes = lambda kernel_id: self._places.find(kernel_id) / "home"
         self._locks = [threading.Lock() for _ in range(64)]
         self._closed = threading.Event()
 

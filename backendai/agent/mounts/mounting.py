@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
 
 from backendai.agent.backends.base import Backend
 from backendai.agent.mounts.kernel_mounts import KernelMounts
@@ -15,9 +17,13 @@ class MountingBackend(Backend):
 
     _mounts: KernelMounts
     _rules: Callable[[], MountRules]
+    _homes: Callable[[UUID], Path]
 
     def mount_rules(self) -> MountRules:
         return self._rules()
+
+    def home_folder(self, kernel_id: UUID) -> Path | None:
+        return self._homes(kernel_id)
 
     def storage_hosts(self) -> list[HostReport]:
         return self._mounts.hosts.reports()

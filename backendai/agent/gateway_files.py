@@ -1,0 +1,78 @@
+"""The files of a kernel's home folder, for holders of a ticket: all of them as one tar archive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+from aiohttp import web
+
+from backendai.agent.backends.base import Backend, BackendError, KernelGone
+from backendai.core import tar_packing
+from backendai.wire.tickets import Ticket, TicketRefused
+
+logger = logging.getLogger(__name__)
+
+_WHOLE_HOME: list[tuple[bytes, ...]] = [()]
+
+
+class FileRoutes:
+    """``admit`` returns the ticket of a request, or raises."""
+
+    def __init__(self, backend: Backend, admit: Callable[[web.Request], Ticket]) -> None:
+        self._backend, self._admit = backend, admit
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes."""
+        router.add_get("/kernels/{id}/files", self._archive, allow_head=False)
+
+    async def _archive(self, request: web.Request) -> web.StreamResponse:
+        """Send the home folder. A file that cannot be read breaks the archive off: half is never taken for all."""
+        kernel_id = self._kernel(request)
+        stream = tar_packing.tar_stream(await asyncio.to_thread(self._open_home, kernel_id), _WHOLE_HOME)
+        response = web.StreamResponse(headers={"Content-Type": "application/x-tar", "Cache-Control": "no-store"})
+        response.enable_chunked_encoding()
+        try:
+            data = await asyncio.to_thread(_gather, stream)
+            await response.prepare(request)
+            while data:
+                await response.write(data)
+                data = await asyncio.to_thread(_gather, stream)
+            await response.write_eof()
+        except OSError as error:
+            if not isinstance(error, ConnectionError):
+                logger.warning("the home folder of kernel %s is not sent whole: %s", kernel_id, error)
+            raise
+        finally:
+            with contextlib.suppress(ValueError):  # a thread is in it still
+                stream.close()  # type: ignore[attr-defined]
+        return response
+
+    def _kernel(self, request: web.Request) -> UUID:
+        try:
+            return self._admit(request).kernel_id
+        except TicketRefused as error:
+            raise web.HTTPForbidden(text=error.message) from error
+        except KernelGone as error:
+            raise web.HTTPNotFound(text=error.message) from error
+
+    def _open_home(self, kernel_id: UUID) -> int:
+        try:
+            folder = self._backend.home_folder(kernel_id)
+            if folder is None:
+                raise web.HTTPNotFound(text="The home folder cannot be read from here.")
+            return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except KernelGone as error:
+            raise web.HTTPNotFound(text=error.message) from error
+        except BackendError as error:
+            raise web.HTTPServiceUnavailable(text=error.message) from error
+        except OSError as error:
+            raise web.HTTPNotFound(text=f"The home folder cannot be opened: {error.strerror}.") from error
+
+
+def _gather(stream: Iterator[bytes]) -> bytes:
+    return tar_packing.gather(stream)

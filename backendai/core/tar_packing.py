@@ -1,0 +1,110 @@
+"""Tar archives of what lies below an open directory, made while they are sent, with links."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+from backendai.core.tree_walk import walk_names
+
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A file or directory that goes into an archive: where it lies, how it is called there, what it was."""
+
+    parts: Parts
+    name: bytes
+    found: os.stat_result
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether it is a directory."""
+        return stat.S_ISDIR(self.found.st_mode)
+
+    @property
+    def size(self) -> int:
+        """The bytes that follow its header."""
+        return self.found.st_size if stat.S_ISREG(self.found.st_mode) else 0
+
+
+def select(data: int, paths: list[Parts]) -> Iterator[Packed]:
+    """Give what lies at and below some paths: files, directories and links, no devices. Raises FileNotFoundError."""
+    for parts in paths:
+        base = len(parts) - 1 if parts else 0
+        if parts:
+            with beneath.parent_of(data, parts) as (parent, name):
+                found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            yield Packed(parts, parts[-1], found)
+            if not stat.S_ISDIR(found.st_mode):
+                continue
+        top = beneath.open_directory(data, parts, follow=False)
+        try:
+            for where, parent, name in walk_names(top):
+                try:
+                    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if stat.S_IFMT(found.st_mode) in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+                    whole = (*parts, *where, name)
+                    yield Packed(whole, b"/".join(whole[base:]), found)
+        finally:
+            os.close(top)
+
+
+def tar_stream(data: int, paths: list[Parts]) -> Iterator[bytes]:
+    """Give a tar archive; closes ``data`` at its end. A file that shrinks meanwhile is filled up with zeros."""
+    try:
+        for one in select(data, paths):
+            info = tarfile.TarInfo(one.name.decode("utf-8", "surrogateescape"))
+            info.mode, info.mtime, info.size = stat.S_IMODE(one.found.st_mode), int(one.found.st_mtime), one.size
+            if one.is_directory:
+                info.type = tarfile.DIRTYPE
+            elif stat.S_ISLNK(one.found.st_mode):
+                info.type, info.linkname = tarfile.SYMTYPE, _link_target(data, one)
+            yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+            if one.size:
+                left = one.size
+                for piece in content_of(data, one):
+                    left -= len(piece)
+                    yield piece
+                while left:
+                    yield bytes(min(left, _CHUNK))
+                    left -= min(left, _CHUNK)
+                yield bytes(-one.size % tarfile.BLOCKSIZE)
+        yield bytes(2 * tarfile.BLOCKSIZE)
+    finally:
+        os.close(data)
+
+
+def gather(stream: Iterator[bytes], size: int = _CHUNK) -> bytes:
+    """Return the next bytes of an archive, about ``size``; none at its end."""
+    pieces: list[bytes] = []
+    collected = 0
+    while collected < size and (piece := next(stream, None)) is not None:
+        pieces.append(piece)
+        collected += len(piece)
+    return b"".join(pieces)
+
+
+def content_of(data: int, one: Packed) -> Iterator[bytes]:
+    """Give the bytes of a file, at most as many as it had when it was selected."""
+    left = one.size
+    descriptor = beneath.open_file(data, one.parts, follow=False)
+    try:
+        while left and (piece := os.read(descriptor, min(_CHUNK, left))):
+            left -= len(piece)
+            yield piece
+    finally:
+        os.close(descriptor)
+
+
+def _link_target(data: int, one: Packed) -> str:
+    with beneath.parent_of(data, one.parts) as (parent, name):
+        return os.readlink(name, dir_fd=parent).decode("utf-8", "surrogateescape")

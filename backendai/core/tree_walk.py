@@ -1,0 +1,48 @@
+"""Every name below an open directory, without following a link."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from backendai.core import beneath
+from backendai.core.beneath import Parts
+
+_DEEPEST = 2000
+
+
+def walk_names(top: int) -> Iterator[tuple[Parts, int, bytes]]:
+    """Give every name below an open directory: where it lies, the descriptor of its directory, its name. Follows no
+    link; holds a descriptor for each level; directories that vanish meanwhile are passed over."""
+    levels: list[tuple[Parts, int, list[bytes]]] = []
+    here: int | None = os.dup(top)
+    where: Parts = ()
+    try:
+        while here is not None:
+            below: list[bytes] = []
+            levels.append((where, here, below))
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    name = os.fsencode(entry.name)
+                    if entry.is_dir(follow_symlinks=False) and len(where) < _DEEPEST:
+                        below.append(name)
+                    yield where, levels[-1][1], name
+            where, here = _descend(levels)
+    finally:
+        for _, descriptor, _ in levels:
+            os.close(descriptor)
+
+
+def _descend(levels: list[tuple[Parts, int, list[bytes]]]) -> tuple[Parts, int | None]:
+    """Return the next directory that was not looked at; closes those that are done."""
+    while levels:
+        where, parent, below = levels[-1]
+        while below:
+            name = below.pop()
+            try:
+                return (*where, name), beneath.open_directory(parent, (name,), follow=False)
+            except OSError:
+                continue
+        os.close(parent)
+        levels.pop()
+    return (), None
