@@ -392,10 +392,8 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "node/v1/kernels/<uuid:kernel_id>/report": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>/log": (P.NODE, "PUT"),
     "node/v1/kernels/<uuid:kernel_id>/registry": (P.NODE, "GET"),
-    "node/v1/commits/<uuid:commit_id>": (P.NODE, "GET"),
-    "node/v1/commits/<uuid:commit_id>/report": (P.NODE, "POST"),
-    "node/v1/pulls/<uuid:pull_id>": (P.NODE, "GET"),
-    "node/v1/pulls/<uuid:pull_id>/report": (P.NODE, "POST"),
+    "node/v1/jobs/<str:kind>/<uuid:job_id>": (P.NODE, "GET"),
+    "node/v1/jobs/<str:kind>/<uuid:job_id>/report": (P.NODE, "POST"),
 }
 # Methods for superadmins alone, at addresses that others may read.
 STEERED = {

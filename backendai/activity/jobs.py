@@ -121,7 +121,7 @@ def cancel_job(user: Any, job_id: UUID, *, now: datetime) -> BackgroundJob:
         asked = BackgroundJob.objects.running().filter(pk=job_id, cancel_requested_at=None)
         if asked.update(cancel_requested_at=now):
             audit(user.pk, "job.cancel", "job", [job_id], kind=job.kind, subject=job.subject)
-            hint_on_commit("controller.follow_pulls", queue=CONTROL_QUEUE)
+            hint_on_commit("controller.follow_jobs", queue=CONTROL_QUEUE)
         job.refresh_from_db()
         if not job.is_running:
             raise Conflict(f"It is over: {job.get_status_display()}.", code="job-over")

@@ -11,15 +11,13 @@ from itertools import islice
 from uuid import UUID
 
 from backendai.agent.backends.base import BackendError, Ended
-from backendai.agent.backends.simulated import MADE_BYTES, SimulatedBackend
+from backendai.agent.backends.simulated import SimulatedBackend
 from backendai.agent.backends.simulated_kernel import SimulatedKernel
 from backendai.agent.reconcile import Reconciler
 from backendai.agent.roster import Roster
 from backendai.agent.usage import UsageSampler
-from backendai.wire.commits import CommitReport, CommitState
 from backendai.wire.fleet import FLEET_WORDS, FleetAnswer, FleetNode, KernelLogTail
 from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, KernelState, StopOrder, SyncUp
-from backendai.wire.pulls import PullOrder, PullReport, PullState
 from backendai.wire.usage import UsageReport
 
 logger = logging.getLogger(__name__)
@@ -44,8 +42,6 @@ class SimulatedNode:
         self._starting: dict[UUID, int] = {}
         self._words: dict[_Word, KernelReport] = {}
         self._logs: dict[UUID, KernelLogTail] = {}
-        self._pulls: dict[UUID, float] = {}
-        self._commits: list[UUID] = []
         self._reconciler = Reconciler()
 
     @property
@@ -79,8 +75,6 @@ class SimulatedNode:
             logs=[self._logs[kernel_id] for kernel_id in ended if kernel_id in self._logs],
             reports=reports,
             known=list(self._starting.items()),
-            commits=[] if up is None else [_made(commit_id) for commit_id in self._commits[:FLEET_WORDS]],
-            pulls=[] if up is None else [self._pulled(*pull, now) for pull in islice(self._pulls.items(), FLEET_WORDS)],
         )
 
     def hear(self, said: FleetNode, answer: FleetAnswer, now: float) -> None:
@@ -102,8 +96,6 @@ class SimulatedNode:
             self._begin(spec, now)
         if said.up is not None and answer.down is not None:
             self._reconcile(said.up, answer, now)
-            self._note_pulls(answer.down.pulls, now)
-            self._commits = [order.commit_id for order in answer.down.commits]
 
     def look(self, kernel_id: UUID, now: float) -> None:
         """Take note of what has become true of a kernel: it lives, it has ended."""
@@ -117,17 +109,6 @@ class SimulatedNode:
                 self._wake(kernel.ends_at(), self, kernel_id)
         if ended is not None:
             self._finish(kernel_id, kernel.generation, ended)
-
-    def _note_pulls(self, orders: Sequence[PullOrder], now: float) -> None:
-        """Go on with what is wanted and forget the rest: every image exists here, only the time passes."""
-        self._pulls = {order.pull_id: self._pulls.get(order.pull_id, now) for order in orders}
-
-    def _pulled(self, pull_id: UUID, begun: float, now: float) -> PullReport:
-        took, share = self._backend.pull_seconds, now - begun
-        if share >= took:
-            return PullReport(pull_id=pull_id, state=PullState.DONE, message="Pretended to fetch it.")
-        words = f"{share:.0f} of {took:.0f} simulated seconds"
-        return PullReport(pull_id=pull_id, state=PullState.PULLING, message=words, progress=share / took)
 
     def _begin(self, spec: KernelSpec, now: float) -> None:
         if spec.agent != self.name or self._here.get(spec.kernel_id, -1) >= spec.generation:
@@ -206,8 +187,3 @@ class SimulatedNode:
         self._logs.pop(kernel_id, None)
         self._backend.remove(kernel_id)
         self._roster.forget(kernel_id)
-
-
-def _made(commit_id: UUID) -> CommitReport:
-    """Return the word that an image is made: every image exists here."""
-    return CommitReport(commit_id=commit_id, state=CommitState.DONE, size_bytes=MADE_BYTES)

@@ -17,19 +17,17 @@ from uuid import UUID
 
 logger = logging.getLogger(__name__)
 
-_COMMITS = 2
-_FETCHES = 2  # at once, ahead of time: whoever waits for an image has lanes of their own
-LaneName = Literal["start", "pull", "fetch", "commit", "end"]
-Deed = Literal["start", "stop", "look", "discard", "verdict", "fetch", "commit"]
+LaneName = str  # start, pull, end, or a kind of job
+Deed = Literal["start", "stop", "look", "discard", "verdict", "job"]
 Move = tuple[LaneName, Callable[["Claim"], "Move | None"]]
 Work = Callable[["Claim"], Move | None]
 
 
 @dataclass(slots=True)
 class Claim:
-    """One deed's hold on one kernel, on a pull ahead of time, or on an image that is made. While a step runs that may
-    take ``allowed`` seconds, ``deadline`` (monotonic) is set; ``abandon`` asks a start to give up when it can, and
-    ``is_pulling`` says that it waits for its image, so that nothing of the kernel is here."""
+    """One deed's hold on one kernel, or on a job (then ``kernel_id`` is the job's, and ``lane`` its kind). While a step
+    runs that may take ``allowed`` seconds, ``deadline`` (monotonic) is set; ``abandon`` asks a start to give up when it
+    can, and ``is_pulling`` says that it waits for its image, so that nothing of the kernel is here."""
 
     kernel_id: UUID
     generation: int
@@ -39,23 +37,22 @@ class Claim:
     abandon: threading.Event = field(default_factory=threading.Event)
     is_pulling: bool = False
     queued_at: float = field(default_factory=time.monotonic)
+    lane: LaneName = ""
 
 
 class Lanes:
-    """Five pools of threads behind one table of claims."""
+    """Pools of threads behind one table of claims."""
 
     def __init__(self, *, starts: int, pulls: int, ends: int) -> None:
-        sizes: dict[LaneName, int] = {
-            "start": starts,
-            "pull": pulls,
-            "fetch": _FETCHES,
-            "commit": _COMMITS,
-            "end": ends,
-        }
+        sizes: dict[LaneName, int] = {"start": starts, "pull": pulls, "end": ends}
         self._pools = {name: _Pool(name, size) for name, size in sizes.items()}
         self._claims: dict[UUID, Claim] = {}
         self._next: dict[UUID, tuple[Claim, Work]] = {}
         self._changed = threading.Condition()
+
+    def add(self, name: LaneName, size: int) -> None:
+        """Add a pool of its own for a kind of job."""
+        self._pools[name] = _Pool(name, size)
 
     def submit(self, claim: Claim, work: Work) -> bool:
         """Queue the work unless another deed holds the kernel; returns whether it was queued."""
@@ -123,9 +120,7 @@ class Lanes:
 
 
 def _first_lane(claim: Claim) -> LaneName:
-    if claim.deed == "fetch" or claim.deed == "commit":
-        return claim.deed
-    return "start" if claim.deed == "start" else "end"
+    return claim.lane or ("start" if claim.deed == "start" else "end")
 
 
 class _Pool:

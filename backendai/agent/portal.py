@@ -15,11 +15,11 @@ from pydantic import ValidationError
 from backendai.core.connection_faults import unreachable_words
 from backendai.core.errors import PlatformError
 from backendai.wire.broker_messages import BrokerDown, BrokerUp
-from backendai.wire.commits import CommitReport, CommitSpec
 from backendai.wire.messages import JoinDown, JoinUp, KernelReport, KernelSpec, SyncDown, SyncUp
-from backendai.wire.pulls import PullReport, PullSpec, RegistryAccess
+from backendai.wire.node_jobs import NodeJobReport, NodeJobSpec
+from backendai.wire.pulls import RegistryAccess
 
-S = TypeVar("S", RegistryAccess, PullSpec, CommitSpec)
+S = TypeVar("S", RegistryAccess, NodeJobSpec)
 
 _CONNECT_SECONDS = 3.0
 _READ_SECONDS = 15.0
@@ -66,17 +66,11 @@ class Portal(Protocol):
     def registry_access(self, kernel_id: UUID) -> RegistryAccess:
         """Return the account for the registry of a kernel's image; ask only when the image is about to be pulled."""
 
-    def fetch_pull(self, pull_id: UUID) -> PullSpec | None:
-        """Return which image to fetch and with what account, None when it is not wanted (any more)."""
+    def fetch_job(self, kind: str, job_id: UUID) -> NodeJobSpec | None:
+        """Return a job with its work, None when it is not wanted (any more)."""
 
-    def report_pull(self, report: PullReport) -> bool:
-        """Tell how far a pull is; returns whether it is still wanted."""
-
-    def fetch_commit(self, commit_id: UUID) -> CommitSpec | None:
-        """Return which image to make of a kernel, None when it is not wanted (any more)."""
-
-    def report_commit(self, report: CommitReport) -> bool:
-        """Tell how far an image is; returns whether it is still wanted."""
+    def report_job(self, report: NodeJobReport) -> bool:
+        """Tell how far a job is; returns whether it is still wanted."""
 
 
 class PortalClient:
@@ -144,35 +138,23 @@ class PortalClient:
         """Return the account for the registry of a kernel's image."""
         return self._secret(RegistryAccess, f"/kernels/{kernel_id}/registry")
 
-    def fetch_pull(self, pull_id: UUID) -> PullSpec | None:
-        """Return which image to fetch, or None when the portal does not want this pull here."""
-        return self._wanted(PullSpec, f"/pulls/{pull_id}")
+    def fetch_job(self, kind: str, job_id: UUID) -> NodeJobSpec | None:
+        """Return a job with its work, or None when the portal does not want it of this agent."""
+        try:
+            return self._secret(NodeJobSpec, f"/jobs/{kind}/{job_id}")
+        except PortalRefused as error:
+            if error.status == 404:
+                return None
+            raise
 
-    def report_pull(self, report: PullReport) -> bool:
-        """Tell how far a pull is; returns whether it is still wanted."""
-        answer = self._send("POST", f"/pulls/{report.pull_id}/report", report.model_dump_json())
-        return bool(answer) and json.loads(answer).get("wanted") is True
-
-    def fetch_commit(self, commit_id: UUID) -> CommitSpec | None:
-        """Return which image to make, or None when the portal does not want it of this node."""
-        return self._wanted(CommitSpec, f"/commits/{commit_id}")
-
-    def report_commit(self, report: CommitReport) -> bool:
-        """Tell how far an image is; returns whether it is still wanted."""
-        answer = self._send("POST", f"/commits/{report.commit_id}/report", report.model_dump_json())
+    def report_job(self, report: NodeJobReport) -> bool:
+        """Tell how far a job is; returns whether it is still wanted."""
+        answer = self._send("POST", f"/jobs/{report.kind}/{report.job_id}/report", report.model_dump_json())
         return bool(answer) and json.loads(answer).get("wanted") is True
 
     def close(self) -> None:
         """Close the idle connections."""
         self._pool.clear()
-
-    def _wanted(self, kind: type[S], path: str) -> S | None:
-        try:
-            return self._secret(kind, path)
-        except PortalRefused as error:
-            if error.status == 404:
-                return None
-            raise
 
     def _secret(self, kind: type[S], path: str) -> S:
         """Return an answer that holds a password: what is wrong with it is not quoted."""

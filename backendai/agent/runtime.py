@@ -13,24 +13,25 @@ from uuid import UUID
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.base import Backend, BackendError
-from backendai.agent.commits import Commits
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials, save_credentials
 from backendai.agent.epoch import EpochGuard
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.gateway_thread import GatewayThread
+from backendai.agent.jobs.handlers import job_handlers
+from backendai.agent.jobs.running import NodeJobs
 from backendai.agent.kernels import Kernels
 from backendai.agent.lanes import Lanes
 from backendai.agent.machine import Machine
 from backendai.agent.manifests import Manifests
 from backendai.agent.native_mark import is_marked_native
 from backendai.agent.portal import Portal
-from backendai.agent.pulls import Pulls
 from backendai.agent.roster import Roster
 from backendai.agent.sync import SyncLoop
 from backendai.agent.usage import UsageSampler
 from backendai.agent.watcher import Watcher
 from backendai.wire.messages import SyncDown
+from backendai.wire.node_jobs import NodeJobOrder
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +76,8 @@ class AgentRuntime:
             manifests=manifests,
             on_pulled=machine.images_changed,
         )
-        self.pulls = Pulls(backend, portal, self._lanes, on_pulled=machine.images_changed)
-        self.commits = Commits(backend, portal, self._lanes, on_changed=machine.images_changed)
+        handlers = [handler(backend, machine.images_changed) for handler in job_handlers()]
+        self.jobs = NodeJobs(handlers, portal, self._lanes)
         self.sync = self._make_sync_loop(portal, roster, machine, manifests)
         self.kernels.when_unanswered(self.sync.hurry)
         self._watcher = Watcher(backend, self.kernels, roster, poke=self.sync.poke)
@@ -116,8 +117,7 @@ class AgentRuntime:
             return
         self._draining = True
         self.kernels.drain()
-        self.pulls.drain()
-        self.commits.drain()
+        self.jobs.drain()
         self.sync.drain()
         if not self._lanes.wait_idle(timeout):
             logger.warning("%d kernels were still worked on; the next start takes them up", len(self._lanes.held()))
@@ -137,13 +137,9 @@ class AgentRuntime:
         """A hint: this kernel may start. The spec is fetched, so a wrong hint does nothing."""
         self.kernels.start_soon(kernel_id, generation)
 
-    def pull_image(self, pull_id: UUID) -> None:
-        """A hint: this image may be fetched. Which one is asked of the portal, so a wrong hint does nothing."""
-        self.pulls.begin_soon(pull_id)
-
-    def commit_kernel(self, commit_id: UUID) -> None:
-        """A hint: an image may be made of a kernel. Which one is asked of the portal: a wrong hint does nothing."""
-        self.commits.begin_soon(commit_id)
+    def begin_job(self, order: NodeJobOrder) -> None:
+        """A hint: this job may begin. The work is asked of the portal, so a wrong hint does nothing."""
+        self.jobs.begin_soon(order)
 
     def health(self) -> dict[str, object]:
         """Return what ``/healthz`` says."""
@@ -161,12 +157,8 @@ class AgentRuntime:
             logger.warning("ending, to be started again with the other backend")
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        for order in answer.pulls:
-            self.pulls.begin_soon(order.pull_id)
-        for commit in answer.commits:
-            self.commits.begin_soon(commit.commit_id)
-        for reference in answer.drops:
-            self.commits.drop_soon(reference)
+        for order in answer.jobs:
+            self.jobs.begin_soon(order)
         if answer.public_key and answer.public_key != self._credentials.public_key:
             self._credentials = replace(self._credentials, public_key=answer.public_key)
             save_credentials(self._settings.data, self._credentials)

@@ -18,6 +18,7 @@ from celery.worker import state
 
 from backendai.agent import hint_transport
 from backendai.agent.runtime import AgentRuntime
+from backendai.wire.node_jobs import NodeJobOrder
 from backendai.wire.queues import node_queue
 
 logger = logging.getLogger(__name__)
@@ -86,13 +87,9 @@ def _add_tasks(app: Celery, runtime: AgentRuntime) -> None:
         # Whoever reaches the broker can send this: the order itself, with its grace, is fetched from the portal.
         runtime.sync.poke()
 
-    @app.task(name="node.pull_image")
-    def pull_image(pull_id: str) -> None:
-        runtime.pull_image(UUID(pull_id))
-
-    @app.task(name="node.commit_kernel")
-    def commit_kernel(commit_id: str) -> None:
-        runtime.commit_kernel(UUID(commit_id))
+    @app.task(name="node.begin_job")
+    def begin_job(kind: str, job_id: str, attempt: int) -> None:
+        runtime.begin_job(NodeJobOrder(kind=kind, job_id=UUID(job_id), attempt=attempt))
 
     @app.task(name="node.sync")
     def sync() -> None:

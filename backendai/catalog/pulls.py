@@ -6,7 +6,6 @@ its agent says so, when somebody cancels the job, when the agent is lost, or whe
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,17 +21,16 @@ from backendai.activity.services import audit
 from backendai.catalog.models import Image, ImagePull
 from backendai.catalog.registry_access import access_for
 from backendai.cluster.models import Agent, ResourceGroup
+from backendai.cluster.node_jobs import Ending, ending_of, hint_job, is_outdated, update_agent
 from backendai.core.durations import describe_duration
 from backendai.core.errors import NotFound, UserError
-from backendai.wire.broker import hint_on_commit
-from backendai.wire.pulls import PullReport, PullSpec, PullState
-from backendai.wire.queues import node_queue
+from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.wire.pulls import PULL, PullWork
 
-PULL_JOB = "image.pull"
+PULL_JOB = PULL
 MOST_AGENTS = 1000
 WITHOUT_IMAGES = frozenset({"process"})  # backends whose kernels start from what the machine has
 _LONGEST = timedelta(hours=2)
-_SILENT_AFTER_CANCEL = timedelta(seconds=30)
 _SPEAK_EVERY = timedelta(seconds=1)
 _Status = ImagePull.Status
 _NOT_OVER = (_Status.WAITING, _Status.PULLING)
@@ -70,7 +68,7 @@ def start_pull(
         names = [agent.name for agent in chosen]
         audit(user.pk, "image.pull", "image", [image.pk], name=image.name, agents=names[:50], number=len(names))
         for pull in pulls:
-            hint_on_commit("node.pull_image", str(pull.pk), queue=node_queue(pull.agent.name))
+            hint_job(PULL, pull.pk, pull.agent)
     return job
 
 
@@ -88,49 +86,36 @@ def pulls_wanted() -> QuerySet[ImagePull]:
     return ImagePull.objects.filter(running, status__in=_NOT_OVER)
 
 
-def pull_spec(agent: Agent, pull_id: UUID) -> PullSpec:
+def pull_spec(agent: Agent, pull_id: UUID) -> NodeJobSpec:
     """Return what this agent should fetch, with the account for it. Raises NotFound when it should not (any more)."""
     pull = pulls_wanted().filter(pk=pull_id, agent=agent).select_related("image", "agent__resource_group").first()
     if pull is None:
         raise NotFound("This pull is not wanted on this agent.")
-    return PullSpec(
-        pull_id=pull.pk,
-        image=pull.image.reference,
-        digest=pull.image.digest,
-        timeout=pull.agent.resource_group.pull_timeout.total_seconds(),
-        access=access_for(pull.image),
+    image = pull.image
+    work = PullWork(image=image.reference, digest=image.digest, access=access_for(image))
+    return NodeJobSpec(
+        kind=PULL,
+        job_id=pull.pk,
+        seconds=pull.agent.resource_group.pull_timeout.total_seconds(),
+        has_begun=pull.status != _Status.WAITING,
+        work=work.model_dump(),
     )
 
 
-def pulls_reported(words: Sequence[tuple[Agent, PullReport]], *, now: datetime) -> list[bool]:
-    """Write what agents say about their pulls; returns for each whether it is still wanted. What is the same of several
-    is one statement.
+def pull_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
+    """Write what an agent says about its pull; returns whether it is still wanted.
 
     It needs no transaction around it: of two that are the last ones, the later sees both rows and closes the job.
     """
-    if not words:
-        return []
-    rows = {row.pk: row for row in _live().filter(pk__in={report.pull_id for _, report in words})}
-    same = defaultdict[tuple[str, str, float | None], list[UUID]](list)
-    verdicts, loud, touched = [], set[UUID](), dict[UUID, BackgroundJob]()
-    for agent, report in words:
-        row = rows.get(report.pull_id)
-        if row is None or row.agent_id != agent.pk or not row.job.is_running:
-            verdicts.append(False)
-            continue
-        state = _state_after(report, row.job)
-        same[state, report.message, 1.0 if state == _Status.DONE else report.progress].append(row.pk)
-        touched[row.job_id] = row.job
-        if state != row.status:
-            loud.add(row.job_id)
-        verdicts.append(state != _Status.CANCELLED)
-    for (state, message, progress), ids in same.items():
-        rows_now = ImagePull.objects.filter(pk__in=ids, status__in=_NOT_OVER)
-        rows_now.update(status=state, message=message, progress=progress, heard_at=now)
-    for job in touched.values():
-        if job.pk in loud or now - job.updated_at >= _SPEAK_EVERY:
-            _follow(job, now)
-    return verdicts
+    row = _live().filter(pk=report.job_id, agent=agent).first()
+    if row is None or not row.job.is_running:
+        return False
+    state, share = _state_after(report, row.job), report.progress
+    rows = ImagePull.objects.filter(pk=row.pk, status__in=_NOT_OVER)
+    rows.update(status=state, message=report.message, progress=1.0 if state == _Status.DONE else share, heard_at=now)
+    if state != row.status or now - row.job.updated_at >= _SPEAK_EVERY:
+        _follow(row.job, now)
+    return state != _Status.CANCELLED
 
 
 def follow_pulls(now: datetime) -> int:
@@ -173,6 +158,8 @@ def _obstacle(image: Image, agent: Agent) -> str:
         return "does not answer"
     if agent.backend in WITHOUT_IMAGES:
         return "has no container engine"
+    if is_outdated(agent, PULL):
+        return "runs an earlier version of the platform; update it"
     if agent.low_disk:
         return "is short of disk space"
     if image.architecture and agent.architecture and image.architecture != agent.architecture:
@@ -184,27 +171,31 @@ def _live() -> QuerySet[ImagePull]:
     return ImagePull.objects.filter(status__in=_NOT_OVER).select_related("job").order_by()
 
 
-def _state_after(report: PullReport, job: BackgroundJob) -> str:
-    if report.state == PullState.PULLING:
+def _state_after(report: NodeJobReport, job: BackgroundJob) -> str:
+    if report.state == JobState.RUNNING:
         return _Status.CANCELLED if job.cancel_requested_at else _Status.PULLING
-    return _Status.DONE if report.state == PullState.DONE else _Status.FAILED
+    return _Status.DONE if report.state == JobState.DONE else _Status.FAILED
 
 
 def _end_of(pull: ImagePull, now: datetime) -> tuple[str, str]:
     """Return the status in which a pull ends without a word of its agent, and why; empty while it may go on."""
-    job, agent = pull.job, pull.agent
-    if not job.is_running:
-        return _Status.CANCELLED, "The job is over."
-    if job.cancel_requested_at:
-        is_silent = pull.heard_at is None or pull.heard_at <= now - _SILENT_AFTER_CANCEL
-        return (_Status.CANCELLED, "") if pull.status == _Status.WAITING or is_silent else ("", "")
-    if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
-        return _Status.FAILED, "The agent was lost on the way."
-    if job.deadline_at and job.deadline_at <= now:
-        took = describe_duration(job.deadline_at - job.created_at)
-        begun = "not done" if pull.status == _Status.PULLING else "not even begun"
-        return _Status.FAILED, f"It was {begun} after {took}."
-    return "", ""
+    is_waiting, job = pull.status == _Status.WAITING, pull.job
+    ending = ending_of(job, pull.agent, PULL, is_waiting=is_waiting, heard_at=pull.heard_at, now=now)
+    match ending:
+        case None:
+            return "", ""
+        case Ending.JOB_OVER:
+            return _Status.CANCELLED, "The job is over."
+        case Ending.CANCELLED:
+            return _Status.CANCELLED, ""
+        case Ending.AGENT_LOST:
+            return _Status.FAILED, "The agent was lost on the way."
+        case Ending.AGENT_OUTDATED:
+            return _Status.FAILED, update_agent(pull.agent)
+        case Ending.LATE:
+            took = describe_duration((job.deadline_at or now) - job.created_at)
+            begun = "not even begun" if is_waiting else "not done"
+            return _Status.FAILED, f"It was {begun} after {took}."
 
 
 def _follow(job: BackgroundJob, now: datetime) -> None:

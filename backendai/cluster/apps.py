@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.utils.module_loading import autodiscover_modules
 
 
 class ClusterConfig(AppConfig):
@@ -7,3 +8,5 @@ class ClusterConfig(AppConfig):
 
     def ready(self) -> None:
         from . import checks  # noqa: F401, PLC0415  (registers itself; Django has no earlier moment)
+
+        autodiscover_modules("node_jobs")

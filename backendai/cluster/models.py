@@ -179,6 +179,11 @@ class Agent(models.Model):
     os_kernel = models.CharField(max_length=64, blank=True, help_text="The Linux kernel of the machine.")
     low_disk = models.BooleanField(default=False, help_text="Less is free than its reserve: it pulls no images.")
     fault = models.CharField(max_length=500, blank=True, help_text="Why it can start no session; empty: it can.")
+    capabilities = models.JSONField(
+        null=True,
+        editable=False,
+        help_text="What it says it can do; null: it has not reported since an upgrade.",
+    )
     images_digest = models.CharField(max_length=64, blank=True)
     storage_digest = models.CharField(
         max_length=64, blank=True, editable=False, help_text="Of its last report on storage hosts; empty: none."

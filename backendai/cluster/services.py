@@ -226,6 +226,7 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
         "os_kernel": message.os_kernel,
         "low_disk": message.low_disk,
         "fault": message.fault,
+        "capabilities": sorted(message.capabilities or []),
     }
     if message.live is not None:
         said["live"] = {"at": now.isoformat(), **message.live.model_dump(mode="json")}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -11,9 +9,10 @@ from django.utils import timezone
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, Registry
 from backendai.cluster.models import Agent
+from backendai.cluster.node_jobs import NodeJobRow
 
 
-class ImageCommit(models.Model):
+class ImageCommit(NodeJobRow):
     """An image that somebody wants of a session: what its node shall make, and what came of it.
 
     Its id is that of the image that comes of it. It outlives job, session and agent: it says what an image was made of,
@@ -28,7 +27,6 @@ class ImageCommit(models.Model):
         FAILED = "FAILED", "failed"
         CANCELLED = "CANCELLED", "cancelled"
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     job = models.OneToOneField(BackgroundJob, null=True, on_delete=models.SET_NULL, related_name="commit")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     session = models.ForeignKey("compute.ComputeSession", null=True, on_delete=models.SET_NULL, related_name="commits")
@@ -42,8 +40,6 @@ class ImageCommit(models.Model):
     reference = models.CharField(max_length=255, unique=True)
     registry = models.ForeignKey(Registry, null=True, on_delete=models.SET_NULL, related_name="+")
     status = models.CharField(max_length=16, choices=Status, default=Status.WAITING)
-    message = models.CharField(max_length=500, blank=True)
-    heard_at = models.DateTimeField(null=True, blank=True, help_text="When its agent last gave a word about it.")
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:

@@ -19,11 +19,9 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
-from backendai.catalog.pulls import pulls_reported
 from backendai.catalog.services import record_images_of
 from backendai.cluster.models import Agent
 from backendai.cluster.services import agent_of_token, agents_of_tokens, hold_back, note_refused, record_syncs
-from backendai.compute.services.commit_reports import commits_reported
 from backendai.compute.services.logs import pack_logs, save_logs
 from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.reports import Verdict, Word, kernels_reported
@@ -84,8 +82,6 @@ def answer_fleet(message: FleetUp, *, now: datetime) -> FleetDown:
     ]
     away = {one.agent.pk for one in known if one.agent.status != Agent.Status.ALIVE}
     applied, refused = _take_words(known, now)
-    pulls_reported([(one.agent, report) for one in known for report in one.node.pulls], now=now)
-    commits_reported([(one.agent, report) for one in known for report in one.node.commits], now=now)
     refused |= _take_syncs([one for one in known if one.place not in refused], now)
     served = [one for one in known if one.place not in refused]
     answers, untidy = [_UNKNOWN] * len(message.nodes), list[UUID]()

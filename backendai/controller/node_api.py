@@ -17,13 +17,12 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 from pydantic import ValidationError
 
-from backendai.catalog.pulls import pull_spec, pulls_reported
 from backendai.catalog.services import record_images
 from backendai.cluster.broker_access import give_broker_access
 from backendai.cluster.joining import join_agent
 from backendai.cluster.models import Agent
+from backendai.cluster.node_jobs import kind_named
 from backendai.cluster.services import agent_of_token, hold_back, note_refused, record_sync
-from backendai.compute.services.commit_reports import commit_spec, commits_reported
 from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.logs import LARGEST, save_log
 from backendai.compute.services.node_view import registry_access_for, work_for
@@ -37,9 +36,8 @@ from backendai.core.errors import NotFound, UserError
 from backendai.storage.host_reports import record_host_reports
 from backendai.wire.broker import hint
 from backendai.wire.broker_messages import BrokerUp
-from backendai.wire.commits import CommitReport
 from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncDown, SyncUp
-from backendai.wire.pulls import PullReport
+from backendai.wire.node_jobs import NodeJobReport
 from backendai.wire.queues import CONTROL_QUEUE
 from backendai.wire.tickets import public_key_of
 
@@ -147,36 +145,19 @@ def registry(request: HttpRequest, agent: Agent, kernel_id: UUID) -> HttpRespons
 
 @require_http_methods(["GET"])
 @node_view
-def pull(request: HttpRequest, agent: Agent, pull_id: UUID) -> HttpResponse:
-    """Return which image this node should fetch ahead of time, and with what account."""
-    return _secret(pull_spec(agent, pull_id).model_dump_json())
+def job(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
+    """Return a job that this node should do, with its work, which may hold an account."""
+    return _secret(kind_named(kind).spec(agent, job_id).model_dump_json())
 
 
 @require_http_methods(["POST"])
 @node_view
-def pull_report(request: HttpRequest, agent: Agent, pull_id: UUID) -> HttpResponse:
-    """Take a node's word about one of its pulls."""
-    message = PullReport.model_validate_json(request.body)
-    if message.pull_id != pull_id:
-        raise UserError("The report is about another pull.", code="invalid-message")
-    return JsonResponse({"wanted": pulls_reported([(agent, message)], now=timezone.now())[0]})
-
-
-@require_http_methods(["GET"])
-@node_view
-def commit(request: HttpRequest, agent: Agent, commit_id: UUID) -> HttpResponse:
-    """Return which image this node should make of a kernel, and with what account it is pushed."""
-    return _secret(commit_spec(agent, commit_id).model_dump_json())
-
-
-@require_http_methods(["POST"])
-@node_view
-def commit_report(request: HttpRequest, agent: Agent, commit_id: UUID) -> HttpResponse:
-    """Take a node's word about an image that it makes."""
-    message = CommitReport.model_validate_json(request.body)
-    if message.commit_id != commit_id:
-        raise UserError("The report is about another image.", code="invalid-message")
-    return JsonResponse({"wanted": commits_reported([(agent, message)], now=timezone.now())[0]})
+def job_report(request: HttpRequest, agent: Agent, kind: str, job_id: UUID) -> HttpResponse:
+    """Take a node's word about one of its jobs."""
+    message = NodeJobReport.model_validate_json(request.body)
+    if (message.kind, message.job_id) != (kind, job_id):
+        raise UserError("The report is about another job.", code="invalid-message")
+    return JsonResponse({"wanted": kind_named(kind).heard(agent, message, now=timezone.now())})
 
 
 def _sync(request: HttpRequest) -> tuple[int, SyncDown | dict[str, str], float, UUID | None]:

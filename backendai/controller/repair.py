@@ -7,11 +7,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 from backendai.activity.jobs import forget_jobs, give_up_jobs
-from backendai.catalog.pulls import follow_pulls
 from backendai.catalog.tags import try_old_ones_again
 from backendai.cluster.epochs import advance_epoch
+from backendai.cluster.node_jobs import follow_jobs
 from backendai.compute.services.commit_reports import mark_unwanted
-from backendai.compute.services.commits import follow_commits
 from backendai.compute.services.draining import end_drained
 from backendai.compute.services.notices import forget_notices, warn_of_ends
 from backendai.compute.services.own_images import remove_left_tags
@@ -49,8 +48,7 @@ RULES: tuple[Rule, ...] = (
     sweep_pending,
     give_up_scheduling,
     follow_kernels,
-    follow_pulls,
-    follow_commits,
+    follow_jobs,
     mark_unwanted,
     give_up_jobs,
     forget_jobs,

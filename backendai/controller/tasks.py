@@ -7,8 +7,7 @@ from uuid import UUID
 from celery import shared_task
 from django.utils import timezone
 
-from backendai.catalog.pulls import follow_pulls as follow
-from backendai.compute.services.commits import follow_commits
+from backendai.cluster.node_jobs import follow_jobs as follow
 from backendai.controller import folders, idle, loops, observe, scans, tags
 
 
@@ -60,8 +59,7 @@ def remove_tags() -> None:
     tags.begin()
 
 
-@shared_task(name="controller.follow_pulls", ignore_result=True)
-def follow_pulls() -> None:
-    """End pulls, and images made of sessions, that somebody has cancelled before their agents began."""
+@shared_task(name="controller.follow_jobs", ignore_result=True)
+def follow_jobs() -> None:
+    """End jobs of agents that somebody has cancelled before their agents began."""
     follow(timezone.now())
-    follow_commits(timezone.now())

@@ -12,9 +12,7 @@ urlpatterns = [
     path("kernels/<uuid:kernel_id>", node_api.kernel, name="node-kernel"),
     path("kernels/<uuid:kernel_id>/report", node_api.report, name="node-report"),
     path("kernels/<uuid:kernel_id>/registry", node_api.registry, name="node-registry"),
-    path("pulls/<uuid:pull_id>", node_api.pull, name="node-pull"),
-    path("pulls/<uuid:pull_id>/report", node_api.pull_report, name="node-pull-report"),
-    path("commits/<uuid:commit_id>", node_api.commit, name="node-commit"),
-    path("commits/<uuid:commit_id>/report", node_api.commit_report, name="node-commit-report"),
+    path("jobs/<str:kind>/<uuid:job_id>", node_api.job, name="node-job"),
+    path("jobs/<str:kind>/<uuid:job_id>/report", node_api.job_report, name="node-job-report"),
     path("kernels/<uuid:kernel_id>/log", node_api.log, name="node-log"),
 ]

@@ -63,6 +63,7 @@ MOST_SLOTS, MOST_NOTES, MOST_IMAGES, MOST_LABELS, MOST_KERNELS = 32, 64, 5000, 6
 _SlotName = Annotated[str, Field(max_length=64)]
 _Amount = Annotated[str, Field(max_length=32)]  # as a decimal
 Capacity = Annotated[dict[_SlotName, _Amount], Field(max_length=MOST_SLOTS)]
+Capabilities = Annotated[list[Name], Field(max_length=128)]
 _LabelName = Annotated[str, Field(max_length=255)]
 _LabelText = Annotated[str, Field(max_length=4096)]
 Labels = Annotated[dict[_LabelName, _LabelText], Field(max_length=MOST_LABELS)]

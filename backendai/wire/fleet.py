@@ -6,10 +6,8 @@ from uuid import UUID
 
 from pydantic import Field, field_validator
 
-from backendai.wire.commits import CommitReport
 from backendai.wire.fields import Message, Order
 from backendai.wire.messages import PROTOCOL, KernelReport, KernelSpec, StopOrder, SyncDown, SyncUp
-from backendai.wire.pulls import PullReport
 
 FLEET_WORDS = 64  # of one node in one call: words about one kernel are taken in one after the other
 
@@ -33,8 +31,6 @@ class FleetNode(Message):
     logs: list[KernelLogTail] = Field(default_factory=list, max_length=FLEET_WORDS)
     reports: list[KernelReport] = Field(default_factory=list, max_length=FLEET_WORDS)
     known: list[tuple[UUID, int]] = Field(default_factory=list, max_length=10_000)
-    pulls: list[PullReport] = Field(default_factory=list, max_length=FLEET_WORDS)
-    commits: list[CommitReport] = Field(default_factory=list, max_length=FLEET_WORDS)
 
 
 class FleetUp(Message):

@@ -15,11 +15,11 @@ from pydantic import Field, field_validator
 from backendai.core.home_paths import path_problem
 from backendai.core.image_names import pinned
 from backendai.wire.cluster_network import ClusterNetwork
-from backendai.wire.commits import CommitOrder
 from backendai.wire.fields import (
     MOST_IMAGES,
     MOST_KERNELS,
     MOST_NOTES,
+    Capabilities,
     Capacity,
     Digest,
     GatewayUrl,
@@ -34,7 +34,7 @@ from backendai.wire.fields import (
 )
 from backendai.wire.live import Devices, LiveSample
 from backendai.wire.mounts import MOST_HOSTS, HostReport, MountSpec
-from backendai.wire.pulls import PullOrder
+from backendai.wire.node_jobs import NodeJobOrder
 from backendai.wire.usage import UsageReport
 
 PROTOCOL = 1
@@ -200,7 +200,8 @@ class SyncUp(Message):
     """A node's view of itself; the list of kernels was taken before this message was made. ``low_disk``: less is free
     than it keeps in reserve, so that it should pull nothing. ``fault``: why it can start no kernel; empty: it can.
     ``unknown``: details of kernels that the portal does not know, or that this node keeps against the portal's word.
-    ``storage_hosts``: of which kernels can mount folders; none: an agent gets no kernel with folders."""
+    ``storage_hosts``: of which kernels can mount folders; none: an agent gets no kernel with folders.
+    ``capabilities``: what it can do (``wire.capabilities``); None: it is of a version that does not say."""
 
     protocol: int = PROTOCOL
     boot_id: Name
@@ -223,6 +224,7 @@ class SyncUp(Message):
     draining: bool = False
     unknown: list[UnknownKernel] = Field(default_factory=list, max_length=MOST_UNKNOWN)
     storage_hosts: list[HostReport] = Field(default_factory=list, max_length=MOST_HOSTS)
+    capabilities: Capabilities | None = None
     wait: float = Field(default=0.0, ge=0.0, le=30.0)
 
 
@@ -240,9 +242,8 @@ class SyncDown(Order):
     ``desired`` holds every live kernel of the node, ``stop`` what must end, ``unwanted`` kernels from the node's list
     that the database knows to be over: the node removes one when it has been named in two answers in a row.
     ``unknown``: kernels from the list that the database does not know; they go on, and the node tells their details.
-    ``removals``: kernels that an administrator decided to remove. ``pulls``: images that it should fetch, and
-    ``commits``: that it should make, until it has said what came of them. ``drops``: images made of sessions that
-    nobody wants any more.
+    ``removals``: kernels that an administrator decided to remove. ``jobs``: what else it should do, until it has said
+    what came of it.
     """
 
     deployment: str
@@ -255,9 +256,7 @@ class SyncDown(Order):
     unknown: list[KernelSighting] = Field(default_factory=list)
     removals: list[KernelSighting] = Field(default_factory=list)
     epoch: Epoch | None = None
-    pulls: list[PullOrder] = Field(default_factory=list)
-    commits: list[CommitOrder] = Field(default_factory=list)
-    drops: list[str] = Field(default_factory=list)
+    jobs: list[NodeJobOrder] = Field(default_factory=list)
 
 
 class JoinUp(Message):

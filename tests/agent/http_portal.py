@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.wire.broker_messages import BrokerDown, BrokerUp
 from backendai.wire.messages import JoinDown, JoinUp, KernelReport, SyncUp
-from backendai.wire.pulls import PullReport
+from backendai.wire.node_jobs import NodeJobReport
 from tests.agent.portal import DEPLOYMENT, FakePortal
 
 JOIN_TOKEN, NODE_TOKEN = "join-me", "node-secret"
@@ -79,9 +79,9 @@ class _Handler(BaseHTTPRequestHandler):
             return 200, BrokerDown(url=portal.broker_url, username=portal.broker_user).model_dump_json()
         if path == "/sync":
             return 200, portal.sync(SyncUp.model_validate_json(body)).model_dump_json()
-        _, kind, kernel_id, *rest = path.split("/")
-        if kind == "pulls":
-            return self._pull(UUID(kernel_id), rest, body)
+        if path.startswith("/jobs/"):
+            return self._job(*path.split("/")[2:], body=body)
+        _, _, kernel_id, *rest = path.split("/")
         if rest == ["registry"]:
             return 200, portal.broken_secret or portal.registry_access(UUID(kernel_id)).model_dump_json()
         if rest == ["report"]:
@@ -93,10 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
         spec = portal.fetch_spec(UUID(kernel_id))
         return (200, spec.model_dump_json()) if spec else (404, "{}")
 
-    def _pull(self, pull_id: UUID, rest: list[str], body: bytes) -> tuple[int, str]:
-        if rest == ["report"]:
-            return 200, json.dumps({"wanted": self.served.report_pull(PullReport.model_validate_json(body))})
-        spec = self.served.fetch_pull(pull_id)
+    def _job(self, kind: str, job_id: str, *rest: str, body: bytes) -> tuple[int, str]:
+        if rest == ("report",):
+            return 200, json.dumps({"wanted": self.served.report_job(NodeJobReport.model_validate_json(body))})
+        spec = self.served.fetch_job(kind, UUID(job_id))
         return (200, spec.model_dump_json()) if spec else (404, "{}")
 
     def _join(self, up: JoinUp) -> tuple[int, str]:

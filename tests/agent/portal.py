@@ -8,7 +8,6 @@ from threading import RLock
 from uuid import UUID, uuid4
 
 from backendai.agent.portal import PortalRefused, PortalUnreachable
-from backendai.wire.commits import CommitOrder, CommitReport, CommitSpec, CommitState
 from backendai.wire.messages import (
     Desired,
     Epoch,
@@ -20,7 +19,8 @@ from backendai.wire.messages import (
     SyncDown,
     SyncUp,
 )
-from backendai.wire.pulls import PullOrder, PullReport, PullSpec, PullState, RegistryAccess
+from backendai.wire.node_jobs import JobState, NodeJobOrder, NodeJobReport, NodeJobSpec
+from backendai.wire.pulls import RegistryAccess
 
 AGENT = "n1"
 DEPLOYMENT = "test"
@@ -53,10 +53,8 @@ class FakePortal:
         self.logs: dict[UUID, tuple[bytes, bool]] = {}
         self.fetches: list[UUID] = []
         self.access = RegistryAccess()
-        self.pulls: dict[UUID, PullSpec] = {}
-        self.pull_reports: list[PullReport] = []
-        self.commits: dict[UUID, CommitSpec] = {}
-        self.commit_reports: list[CommitReport] = []
+        self.jobs: dict[UUID, NodeJobSpec] = {}
+        self.job_reports: list[NodeJobReport] = []
         self.down = False
         self.forget_applied = False
         self.before_report: Callable[[KernelReport], None] = lambda report: None
@@ -102,8 +100,9 @@ class FakePortal:
                 unwanted=[one for one in up.kernels if (one.kernel_id, one.generation) not in wanted],
                 removals=self.removals,
                 epoch=self.epoch,
-                pulls=[PullOrder(pull_id=pull_id) for pull_id in self.pulls],
-                commits=[CommitOrder(commit_id=commit_id) for commit_id in self.commits],
+                jobs=[
+                    NodeJobOrder(kind=one.kind, job_id=one.job_id, attempt=one.attempt) for one in self.jobs.values()
+                ],
             )
 
     def fetch_spec(self, kernel_id: UUID) -> KernelSpec | None:
@@ -139,29 +138,18 @@ class FakePortal:
         self._answer()
         return self.access
 
-    def fetch_pull(self, pull_id: UUID) -> PullSpec | None:
+    def fetch_job(self, kind: str, job_id: UUID) -> NodeJobSpec | None:
         self._answer()
-        return self.pulls.get(pull_id)
+        spec = self.jobs.get(job_id)
+        return spec if spec and spec.kind == kind else None
 
-    def report_pull(self, report: PullReport) -> bool:
+    def report_job(self, report: NodeJobReport) -> bool:
         self._answer()
         with self.lock:
-            self.pull_reports.append(report)
-            if report.state != PullState.PULLING:
-                return self.pulls.pop(report.pull_id, None) is not None
-            return report.pull_id in self.pulls
-
-    def fetch_commit(self, commit_id: UUID) -> CommitSpec | None:
-        self._answer()
-        return self.commits.get(commit_id)
-
-    def report_commit(self, report: CommitReport) -> bool:
-        self._answer()
-        with self.lock:
-            self.commit_reports.append(report)
-            if report.state in (CommitState.DONE, CommitState.FAILED):
-                return self.commits.pop(report.commit_id, None) is not None
-            return report.commit_id in self.commits
+            self.job_reports.append(report)
+            if report.state != JobState.RUNNING:
+                return self.jobs.pop(report.job_id, None) is not None
+            return report.job_id in self.jobs
 
     def _is_kept(self, kernel_id: UUID) -> bool:
         return self.status.get(kernel_id, "TERMINATED") not in ("TERMINATING", "TERMINATED")

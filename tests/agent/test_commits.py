@@ -7,8 +7,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from backendai.agent.backends.base import BackendError
-from backendai.agent.commits import Commits
-from backendai.wire.commits import CommitSpec
+from backendai.agent.job_kinds.commit import Handler
+from backendai.agent.jobs.running import NodeJobs
+from backendai.wire.commits import COMMIT, CommitSpec
+from backendai.wire.node_jobs import JobState, NodeJobOrder, NodeJobSpec
 from backendai.wire.pulls import RegistryAccess
 from tests.agent.memory_backend import Entry
 from tests.agent.node import Node, wait_until
@@ -24,73 +26,79 @@ class SavingNode(Node):
         self.changes: list[bool] = []
         self.kernel_id = uuid4()
         self.backend.entries[self.kernel_id] = Entry(1)
-        self.commits = Commits(self.backend, self.portal, self.lanes, on_changed=lambda: self.changes.append(True))
+        self.jobs = NodeJobs([Handler(self.backend, lambda: self.changes.append(True))], self.portal, self.lanes)
 
     def want(self, **over: object) -> UUID:
         commit_id = uuid4()
         fields = {"kernel_id": self.kernel_id, "generation": 1, "reference": "lab/own:1-customized_1"}
-        self.portal.commits[commit_id] = CommitSpec.model_validate(
-            {"commit_id": commit_id, "access": ACCOUNT, **fields, **over}
-        )
+        work = CommitSpec.model_validate({"access": ACCOUNT, **fields, **over}).model_dump(mode="json")
+        self.portal.jobs[commit_id] = NodeJobSpec(kind=COMMIT, job_id=commit_id, work=work)
         return commit_id
 
+    def begin(self, commit_id: UUID) -> None:
+        self.jobs.begin_soon(NodeJobOrder(kind=COMMIT, job_id=commit_id))
+
     def states(self) -> list[str]:
-        return [report.state.value for report in self.portal.commit_reports]
+        running = JobState.RUNNING
+        return [
+            report.phase if report.phase and report.state == running else report.state.value
+            for report in self.portal.job_reports
+        ]
 
 
 def test_an_image_is_made_once_however_often_it_is_named_and_goes_to_the_registry_when_it_should() -> None:
     node = SavingNode()
     commit_id = node.want()
     for _ in range(3):  # a hint, a sync, another sync
-        node.commits.begin_soon(commit_id)
+        node.begin(commit_id)
     node.settle()
-    assert (node.states(), node.backend.said.count("commit")) == (["COMMITTING", "DONE"], 1)
-    assert node.portal.commit_reports[-1].size_bytes == 1000 and node.changes
-    node.commits.begin_soon(commit_id)
-    node.commits.begin_soon(node.want(push=True))
+    assert (node.states(), node.backend.said.count("commit")) == (["RUNNING", "DONE"], 1)
+    assert node.portal.job_reports[-1].result["size_bytes"] == 1000 and node.changes
+    node.begin(commit_id)
+    node.begin(node.want(push=True))
     node.settle()
-    assert node.states()[2:] == ["COMMITTING", "PUSHING", "DONE"]
-    assert (node.backend.accounts, node.portal.commit_reports[-1].digest[:8]) == (["robot"], "sha256:d")
+    assert node.states()[2:] == ["RUNNING", "push", "DONE"]
+    assert (node.backend.accounts, str(node.portal.job_reports[-1].result["digest"])[:8]) == (["robot"], "sha256:d")
 
 
 def test_a_failure_is_told_and_leaves_nothing_and_silence_of_the_engine_is_no_verdict() -> None:
     node = SavingNode()
-    node.commits.begin_soon(node.want(kernel_id=uuid4()))
+    node.begin(node.want(kernel_id=uuid4()))
     node.settle()
     assert (node.states()[-1], node.backend.said[-1]) == ("FAILED", "drop")
-    assert node.portal.commit_reports[-1].message == "The session ended before an image was made of it."
+    assert node.portal.job_reports[-1].message == "The session ended before an image was made of it."
     node.backend.failure = BackendError("no answer", code="engine-unreachable")
     commit_id = node.want()
-    node.commits.begin_soon(commit_id)
+    node.begin(commit_id)
     node.settle()
-    assert node.states()[-1] == "COMMITTING" and commit_id in node.portal.commits, "the next sync names it again"
+    assert node.states()[-1] == "RUNNING" and commit_id in node.portal.jobs, "the next sync names it again"
 
 
 @pytest.mark.parametrize("when", ["pushed", "made"])
 def test_what_nobody_wants_any_more_is_removed_at_once(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backendai.agent.commits._SPEAK_SECONDS", 0.0)
+    monkeypatch.setattr("backendai.agent.jobs.running._SPEAK_SECONDS", 0.0)
     node = SavingNode()
     node.backend.pull_gate.clear()
     commit_id = node.want(push=True)
     if when == "made":
         node.backend.pull_gate.set()
-        monkeypatch.setattr(node.backend, "push_image", lambda spec, progress: node.portal.commits.clear() or "")
-    node.commits.begin_soon(commit_id)
+        monkeypatch.setattr(node.backend, "push_image", lambda spec, progress: node.portal.jobs.clear() or "")
+    node.begin(commit_id)
     if when == "pushed":
-        wait_until(lambda: any(report.progress == 0.5 for report in node.portal.commit_reports))
-        del node.portal.commits[commit_id]
+        wait_until(lambda: any(report.progress == 0.5 for report in node.portal.job_reports))
+        del node.portal.jobs[commit_id]
     node.settle()
     assert node.backend.said[-1] == "drop" and node.backend.pulled == {"python"}
 
 
 def test_a_node_that_stops_gives_up_a_push_and_begins_anew_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backendai.agent.commits._SPEAK_SECONDS", 0.0)
+    monkeypatch.setattr("backendai.agent.jobs.running._SPEAK_SECONDS", 0.0)
     node = SavingNode()
     node.backend.pull_gate.clear()
     commit_id = node.want(push=True)
-    node.commits.begin_soon(commit_id)
+    node.begin(commit_id)
     wait_until(lambda: "push" in node.backend.said)
-    node.commits.drain()
+    node.jobs.drain()
     node.settle()
-    assert "DONE" not in node.states() and commit_id in node.portal.commits
+    assert "DONE" not in node.states() and commit_id in node.portal.jobs
     assert "drop" not in node.backend.said, "the next start of the agent finds it"

@@ -33,7 +33,7 @@ def commit_of(spec: KernelSpec, **over: Any) -> CommitSpec:
     key = uuid4()
     labels = {ID_LABEL: str(key), DEPLOYMENT_LABEL: spec.deployment}
     fields = {"reference": f"{REFERENCE}{key.hex[:12]}", "labels": labels, "generation": spec.generation}
-    return CommitSpec.model_validate({"commit_id": key, "kernel_id": spec.kernel_id, **fields, **over})
+    return CommitSpec.model_validate({"kernel_id": spec.kernel_id, **fields, **over})
 
 
 def write(engine: APIClient, spec: KernelSpec, command: str) -> None:

@@ -133,9 +133,8 @@ def test_a_saved_image_leaves_folders_out(
     spec = new_spec(mounts=[mount_of(folder), MountSpec(**mount_of(folder, "/data").model_dump())])
     backend.start(spec)
     shell(engine, spec.kernel_id, "echo secret >/data/file; echo mine >/tmp/x")
-    commit = CommitSpec(
-        commit_id=uuid4(), kernel_id=spec.kernel_id, generation=1, reference=f"local/mounts-test:{uuid4().hex[:8]}"
-    )
+    reference = f"local/mounts-test:{uuid4().hex[:8]}"
+    commit = CommitSpec(kernel_id=spec.kernel_id, generation=1, reference=reference)
     backend.commit(commit)
     try:
         later = new_spec(image=commit.reference)

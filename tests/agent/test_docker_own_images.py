@@ -13,25 +13,23 @@ from docker import APIClient
 
 from backendai.activity.models import BackgroundJob
 from backendai.agent.backends.docker import DockerBackend
-from backendai.agent.commits import Commits
-from backendai.agent.lanes import Lanes
 from backendai.catalog.models import Image, Registry
 from backendai.catalog.registries import write_registry
 from backendai.catalog.services import record_images
 from backendai.cluster.models import Agent
+from backendai.cluster.node_jobs import orders_of
 from backendai.compute.models import ComputeSession
-from backendai.compute.services.chores import chores_of
-from backendai.compute.services.commit_reports import commit_spec, commits_reported
 from backendai.compute.services.commits import start_commit
 from backendai.compute.services.create import create_session
 from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.own_images import delete_own_image
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import SessionSpec
-from backendai.core.errors import NotFound, UserError
-from backendai.wire.commits import DEPLOYMENT_LABEL, CommitReport, CommitSpec
+from backendai.core.errors import UserError
+from backendai.wire.commits import DEPLOYMENT_LABEL
 from backendai.wire.messages import KernelState
 from tests.agent.docker_tools import shell
+from tests.agent.next_door import NextDoor
 from tests.agent.push_registry import ACCOUNT, PushRegistry, taking
 from tests.agent.specs import TINY_IMAGE
 from tests.cast import Cast
@@ -46,17 +44,7 @@ class NodeNextDoor:
 
     def __init__(self, backend: DockerBackend) -> None:
         self.backend, self.agent = backend, make_agent("n1")
-        self.lanes = Lanes(starts=1, pulls=1, ends=1)
-        self.commits = Commits(backend, self, self.lanes, on_changed=lambda: None)  # type: ignore[arg-type]
-
-    def fetch_commit(self, commit_id: UUID) -> CommitSpec | None:
-        try:
-            return commit_spec(self.agent, commit_id)
-        except NotFound:
-            return None
-
-    def report_commit(self, report: CommitReport) -> bool:
-        return commits_reported([(self.agent, report)], now=timezone.now())[0]
+        self.door = NextDoor(self.agent, backend)
 
     def run(self, session: ComputeSession) -> UUID:
         place(session, self.agent)
@@ -68,19 +56,8 @@ class NodeNextDoor:
         return UUID(str(kernel.pk))
 
     def sync(self) -> None:
-        chores = chores_of([self.agent.pk]).get(self.agent.pk)
-        for order in chores.commits if chores else ():
-            self.commits._commit(claim_of(order.commit_id))
-        for reference in chores.drops if chores else ():
-            self.commits._drop(reference)
+        self.door.work()
         record_images(self.agent, self.backend.images(), "seen")
-
-
-def claim_of(commit_id: UUID) -> Any:
-    class Claimed:
-        kernel_id = commit_id
-
-    return Claimed()
 
 
 @pytest.fixture
@@ -132,7 +109,7 @@ def test_what_a_session_wrote_is_in_the_next_one_of_its_owner_and_in_nobody_else
     delete_own_image(cast.alice, image, now=timezone.now())
     node.sync()
     assert not node.backend.has_image(image.reference)
-    assert chores_of([node.agent.pk]) == {}
+    assert orders_of([node.agent.pk]) == {}
     assert Agent.objects.count() == 1
 
 

@@ -18,7 +18,6 @@ from backendai.core.errors import UserError
 from backendai.core.slots import Slots
 from backendai.wire.fleet import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp
 from backendai.wire.messages import Desired, KernelReport, KernelSpec, KernelState, StopOrder, SyncDown
-from backendai.wire.pulls import PullOrder, PullState
 from tests.agent.http_portal import JOIN_TOKEN, HttpPortal
 from tests.agent.specs import make_spec
 
@@ -35,7 +34,6 @@ class Portal(FleetClient):
         self.start: dict[str, list[KernelSpec]] = {}
         self.stop: dict[str, list[StopOrder]] = {}
         self.desired: dict[str, list[Desired]] = {}
-        self.pulls: list[PullOrder] = []
         self.unknown: set[str] = set()
         self.failures: list[Exception] = []
 
@@ -55,7 +53,7 @@ class Portal(FleetClient):
         down = None
         if node.up is not None:
             desired = self.desired.get(node.token, [])
-            down = SyncDown(deployment="test", public_key="key", interval=5.0, desired=desired, pulls=self.pulls)
+            down = SyncDown(deployment="test", public_key="key", interval=5.0, desired=desired)
         stop = self.stop.get(node.token, [])
         return FleetAnswer(down=down, applied=[True] * len(node.reports), start=start, stop=stop)
 
@@ -85,20 +83,6 @@ class World:
 
 def spec_for(node: str, **over: Any) -> KernelSpec:
     return make_spec(agent=node, kernel_id=uuid4(), **over)
-
-
-def test_a_pull_takes_its_time_is_told_at_every_sync_and_forgotten_when_nobody_wants_it() -> None:
-    world = World(1)
-    world.portal.pulls = [PullOrder(pull_id=uuid4())]
-    world.let_pass(17)
-    said = [report for call in world.portal.calls for node in call.nodes for report in node.pulls]
-    assert [report.state for report in said][-1] == PullState.DONE
-    assert {report.state for report in said[:-1]} <= {PullState.PULLING, PullState.DONE}
-    world.portal.pulls = []
-    world.let_pass(6)
-    count = len(world.portal.calls)
-    world.let_pass(6)
-    assert not [node for call in world.portal.calls[count:] for node in call.nodes if node.pulls]
 
 
 def test_a_kernel_starts_runs_and_ends_by_itself_and_its_log_is_kept() -> None:

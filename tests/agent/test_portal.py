@@ -13,7 +13,8 @@ import pytest
 
 from backendai.agent.portal import PortalClient, PortalRefused, PortalUnreachable
 from backendai.wire.messages import KernelReport, KernelState
-from backendai.wire.pulls import PullReport, PullSpec, PullState, RegistryAccess
+from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.wire.pulls import PULL, PullWork, RegistryAccess
 from tests.agent.http_portal import NODE_TOKEN, HttpPortal
 from tests.agent.memory_backend import MemoryBackend
 from tests.agent.node import Node
@@ -48,12 +49,13 @@ def test_it_fetches_accounts_and_pulls_and_never_quotes_an_answer_that_holds_a_p
     client = PortalClient(portal.url, NODE_TOKEN)
     portal.access = RegistryAccess(username="robot", password="correct horse")
     assert client.registry_access(uuid4()) == portal.access
-    spec = PullSpec(pull_id=uuid4(), image="big", access=portal.access)
-    assert client.fetch_pull(spec.pull_id) is None
-    portal.pulls[spec.pull_id] = spec
-    assert client.fetch_pull(spec.pull_id) == spec
-    assert client.report_pull(PullReport(pull_id=spec.pull_id, state=PullState.PULLING, progress=0.5))
-    assert not client.report_pull(PullReport(pull_id=uuid4(), state=PullState.PULLING))
+    work = PullWork(image="big", access=portal.access).model_dump()
+    spec = NodeJobSpec(kind=PULL, job_id=uuid4(), work=work)
+    assert client.fetch_job(PULL, spec.job_id) is None
+    portal.jobs[spec.job_id] = spec
+    assert client.fetch_job(PULL, spec.job_id) == spec and "correct horse" not in repr(spec)
+    assert client.report_job(NodeJobReport(kind=PULL, job_id=spec.job_id, state=JobState.RUNNING, progress=0.5))
+    assert not client.report_job(NodeJobReport(kind=PULL, job_id=uuid4(), state=JobState.RUNNING))
     portal.broken_secret = '{"username": ["correct horse"]}'
     with pytest.raises(PortalUnreachable) as broken:
         client.registry_access(uuid4())

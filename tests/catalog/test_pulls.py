@@ -16,7 +16,7 @@ from django.utils import timezone
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.catalog.models import Image, ImagePull, Registry
-from backendai.catalog.pulls import follow_pulls, pulls_of, pulls_reported, start_pull
+from backendai.catalog.pulls import follow_pulls, pull_heard, pulls_of, start_pull
 from backendai.catalog.registries import write_registry
 from backendai.cluster.agents import revoke_credential
 from backendai.cluster.joining import create_join_token, join_agent
@@ -24,12 +24,14 @@ from backendai.cluster.models import Agent
 from backendai.controller.repair import repair
 from backendai.core.errors import Conflict, UserError
 from backendai.wire.messages import JoinUp, SyncDown, SyncUp
-from backendai.wire.pulls import PullReport, PullSpec, PullState
+from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
+from backendai.wire.pulls import PULL, PullWork
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_session, place
 
 pytestmark = pytest.mark.django_db
 SECRET = "correct horse"
+CAPABILITIES = [f"job.{PULL}"]
 
 
 class Machine:
@@ -48,16 +50,22 @@ class Machine:
         data = body.encode() if body is not None else b""
         return Client(headers=headers).generic(method, f"/node/v1{path}", data, content_type="application/json")
 
-    def orders(self) -> list[UUID]:
+    def orders(self, capabilities: list[str] | None = CAPABILITIES) -> list[UUID]:
         up = SyncUp(
-            boot_id="b", version="1", backend="docker", architecture="x86_64", gateway_url="", capacity={"cpu": "4"}
+            boot_id="b",
+            version="1",
+            backend="docker",
+            architecture="x86_64",
+            gateway_url="",
+            capacity={"cpu": "4"},
+            capabilities=capabilities,
         )
         answer = SyncDown.model_validate_json(self.ask("POST", "/sync", up.model_dump_json()).content)
-        return [order.pull_id for order in answer.pulls]
+        return [order.job_id for order in answer.jobs]
 
-    def tell(self, pull_id: UUID, state: PullState, **over: Any) -> bool:
-        report = PullReport(pull_id=pull_id, state=state, **over)
-        answer = self.ask("POST", f"/pulls/{pull_id}/report", report.model_dump_json())
+    def tell(self, pull_id: UUID, state: JobState, **over: Any) -> bool:
+        report = NodeJobReport(kind=PULL, job_id=pull_id, state=state, **over)
+        answer = self.ask("POST", f"/jobs/{PULL}/{pull_id}/report", report.model_dump_json())
         assert answer.status_code == 200
         return bool(json.loads(answer.content)["wanted"])
 
@@ -87,26 +95,27 @@ def test_a_pull_goes_its_whole_way_and_the_account_reaches_its_nodes_alone(
     assert (job.total, job.owner_id, foreign.orders()) == (2, cast.dana.pk, [])
     (first,), (second,) = one.orders(), two.orders()
 
-    answer = one.ask("GET", f"/pulls/{first}")
-    spec = PullSpec.model_validate_json(answer.content)
+    answer = one.ask("GET", f"/jobs/{PULL}/{first}")
+    job_spec = NodeJobSpec.model_validate_json(answer.content)
+    spec = PullWork.model_validate(job_spec.work)
     assert (spec.exact_image, spec.access.username) == (f"cr.example:5000/lab/torch@{image.digest}", "robot")
     assert (spec.access.password, answer["Cache-Control"]) == (SECRET, "no-store")
-    assert SECRET not in repr(spec)
-    assert foreign.ask("GET", f"/pulls/{first}").status_code == 404
-    assert not foreign.tell(first, PullState.DONE)
+    assert SECRET not in repr(spec) + repr(job_spec)
+    assert foreign.ask("GET", f"/jobs/{PULL}/{first}").status_code == 404
+    assert not foreign.tell(first, JobState.DONE)
 
-    assert one.tell(first, PullState.PULLING, message="5 of 10 MiB", progress=0.5)
+    assert one.tell(first, JobState.RUNNING, message="5 of 10 MiB", progress=0.5)
     job.refresh_from_db()
     assert (job.done, job.share, job.message) == (0, 0.25, "0 of 2 agents are through.")
-    assert one.tell(first, PullState.DONE, message="It has come.")
-    assert two.tell(second, PullState.FAILED, message="no space left on device")
+    assert one.tell(first, JobState.DONE, message="It has come.")
+    assert two.tell(second, JobState.FAILED, message="no space left on device")
     job.refresh_from_db()
     assert (job.status, job.message) == ("FAILED", "1 of 2 agents have it. It failed on two.")
     assert [(part["name"], part["ok"], part["message"]) for part in job.result["parts"]] == [
         ("one", True, "It has come."), ("two", False, "no space left on device"),
     ]  # fmt: skip
-    assert (one.orders(), one.ask("GET", f"/pulls/{first}").status_code) == ([], 404)
-    assert not one.tell(first, PullState.PULLING)
+    assert (one.orders(), one.ask("GET", f"/jobs/{PULL}/{first}").status_code) == ([], 404)
+    assert not one.tell(first, JobState.RUNNING)
     written = json.dumps(list(AuditEntry.objects.values("action", "details"))) + caplog.text + everything_stored()
     assert AuditEntry.objects.filter(action="image.pull", actor=cast.dana).count() == 1
     assert SECRET not in written
@@ -147,17 +156,17 @@ def test_a_cancelled_pull_ends_at_the_next_word_and_where_nothing_has_begun_at_o
     one, two = Machine("one"), Machine("two")
     job = begin(cast, image, one, two)
     (first,) = one.orders()
-    one.tell(first, PullState.PULLING, progress=0.1)
+    one.tell(first, JobState.RUNNING, progress=0.1)
     cancel_job(cast.dana, job.pk, now=timezone.now())
     assert (two.orders(), one.orders()) == ([], [])
     assert follow_pulls(timezone.now()) == 1
     job.refresh_from_db()
     assert job.is_cancelling, "one agent is still at it"
-    assert not one.tell(first, PullState.PULLING, progress=0.2)
+    assert not one.tell(first, JobState.RUNNING, progress=0.2)
     job.refresh_from_db()
     assert (job.status, job.message) == ("CANCELLED", "Stopped: 0 of 2 agents have it.")
     again = begin(cast, image, one)
-    one.tell(one.orders()[0], PullState.PULLING)
+    one.tell(one.orders()[0], JobState.RUNNING)
     cancel_job(cast.dana, again.pk, now=timezone.now())
     assert follow_pulls(timezone.now() + timedelta(seconds=31)) == 1, "it never spoke again"
     again.refresh_from_db()
@@ -167,9 +176,9 @@ def test_a_cancelled_pull_ends_at_the_next_word_and_where_nothing_has_begun_at_o
 def test_a_lost_agent_fails_its_part_the_job_says_so_and_ends(cast: Cast, image: Image) -> None:
     one, two, three = Machine("one"), Machine("two"), Machine("three")
     job = begin(cast, image, one, two, three)
-    assert one.tell(one.orders()[0], PullState.DONE)
+    assert one.tell(one.orders()[0], JobState.DONE)
     (late,) = two.orders()
-    two.tell(late, PullState.PULLING, progress=0.4)
+    two.tell(late, JobState.RUNNING, progress=0.4)
     Agent.objects.filter(pk=two.agent.pk).update(status="LOST", lost_at=timezone.now())
     revoke_credential(cast.dana, three.agent, now=timezone.now())
     Agent.objects.filter(pk=three.agent.pk).update(status="LOST", lost_at=timezone.now())
@@ -178,7 +187,7 @@ def test_a_lost_agent_fails_its_part_the_job_says_so_and_ends(cast: Cast, image:
     assert (job.status, job.message) == ("FAILED", "1 of 3 agents have it. It failed on three, two.")
     assert {part["message"] for part in job.result["parts"] if not part["ok"]} == {"The agent was lost on the way."}
     Agent.objects.filter(pk=two.agent.pk).update(status="ALIVE")
-    assert not two.tell(late, PullState.DONE), "whoever comes back late changes nothing"
+    assert not two.tell(late, JobState.DONE), "whoever comes back late changes nothing"
 
 
 def test_time_runs_out_and_a_forgotten_image_ends_it_too(cast: Cast, image: Image) -> None:
@@ -195,22 +204,34 @@ def test_time_runs_out_and_a_forgotten_image_ends_it_too(cast: Cast, image: Imag
     assert (job.status, job.message) == ("FAILED", "The image left the catalogue meanwhile.")
 
 
-def test_many_agents_speak_in_a_fixed_number_of_statements(
+def test_a_word_about_one_of_many_pulls_costs_a_fixed_number_of_statements(
     cast: Cast, image: Image, django_assert_max_num_queries: Any
 ) -> None:
     agents = [make_agent() for _ in range(30)]
     job = start_pull(cast.dana, image, agents=agents, groups=[], now=timezone.now())
     pulls = list(ImagePull.objects.filter(job=job).select_related("agent"))
-    words = [(pull.agent, PullReport(pull_id=pull.pk, state=PullState.PULLING, progress=0.5)) for pull in pulls]
-    with django_assert_max_num_queries(9):
-        assert pulls_reported(words, now=timezone.now()) == [True] * 30
-    ends = [(pull.agent, PullReport(pull_id=pull.pk, state=PullState.DONE)) for pull in pulls]
-    with django_assert_max_num_queries(14):
-        pulls_reported(ends, now=timezone.now())
+    for state in (JobState.RUNNING, JobState.DONE):
+        for pull in pulls:
+            report = NodeJobReport(kind=PULL, job_id=pull.pk, state=state, progress=0.5)
+            with django_assert_max_num_queries(14):
+                assert pull_heard(pull.agent, report, now=timezone.now())
     job.refresh_from_db()
     assert (job.status, job.message, job.done) == ("DONE", "30 of 30 agents have it.", 30)
     with django_assert_max_num_queries(2):
         assert len(pulls_of(image)[1]) == 30
+
+
+def test_an_agent_of_an_earlier_version_is_asked_for_an_update(cast: Cast, image: Image) -> None:
+    one = Machine("one")
+    job = begin(cast, image, one)
+    (order,) = one.orders(capabilities=None)
+    assert follow_pulls(timezone.now()) == 1, "its sync named no capability: it is older than these jobs"
+    job.refresh_from_db()
+    assert job.status == "FAILED" and "Update it" in job.result["parts"][0]["message"]
+    assert not one.tell(order, JobState.RUNNING)
+    one.agent.refresh_from_db()
+    with pytest.raises(UserError, match="earlier version of the platform; update it"):
+        begin(cast, image, one)
 
 
 def test_a_start_gets_the_account_of_its_registry_while_it_pulls_and_nobody_else_does(cast: Cast, image: Image) -> None:

@@ -26,8 +26,9 @@ from backendai.compute.services.purging import purge_user
 from backendai.compute.status import Status
 from backendai.controller import tags
 from backendai.core.image_names import parse_image_name
-from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitState
+from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL
 from backendai.wire.messages import ImageSighting
+from backendai.wire.node_jobs import JobState
 from tests.cast import Cast
 from tests.catalog.fake_registry import ACCOUNT, FakeRegistry, serving
 from tests.compute.test_own_images import Saved, launch
@@ -61,7 +62,7 @@ def pushed(cast: Cast, fake: FakeRegistry) -> Image:
     digest = fake.image(spec.labels)
     name = parse_image_name(spec.reference)
     fake.tag(name.repository, name.tag, digest)
-    assert saved.tell(spec.commit_id, CommitState.DONE, size_bytes=5, digest=digest)
+    assert saved.tell(spec.commit_id, JobState.DONE, size_bytes=5, digest=digest)
     return Image.objects.get(pk=spec.commit_id)
 
 
@@ -218,7 +219,7 @@ def test_what_was_pushed_before_it_was_cancelled_leaves_too(cast: Cast, fake: Fa
     name, digest = parse_image_name(spec.reference), fake.image(spec.labels)
     fake.tag(name.repository, name.tag, digest)
     cancel_job(cast.alice, job.pk, now=timezone.now())
-    assert not saved.tell(spec.commit_id, CommitState.DONE, size_bytes=5, digest=digest)
+    assert not saved.tell(spec.commit_id, JobState.DONE, size_bytes=5, digest=digest)
     assert carried_out().status == "DONE"
     assert fake.deleted == [f"lab/torch@{digest}"]
 

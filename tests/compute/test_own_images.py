@@ -15,9 +15,6 @@ from django.utils import timezone
 from backendai.accounts.models import ResourcePolicy
 from backendai.activity.jobs import cancel_job
 from backendai.activity.models import AuditEntry, BackgroundJob
-from backendai.agent.backends.simulated import SimulatedBackend
-from backendai.agent.fleet_node import SimulatedNode
-from backendai.agent.roster import Roster
 from backendai.catalog.images import adopt_from_agents
 from backendai.catalog.models import Image, ImageOnAgent, Registry
 from backendai.catalog.pulls import start_pull
@@ -25,9 +22,9 @@ from backendai.catalog.registries import write_registry
 from backendai.catalog.registry_access import access_for, client_of
 from backendai.catalog.services import record_images
 from backendai.cluster.models import Agent
+from backendai.cluster.node_jobs import kind_named, orders_of
 from backendai.compute.models import ComputeSession, ImageCommit, SchedulingRecord
-from backendai.compute.services.chores import chores_of
-from backendai.compute.services.commit_reports import commit_spec, commits_reported, mark_unwanted
+from backendai.compute.services.commit_reports import commit_heard, commit_spec, mark_unwanted
 from backendai.compute.services.commits import follow_commits, start_commit
 from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import terminate_session
@@ -39,14 +36,20 @@ from backendai.compute.status import Status
 from backendai.controller.group_pass import schedule
 from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
 from backendai.core.slots import Slots
-from backendai.wire.commits import DEPLOYMENT_LABEL, NAME_LABEL, OWNER_LABEL, CommitReport, CommitSpec, CommitState
-from backendai.wire.fleet import FleetAnswer
-from backendai.wire.messages import ImageSighting, SyncDown, SyncUp
+from backendai.wire.commits import COMMIT, DELETE, DEPLOYMENT_LABEL, NAME_LABEL, OWNER_LABEL, PUSHING, CommitSpec
+from backendai.wire.messages import ImageSighting
+from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
 from tests.cast import Cast
 from tests.catalog.test_pulls import Machine
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session, place
 
 pytestmark = pytest.mark.django_db
+
+
+class Asked(CommitSpec):
+    """What an agent is asked to make."""
+
+    commit_id: UUID
 
 
 class Saved:
@@ -60,18 +63,26 @@ class Saved:
     def begin(self, name: str = "mine") -> BackgroundJob:
         return start_commit(self.owner, self.session, name, now=timezone.now())
 
-    def spec(self) -> CommitSpec:
-        (order,) = chores_of([self.agent.pk])[self.agent.pk].commits
-        return commit_spec(self.agent, order.commit_id)
+    def spec(self) -> Asked:
+        (order,) = orders_of([self.agent.pk])[self.agent.pk]
+        assert order.kind == COMMIT
+        spec = commit_spec(self.agent, order.job_id)
+        return Asked.model_validate({"commit_id": spec.job_id, **spec.work})
 
-    def tell(self, commit_id: UUID, state: CommitState, **over: Any) -> bool:
-        report = CommitReport(commit_id=commit_id, state=state, **over)
-        return commits_reported([(self.agent, report)], now=timezone.now())[0]
+    def tell(self, commit_id: UUID, state: JobState, **over: Any) -> bool:
+        about = {name: over.pop(name) for name in ("message", "progress", "phase") if name in over}
+        report = NodeJobReport(kind=COMMIT, job_id=commit_id, state=state, result=over, **about)
+        return commit_heard(self.agent, report, now=timezone.now())
+
+    def unwanted(self) -> list[str]:
+        """What its agent should delete, as it would hear it."""
+        orders = [one for one in orders_of([self.agent.pk]).get(self.agent.pk, []) if one.kind == DELETE]
+        return [str(kind_named(DELETE).spec(self.agent, one.job_id).work["reference"]) for one in orders]
 
     def make(self, name: str = "mine", **over: Any) -> Image:
         self.begin(name)
         spec = self.spec()
-        assert self.tell(spec.commit_id, CommitState.DONE, size_bytes=5 * 2**20, **over)
+        assert self.tell(spec.commit_id, JobState.DONE, size_bytes=5 * 2**20, **over)
         self.see(spec)
         return Image.objects.get(pk=spec.commit_id)
 
@@ -89,7 +100,7 @@ def test_a_session_becomes_an_image_that_its_owner_alone_can_start_from(cast: Ca
     saved = Saved(cast)
     job = saved.begin("my-tools")
     assert (job.owner_id, job.kind, job.is_running) == (cast.alice.pk, "image.commit", True)
-    assert chores_of([make_agent().pk]) == {}
+    assert orders_of([make_agent().pk]) == {}
     spec = saved.spec()
     kernel = saved.session.kernels.get()
     assert (spec.kernel_id, spec.generation, spec.push, spec.access.username) == (
@@ -102,11 +113,11 @@ def test_a_session_becomes_an_image_that_its_owner_alone_can_start_from(cast: Ca
     assert spec.labels[OWNER_LABEL] == f"user:{cast.alice.pk}" and spec.labels[NAME_LABEL] == "my-tools"
     assert not Image.objects.filter(is_customized=True).exists(), "nothing is to be seen before it is there"
 
-    assert saved.tell(spec.commit_id, CommitState.COMMITTING, message="The session is being saved.")
+    assert saved.tell(spec.commit_id, JobState.RUNNING, message="The session is being saved.")
     job.refresh_from_db()
     assert job.message == "The session is being saved."
-    assert saved.tell(spec.commit_id, CommitState.DONE, size_bytes=5 * 2**20)
-    assert saved.tell(spec.commit_id, CommitState.DONE, size_bytes=5 * 2**20), "a word said twice"
+    assert saved.tell(spec.commit_id, JobState.DONE, size_bytes=5 * 2**20)
+    assert saved.tell(spec.commit_id, JobState.DONE, size_bytes=5 * 2**20), "a word said twice"
     job.refresh_from_db()
     image = Image.objects.get(is_customized=True)
     assert (job.status, job.result["image"]) == ("DONE", str(image.pk))
@@ -116,7 +127,7 @@ def test_a_session_becomes_an_image_that_its_owner_alone_can_start_from(cast: Ca
     )  # fmt: skip
     assert image.labels["ai.backend.kernelspec"] == "1" and image.digest == ""
     assert AuditEntry.objects.filter(action="image.commit", actor=cast.alice).count() == 1
-    assert chores_of([saved.agent.pk]) == {}
+    assert orders_of([saved.agent.pk]) == {}
 
     for stranger in (cast.bob, cast.charlie):
         assert image not in Image.objects.visible_to(stranger)
@@ -194,22 +205,22 @@ def test_what_is_given_up_half_way_leaves_the_node_and_the_name_is_free(cast: Ca
     saved = Saved(cast)
     job = saved.begin()
     spec = saved.spec()
-    saved.tell(spec.commit_id, CommitState.COMMITTING)
+    saved.tell(spec.commit_id, JobState.RUNNING)
     cancel_job(cast.alice, job.pk, now=timezone.now())
-    assert chores_of([saved.agent.pk]) == {}
+    assert orders_of([saved.agent.pk]) == {}
     with pytest.raises(NotFound):
         commit_spec(saved.agent, spec.commit_id)
-    assert not saved.tell(spec.commit_id, CommitState.DONE, size_bytes=1)
+    assert not saved.tell(spec.commit_id, JobState.DONE, size_bytes=1)
     job.refresh_from_db()
     assert (job.status, Image.objects.filter(is_customized=True).exists()) == ("CANCELLED", False)
     saved.see(spec)  # the node made it meanwhile, and could not remove it
     unknown = ImageOnAgent.objects.create(agent=saved.agent, reference="a:b", labels=spec.labels)
     assert (mark_unwanted(timezone.now()), mark_unwanted(timezone.now())) == (1, 0)
-    assert chores_of([saved.agent.pk])[saved.agent.pk].drops == [spec.reference]
+    assert saved.unwanted() == [spec.reference]
     unknown.refresh_from_db()
     assert not unknown.is_unwanted, "what the portal has never heard of stays"
     saved.see()
-    assert chores_of([saved.agent.pk]) == {}
+    assert orders_of([saved.agent.pk]) == {}
     saved.begin()
 
 
@@ -222,7 +233,7 @@ def test_a_node_that_is_lost_or_too_slow_ends_it_with_the_reason(
 ) -> None:
     saved = Saved(cast)
     job = saved.begin()
-    saved.tell(saved.spec().commit_id, CommitState.COMMITTING)
+    saved.tell(saved.spec().commit_id, JobState.RUNNING)
     Agent.objects.filter(pk=saved.agent.pk).update(**change)
     assert follow_commits(timezone.now() + (timedelta() if change else timedelta(hours=1))) == 1
     job.refresh_from_db()
@@ -236,10 +247,10 @@ def test_a_failure_on_the_node_is_told_and_another_nodes_word_counts_for_nothing
     stranger = make_agent()
     with pytest.raises(NotFound):
         commit_spec(stranger, commit_id)
-    report = CommitReport(commit_id=commit_id, state=CommitState.DONE, size_bytes=1)
-    assert commits_reported([(stranger, report)], now=timezone.now()) == [False]
+    report = NodeJobReport(kind=COMMIT, job_id=commit_id, state=JobState.DONE, result={"size_bytes": 1})
+    assert not commit_heard(stranger, report, now=timezone.now())
     assert not Image.objects.filter(is_customized=True).exists()
-    saved.tell(commit_id, CommitState.FAILED, message="The session wrote 20 GiB outside its home folder.")
+    saved.tell(commit_id, JobState.FAILED, message="The session wrote 20 GiB outside its home folder.")
     job.refresh_from_db()
     assert (job.status, job.message) == ("FAILED", "The session wrote 20 GiB outside its home folder.")
 
@@ -276,7 +287,7 @@ def test_one_that_sessions_need_is_not_deleted_and_one_that_is_leaves_nodes_and_
         delete_own_image(cast.alice, image, now=timezone.now())
     terminate_session(session, cast.alice)
     delete_own_image(cast.alice, image, now=timezone.now())
-    assert chores_of([saved.agent.pk])[saved.agent.pk].drops == [image.reference]
+    assert saved.unwanted() == [image.reference]
     for person in (cast.alice, cast.dana):
         assert image not in Image.objects.visible_to(person)
     with pytest.raises(UserError, match="There is no image"):
@@ -331,8 +342,8 @@ def test_it_goes_to_the_registry_that_takes_it_and_then_to_every_node(cast: Cast
     assert (spec.push, spec.access.username, spec.access.password) == (True, "robot", "correct horse")
     assert spec.reference.startswith("cr.example:5000/lab/torch:2-customized_") and "correct" not in repr(spec)
     digest = "sha256:" + "d" * 64
-    assert saved.tell(spec.commit_id, CommitState.PUSHING, progress=0.5)
-    assert saved.tell(spec.commit_id, CommitState.DONE, size_bytes=5, digest=digest)
+    assert saved.tell(spec.commit_id, JobState.RUNNING, phase=PUSHING, progress=0.5)
+    assert saved.tell(spec.commit_id, JobState.DONE, size_bytes=5, digest=digest)
     image = Image.objects.get(pk=spec.commit_id)
     assert (image.registry, image.digest, image.is_on_nodes_only) == (registry, digest, False)
     other = make_agent(cpu=64)
@@ -354,7 +365,7 @@ def test_what_a_person_made_goes_with_their_account(cast: Cast) -> None:
     purge_user(cast.dana, cast.alice, typed=cast.alice.email, now=timezone.now())
     image.refresh_from_db()
     assert image.deleted_at is not None and image.title == ""
-    assert chores_of([saved.agent.pk])[saved.agent.pk].drops == [image.reference]
+    assert saved.unwanted() == [image.reference]
 
 
 def test_scripts_save_list_rename_and_delete(cast: Cast) -> None:
@@ -370,7 +381,7 @@ def test_scripts_save_list_rename_and_delete(cast: Cast) -> None:
     answer = alice.post(address, {"name": "tools"}, content_type=kind)
     assert (answer.status_code, answer.json()["kind"]) == (202, "image.commit")
     spec = saved.spec()
-    saved.tell(spec.commit_id, CommitState.DONE, size_bytes=7)
+    saved.tell(spec.commit_id, JobState.DONE, size_bytes=7)
     job = alice.get(f"/api/v1/jobs/{answer.json()['id']}/").json()
     assert job["result"] == {"image": str(spec.commit_id), "name": Image.objects.get(pk=spec.commit_id).name}
     mine = alice.get("/api/v1/images/?mine=true").json()["results"]
@@ -395,33 +406,19 @@ def test_nodes_ask_and_tell_over_their_own_api(cast: Cast) -> None:
     machine, stranger = Machine("one", capacity=room), Machine("two")
     session = make_running_session(cast.alice, machine.agent)
     start_commit(cast.alice, session, "tools", now=timezone.now())
-    (order,) = chores_of([machine.agent.pk])[machine.agent.pk].commits
-    address = f"/commits/{order.commit_id}"
+    (order,) = orders_of([machine.agent.pk])[machine.agent.pk]
+    address = f"/jobs/{COMMIT}/{order.job_id}"
     answer = machine.ask("GET", address)
-    spec = CommitSpec.model_validate_json(answer.content)
+    spec = CommitSpec.model_validate(NodeJobSpec.model_validate_json(answer.content).work)
     assert (spec.kernel_id, answer["Cache-Control"]) == (session.kernels.get().pk, "no-store")
     assert stranger.ask("GET", address).status_code == 404
-    done = CommitReport(commit_id=order.commit_id, state=CommitState.DONE, size_bytes=9)
+    done = NodeJobReport(kind=COMMIT, job_id=order.job_id, state=JobState.DONE, result={"size_bytes": 9})
     told = stranger.ask("POST", f"{address}/report", done.model_dump_json())
     assert (told.status_code, json.loads(told.content)) == (200, {"wanted": False})
-    other = machine.ask("POST", f"/commits/{session.pk}/report", done.model_dump_json())
-    assert other.status_code == 400
+    other = machine.ask("POST", f"/jobs/{COMMIT}/{session.pk}/report", done.model_dump_json())
+    broken = done.model_copy(update={"result": {"size_bytes": -1}}).model_dump_json()
+    assert other.status_code == machine.ask("POST", f"{address}/report", broken).status_code == 400
+    assert machine.ask("GET", f"/jobs/no.such/{order.job_id}").status_code == 404
     assert json.loads(machine.ask("POST", f"{address}/report", done.model_dump_json()).content) == {"wanted": True}
-    assert Image.objects.get(pk=order.commit_id).size_bytes == 9
+    assert Image.objects.get(pk=order.job_id).size_bytes == 9
     assert machine.ask("GET", address).status_code == 404
-
-
-def test_simulated_nodes_make_them_at_once(cast: Cast) -> None:
-    backend = SimulatedBackend(deployment="test", capacity=Slots.parse({"cpu": 4, "mem": "8g"}))
-    node = SimulatedNode("n1", "token", backend=backend, roster=Roster(), wake=lambda *_: None)
-    saved = Saved(cast)
-    saved.begin()
-    spec = saved.spec()
-    up = SyncUp(
-        boot_id="b", version="1", backend="simulated", architecture="x86_64", gateway_url="", capacity={"cpu": "4"}
-    )
-    down = SyncDown(deployment="test", public_key="", commits=chores_of([saved.agent.pk])[saved.agent.pk].commits)
-    node.hear(node.say(up, 0.0), FleetAnswer(down=down), 0.0)
-    (report,) = node.say(up, 1.0).commits
-    assert commits_reported([(saved.agent, report)], now=timezone.now()) == [True]
-    assert Image.objects.get(pk=spec.commit_id).owner == cast.alice

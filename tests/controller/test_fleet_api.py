@@ -14,7 +14,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from backendai.catalog.models import ImageOnAgent
-from backendai.catalog.pulls import start_pull
 from backendai.cluster.joining import create_join_token, join_agent
 from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
@@ -23,9 +22,8 @@ from backendai.compute.services.logs import saved_log
 from backendai.compute.status import Status
 from backendai.wire.fleet import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp, KernelLogTail
 from backendai.wire.messages import ImageSighting, JoinUp, KernelReport, KernelSighting, KernelState, SyncUp
-from backendai.wire.pulls import PullReport, PullState
 from tests.cast import Cast
-from tests.factories import make_group, make_image, make_session, place
+from tests.factories import make_group, make_session, place
 
 pytestmark = pytest.mark.django_db
 SMALL = {"cpu": "0.1", "mem": "64m"}
@@ -126,25 +124,6 @@ def test_a_node_that_says_the_same_again_counts_as_alive(nodes: list[tuple[Agent
     call(FleetNode(token=token, up=sync()))
     agent.refresh_from_db()
     assert (agent.status, agent.lost_at) == ("ALIVE", None)
-
-
-def test_a_pull_reaches_the_nodes_of_a_fleet_and_what_they_say_of_it_counts(
-    cast: Cast, nodes: list[tuple[Agent, str]]
-) -> None:
-    (agent, token), (_, other), _ = nodes
-    call(FleetNode(token=token, up=sync()), FleetNode(token=other, up=sync()))
-    agent.refresh_from_db()
-    job = start_pull(cast.dana, make_image("torch"), agents=[agent], groups=[], now=timezone.now())
-    mine, theirs = call(FleetNode(token=token, up=sync()), FleetNode(token=other, up=sync()))
-    assert mine.down and theirs.down and theirs.down.pulls == []
-    (order,) = mine.down.pulls
-    done = PullReport(pull_id=order.pull_id, state=PullState.DONE)
-    call(FleetNode(token=other, pulls=[done]))
-    job.refresh_from_db()
-    assert job.is_running, "another node's word does not count"
-    call(FleetNode(token=token, pulls=[done]))
-    job.refresh_from_db()
-    assert job.status == "DONE"
 
 
 def test_an_order_to_end_reaches_the_node_without_a_sync(cast: Cast, nodes: list[tuple[Agent, str]]) -> None:

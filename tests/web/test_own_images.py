@@ -17,10 +17,11 @@ from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.cluster.models import Agent
 from backendai.compute.models import ImageCommit
-from backendai.compute.services.commit_reports import commits_reported
+from backendai.compute.services.commit_reports import commit_heard
 from backendai.compute.services.commits import start_commit
-from backendai.wire.commits import CommitReport, CommitState
+from backendai.wire.commits import COMMIT
 from backendai.wire.home import HomeLook
+from backendai.wire.node_jobs import JobState, NodeJobReport
 from tests.cast import Cast
 from tests.factories import make_agent, make_running_session, make_session
 
@@ -39,8 +40,8 @@ def make_own(cast: Cast, name: str) -> Image:
     session = make_running_session(cast.alice, agent)
     start_commit(cast.alice, session, name, now=timezone.now())
     commit = ImageCommit.objects.get(session=session)
-    done = CommitReport(commit_id=commit.pk, state=CommitState.DONE, size_bytes=5 * 2**20)
-    commits_reported([(agent, done)], now=timezone.now())
+    done = NodeJobReport(kind=COMMIT, job_id=commit.pk, state=JobState.DONE, result={"size_bytes": 5 * 2**20})
+    commit_heard(agent, done, now=timezone.now())
     return Image.objects.get(pk=commit.pk)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
-
 from django.db import models
 
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models.images import Image
 from backendai.cluster.models import Agent
+from backendai.cluster.node_jobs import NodeJobRow
 
 
-class ImagePull(models.Model):
+class ImagePull(NodeJobRow):
     """One agent's part of a background job that puts an image on agents. It goes with the job."""
 
     class Status(models.TextChoices):
@@ -21,14 +20,11 @@ class ImagePull(models.Model):
         FAILED = "FAILED", "failed"
         CANCELLED = "CANCELLED", "cancelled"
 
-    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     job = models.ForeignKey(BackgroundJob, on_delete=models.CASCADE, related_name="pulls")
     image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="pulls")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="pulls")
     status = models.CharField(max_length=16, choices=Status, default=Status.WAITING)
     progress = models.FloatField(null=True, blank=True, help_text="From 0 to 1; empty: not known.")
-    message = models.CharField(max_length=500, blank=True)
-    heard_at = models.DateTimeField(null=True, blank=True, help_text="When its agent last gave a word about it.")
 
     class Meta:
         ordering = ["agent__name"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
@@ -24,18 +24,19 @@ from backendai.core.errors import NotFound
 from backendai.core.image_names import is_digest
 from backendai.core.slots import format_size
 from backendai.wire.commits import (
+    COMMIT,
     DEPLOYMENT_LABEL,
     ID_LABEL,
     NAME_LABEL,
     OWNER_LABEL,
-    CommitReport,
+    PUSHING,
+    CommitResult,
     CommitSpec,
-    CommitState,
 )
+from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
 from backendai.wire.pulls import RegistryAccess
 
 _Status = ImageCommit.Status
-_ON_THE_WAY = {CommitState.COMMITTING: _Status.COMMITTING, CommitState.PUSHING: _Status.PUSHING}
 
 
 def commits_wanted() -> QuerySet[ImageCommit]:
@@ -44,14 +45,13 @@ def commits_wanted() -> QuerySet[ImageCommit]:
     return ImageCommit.objects.filter(running, status__in=NOT_OVER)
 
 
-def commit_spec(agent: Agent, commit_id: UUID) -> CommitSpec:
+def commit_spec(agent: Agent, commit_id: UUID) -> NodeJobSpec:
     """Return what this agent should make, with the account for the registry. Raises NotFound when it should not (any
     more)."""
     commit = commits_wanted().filter(pk=commit_id, agent=agent).select_related("registry").first()
     if commit is None or commit.kernel_id is None:
         raise NotFound("This image is not wanted of this agent.")
-    return CommitSpec(
-        commit_id=commit.pk,
+    spec = CommitSpec(
         kernel_id=commit.kernel_id,
         generation=commit.generation,
         reference=commit.reference,
@@ -61,12 +61,25 @@ def commit_spec(agent: Agent, commit_id: UUID) -> CommitSpec:
         push=commit.registry is not None,
         access=push_account_of(commit.registry) if commit.registry else RegistryAccess(),
     )
+    return NodeJobSpec(
+        kind=COMMIT,
+        job_id=commit.pk,
+        seconds=spec.timeout,
+        has_begun=commit.status != _Status.WAITING,
+        work=spec.model_dump(mode="json"),
+    )
 
 
-def commits_reported(words: Sequence[tuple[Agent, CommitReport]], *, now: datetime) -> list[bool]:
-    """Write what agents say about images that they make; returns for each whether it is still wanted. One that is made
-    enters the catalogue, for its owner."""
-    return [_heard(agent, report, now) for agent, report in words]
+def commit_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
+    """Write what an agent says about an image that it makes; returns whether it is still wanted. One that is made
+    enters the catalogue, for its owner; what a registry has already and nobody wants any more leaves it. Raises
+    ValueError for a result that is none."""
+    is_wanted = _reported(agent, report, now)
+    if not is_wanted and report.state == JobState.DONE:
+        pushed = ImageCommit.objects.filter(pk=report.job_id, agent=agent).exclude(registry=None)
+        for reference in pushed.values_list("reference", flat=True):
+            start_removal(reference, now=now)
+    return is_wanted
 
 
 def mark_unwanted(now: datetime) -> int:
@@ -91,57 +104,48 @@ def _own_labels(commit: ImageCommit) -> dict[str, str]:
     }
 
 
-def _heard(agent: Agent, report: CommitReport, now: datetime) -> bool:
-    """Return whether it is still wanted; what a registry has already and nobody wants any more leaves it."""
-    is_wanted = _reported(agent, report, now)
-    if not is_wanted and report.state == CommitState.DONE:
-        pushed = ImageCommit.objects.filter(pk=report.commit_id, agent=agent).exclude(registry=None)
-        for reference in pushed.values_list("reference", flat=True):
-            start_removal(reference, now=now)
-    return is_wanted
-
-
-def _reported(agent: Agent, report: CommitReport, now: datetime) -> bool:
-    rows = ImageCommit.objects.filter(pk=report.commit_id, agent=agent).select_related("job", "base", "registry")
+def _reported(agent: Agent, report: NodeJobReport, now: datetime) -> bool:
+    rows = ImageCommit.objects.filter(pk=report.job_id, agent=agent).select_related("job", "base", "registry")
     commit = rows.first()
     if commit is None or commit.status == _Status.CANCELLED or commit.status == _Status.FAILED:
         return False
     if commit.status == _Status.DONE:
-        return report.state == CommitState.DONE
+        return report.state == JobState.DONE
     job = commit.job
     if job is None or not job.is_running or job.cancel_requested_at:
         end_commit(commit, _Status.CANCELLED, "Cancelled: no image was made.", now=now)
         return False
-    if report.state == CommitState.DONE:
-        return _made(agent, commit, report, now)
-    if report.state == CommitState.FAILED:
+    if report.state == JobState.DONE:
+        return _made(agent, commit, CommitResult.model_validate(report.result), now)
+    if report.state == JobState.FAILED:
         return not end_commit(commit, _Status.FAILED, report.message, now=now)
+    status = _Status.PUSHING if report.phase == PUSHING else _Status.COMMITTING
     ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER).update(
-        status=_ON_THE_WAY[report.state], message=report.message, heard_at=now
+        status=status, message=report.message, heard_at=now
     )
     return report_progress(job.pk, report.progress, report.message, now=now)
 
 
-def _made(agent: Agent, commit: ImageCommit, report: CommitReport, now: datetime) -> bool:
+def _made(agent: Agent, commit: ImageCommit, result: CommitResult, now: datetime) -> bool:
     """Let the image enter the catalogue; returns whether it did: of two words, and of a cancellation, one is first."""
     with transaction.atomic():
         row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
         if not row.update(status=_Status.DONE, message="", heard_at=now):
             return False
-        image = _image_of(commit, report, now)
+        image = _image_of(commit, result, now)
         image.save(force_insert=True)
         image.domains.set(_domains_of(commit.base))
         _note_where(agent, image)
         told = {"name": image.name, "reference": image.reference, "session": commit.session_name}
         audit(commit.owner_id, "image.commit", "image", [image.pk], **told)
         where = f"It lies in the registry {commit.registry.name}." if commit.registry else "It lies on its node."
-        message = f"{commit.title} has {format_size(report.size_bytes)}. {where}"
+        message = f"{commit.title} has {format_size(result.size_bytes)}. {where}"
         assert commit.job_id is not None
         finish_job(commit.job_id, message=message, now=now, result={"image": str(image.pk), "name": image.name})
     return True
 
 
-def _image_of(commit: ImageCommit, report: CommitReport, now: datetime) -> Image:
+def _image_of(commit: ImageCommit, result: CommitResult, now: datetime) -> Image:
     """Return the new image: what it asks for and serves is as the catalogue says of its base, not as the node does."""
     base = commit.base
     return Image(
@@ -149,8 +153,8 @@ def _image_of(commit: ImageCommit, report: CommitReport, now: datetime) -> Image
         name=free_name(commit.reference),
         title=commit.title,
         reference=commit.reference,
-        digest=report.digest if commit.registry_id and is_digest(report.digest) else "",
-        size_bytes=report.size_bytes,
+        digest=result.digest if commit.registry_id and is_digest(result.digest) else "",
+        size_bytes=result.size_bytes,
         architecture=base.architecture if base else "",
         labels=(base.labels if base else {}) | _own_labels(commit),
         services=base.services if base else "",

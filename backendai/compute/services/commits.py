@@ -21,18 +21,17 @@ from backendai.activity.services import audit
 from backendai.catalog.models import Image, Registry
 from backendai.catalog.pulls import WITHOUT_IMAGES
 from backendai.cluster.models import Agent
+from backendai.cluster.node_jobs import Ending, ending_of, hint_job, is_outdated, update_agent
 from backendai.compute.models import ComputeSession, ImageCommit, Kernel
 from backendai.compute.services.limits import lock_holders
 from backendai.compute.status import SessionType, Status
 from backendai.core.errors import Conflict, NotAllowed
 from backendai.core.image_names import customized, parse_image_name
 from backendai.core.names import check_own_image_name
-from backendai.wire.broker import hint_on_commit
-from backendai.wire.queues import node_queue
+from backendai.wire.commits import COMMIT
 
-COMMIT_JOB = "image.commit"
+COMMIT_JOB = COMMIT
 NOT_OVER = (ImageCommit.Status.WAITING, ImageCommit.Status.COMMITTING, ImageCommit.Status.PUSHING)
-_SILENT_AFTER_CANCEL = timedelta(seconds=30)
 _KEY_LENGTH = 12
 
 
@@ -64,7 +63,7 @@ def start_commit(user: User, session: ComputeSession, name: str, *, now: datetim
         )
         commit.save()
         audit(user.pk, "session.commit", "session", [session.pk], name=session.name, image=name)
-        hint_on_commit("node.commit_kernel", str(commit.pk), queue=node_queue(agent.name))
+        hint_job(COMMIT, commit.pk, agent)
     return commit.job
 
 
@@ -145,6 +144,8 @@ def _kernel_to_save(session: ComputeSession) -> tuple[Kernel, Agent]:
         raise Conflict(text, code="no-container-engine")
     if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
         raise Conflict(f"Agent {agent.name} does not answer.", code="agent-silent")
+    if is_outdated(agent, COMMIT):
+        raise Conflict(update_agent(agent), code="agent-outdated")
     if agent.low_disk:
         raise Conflict(f"Agent {agent.name} is short of disk space.", code="disk-low")
     return kernel, agent
@@ -209,18 +210,21 @@ def _check_number(user: User) -> None:
 
 def _end_of(commit: ImageCommit, now: datetime) -> tuple[str, str]:
     """Return the status in which it ends without a word of its agent, and why; empty while it may go on."""
-    job, agent, kernel, status = commit.job, commit.agent, commit.kernel, ImageCommit.Status
-    if job is None or not job.is_running:
-        return status.FAILED, "The job is over."
-    if job.cancel_requested_at:
-        is_silent = commit.heard_at is None or commit.heard_at <= now - _SILENT_AFTER_CANCEL
-        at_once = commit.status == status.WAITING or is_silent
-        return (status.CANCELLED, "Cancelled: no image was made.") if at_once else ("", "")
-    if agent is None or agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
-        return status.FAILED, "The agent was lost on the way: no image was made."
+    kernel, status = commit.kernel, ImageCommit.Status
     is_waiting = commit.status == status.WAITING
-    if is_waiting and (kernel is None or kernel.status != Status.RUNNING or kernel.generation != commit.generation):
+    ending = ending_of(commit.job, commit.agent, COMMIT, is_waiting=is_waiting, heard_at=commit.heard_at, now=now)
+    is_gone = kernel is None or kernel.status != Status.RUNNING or kernel.generation != commit.generation
+    if ending in (None, Ending.LATE) and is_waiting and is_gone:
         return status.FAILED, "The session ended before an image was made of it."
-    if job.deadline_at and job.deadline_at <= now:
-        return status.FAILED, "It was not done in the time that it may take: no image was made."
-    return "", ""
+    match ending:
+        case None:
+            return "", ""
+        case Ending.JOB_OVER:
+            return status.FAILED, "The job is over."
+        case Ending.CANCELLED:
+            return status.CANCELLED, "Cancelled: no image was made."
+        case Ending.AGENT_OUTDATED if commit.agent:
+            return status.FAILED, update_agent(commit.agent)
+        case Ending.LATE:
+            return status.FAILED, "It was not done in the time that it may take: no image was made."
+    return status.FAILED, "The agent was lost on the way: no image was made."

@@ -15,14 +15,15 @@ from django.db.models import Q
 from backendai.catalog.registry_access import access_for
 from backendai.cluster.epochs import read_epoch
 from backendai.cluster.models import Agent
+from backendai.cluster.node_jobs import orders_of
 from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among
-from backendai.compute.services.chores import NOTHING, Chores, chores_of
 from backendai.compute.services.kernel_specs import specs_for
 from backendai.compute.services.unknown_kernels import Strangers, Syncing, sort_out
 from backendai.compute.status import PLACED, STARTING, Status
 from backendai.core.errors import NotFound
 from backendai.wire.messages import Desired, Epoch, KernelSighting, KernelSpec, StopOrder, SyncDown
+from backendai.wire.node_jobs import NodeJobOrder
 from backendai.wire.pulls import RegistryAccess
 from backendai.wire.tickets import public_key_of
 
@@ -67,12 +68,12 @@ def work_for(
     want_images: bool,
     kept: Collection[tuple[UUID, int]] = (),
 ) -> SyncDown:
-    """Return what this node should run, stop, remove, fetch and make, given what it has; three queries, and two more
+    """Return what this node should run, stop, remove and do beside, given what it has; three queries, and two more
     when it has kernels that are not live here."""
     asking = Asking(agent, seen, kept, want_images)
-    chores = chores_of([agent.pk]).get(agent.pk, NOTHING)
+    jobs = orders_of([agent.pk]).get(agent.pk, [])
     live = _live(Q(agent=agent))
-    return _answer(asking, live, chores, sort_out([_syncing(asking, live)]), read_epoch())
+    return _answer(asking, live, jobs, sort_out([_syncing(asking, live)]), read_epoch())
 
 
 def work_for_each(asking: Sequence[Asking]) -> list[Work]:
@@ -90,14 +91,14 @@ def work_for_each(asking: Sequence[Asking]) -> list[Work]:
         for kernel in of_agent[one.agent.pk]
         if kernel.status in STARTING and (kernel.pk, kernel.generation) not in one.known
     }
-    specs, chores = specs_for(new), chores_of(syncing) if syncing else {}
+    specs, jobs = specs_for(new), orders_of(syncing) if syncing else {}
     strangers = sort_out([_syncing(one, of_agent[one.agent.pk]) for one in asking if one.seen is not None])
     epoch = read_epoch() if syncing else None
     works = []
     for one in asking:
         live, down = of_agent[one.agent.pk], None
         if one.seen is not None:
-            down = _answer(one, live, chores.get(one.agent.pk, NOTHING), strangers, epoch)
+            down = _answer(one, live, jobs.get(one.agent.pk, []), strangers, epoch)
         start = [specs[kernel.pk] for kernel in live if kernel.pk in specs]
         works.append(Work(down, start, _stops(live)))
     return works
@@ -125,7 +126,11 @@ def _live(which: Q) -> list[_Live]:
 
 
 def _answer(
-    one: Asking, live: Sequence[_Live], chores: Chores, strangers: Mapping[UUID, Strangers], epoch: Epoch | None
+    one: Asking,
+    live: Sequence[_Live],
+    jobs: list[NodeJobOrder],
+    strangers: Mapping[UUID, Strangers],
+    epoch: Epoch | None,
 ) -> SyncDown:
     found = strangers.get(one.agent.pk, Strangers())
     return SyncDown(
@@ -143,9 +148,7 @@ def _answer(
         unknown=found.unknown,
         removals=found.removals,
         epoch=epoch,
-        pulls=chores.pulls,
-        commits=chores.commits,
-        drops=chores.drops,
+        jobs=jobs,
     )
 
 

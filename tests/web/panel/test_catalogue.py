@@ -15,12 +15,13 @@ from backendai.accounts.models import User
 from backendai.activity import jobs
 from backendai.activity.models import AuditEntry
 from backendai.catalog.models import Image, ImagePull, Registry, ResourcePreset
-from backendai.catalog.pulls import pulls_reported
+from backendai.catalog.pulls import pull_heard
 from backendai.catalog.registries import start_scan
 from backendai.catalog.services import record_images
 from backendai.cluster.models import Agent
 from backendai.wire.messages import ImageSighting
-from backendai.wire.pulls import PullReport, PullState
+from backendai.wire.node_jobs import JobState, NodeJobReport
+from backendai.wire.pulls import PULL
 from tests.cast import Cast
 from tests.factories import make_agent, make_group, make_image, make_running_session, make_session
 
@@ -121,17 +122,17 @@ def test_an_image_is_put_on_agents_and_the_page_shows_how_far_each_is(
     assert dana.post(path).status_code == 422, "nothing was chosen"
     assert dana.post(path, {"agents": [here.pk, there.pk]}).status_code == 302
     assert "goes on already" in dana.post(path, {"agents": [here.pk]}).content.decode()
-    words = [PullReport(pull_id=pull.pk, state=PullState.PULLING, message="5 of 10 MiB", progress=0.5)
-             for pull in ImagePull.objects.all()]  # fmt: skip
-    pulls_reported([(here, words[0]), (there, words[1])], now=timezone.now())
+    for pull in ImagePull.objects.select_related("agent"):
+        word = NodeJobReport(kind=PULL, job_id=pull.pk, state=JobState.RUNNING, message="5 of 10 MiB", progress=0.5)
+        pull_heard(pull.agent, word, now=timezone.now())
     page = dana.get(path).content.decode()
     assert page.count("5 of 10 MiB") == 2 and 'value="50"' in page and 'hx-trigger="every 2s"' in page
     with django_assert_num_queries(5):
         part = dana.get(path, headers={"HX-Request": "true"}).content.decode()
     assert "<html" not in part and "5 of 10 MiB" in part
     assert "torch" in dana.get("/notifications/").content.decode(), "the bell shows it to whoever asked for it"
-    ends = [PullReport(pull_id=word.pull_id, state=PullState.DONE) for word in words]
-    pulls_reported([(here, ends[0]), (there, ends[1])], now=timezone.now())
+    for pull in ImagePull.objects.select_related("agent"):
+        pull_heard(pull.agent, NodeJobReport(kind=PULL, job_id=pull.pk, state=JobState.DONE), now=timezone.now())
     assert "every 2s" not in dana.get(path).content.decode()
 
 

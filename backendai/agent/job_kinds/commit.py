@@ -1,0 +1,30 @@
+"""Making an image of a running kernel, and bringing it to its registry. Of what fails nothing is left."""
+
+from __future__ import annotations
+
+from backendai.agent.backends.base import Made
+from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
+from backendai.wire.commits import COMMIT, PUSHING, CommitResult, CommitSpec
+
+
+class Handler(JobHandler):
+    """An image that was made before the agent ended is found, and not made again."""
+
+    kind, work = COMMIT, CommitSpec
+    begins = "The session is being saved."
+    at_once = 2
+
+    def run(self, work: CommitSpec, progress: JobProgress) -> Outcome:
+        """Make the image, and push it if its registry takes it."""
+        made = self._backend.commit(work)
+        self._on_images_changed()
+        if work.push:
+            progress.tell("It goes to the registry.", phase=PUSHING)
+            made = Made(made.size_bytes, self._backend.push_image(work, progress=progress.heed))
+            self._on_images_changed()
+        return Outcome(result=CommitResult(size_bytes=made.size_bytes, digest=made.digest).model_dump())
+
+    def undo(self, work: CommitSpec) -> None:
+        """Delete the image."""
+        if self._backend.drop_image(work.reference):
+            self._on_images_changed()

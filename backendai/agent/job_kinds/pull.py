@@ -1,0 +1,24 @@
+"""Fetching an image ahead of time. The account for the registry goes to the engine alone."""
+
+from __future__ import annotations
+
+from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
+from backendai.wire.pulls import PULL, PullWork
+
+
+class Handler(JobHandler):
+    """Whoever waits for an image has lanes of their own: pulls ahead of time do not hold them up."""
+
+    kind, work = PULL, PullWork
+    begins = "It begins."
+    at_once = 2
+
+    def run(self, work: PullWork, progress: JobProgress) -> Outcome:
+        """Fetch the image, unless this very one is here."""
+        if work.digest and self._backend.has_image(work.exact_image):
+            return Outcome("It was there already.")
+        self._backend.pull(
+            work.exact_image, timeout=progress.seconds_left(), progress=progress.heed, access=work.access
+        )
+        self._on_images_changed()
+        return Outcome("It has come.")

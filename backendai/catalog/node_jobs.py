@@ -1,0 +1,67 @@
+"""The jobs of agents about images: ``image.pull`` and ``image.delete``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from backendai.catalog.models import ImageOnAgent, ImagePull
+from backendai.catalog.pulls import follow_pulls, pull_heard, pull_spec, pulls_wanted
+from backendai.cluster.models import Agent
+from backendai.cluster.node_jobs import register
+from backendai.core.errors import NotFound
+from backendai.wire.commits import DELETE, DeleteWork
+from backendai.wire.node_jobs import NodeJobReport, NodeJobSpec
+from backendai.wire.pulls import PULL
+
+
+class PullKind:
+    """Images that agents fetch ahead of time."""
+
+    name = PULL
+
+    def wanted(self) -> QuerySet[ImagePull]:
+        return pulls_wanted()
+
+    def spec(self, agent: Agent, job_id: UUID) -> NodeJobSpec:
+        return pull_spec(agent, job_id)
+
+    def heard(self, agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
+        return pull_heard(agent, report, now=now)
+
+    def follow(self, now: datetime) -> int:
+        return follow_pulls(now)
+
+
+class DeleteKind:
+    """Images of sessions that agents still have and nobody wants. The agent's list of images says when one is gone."""
+
+    name = DELETE
+
+    def wanted(self) -> QuerySet[ImageOnAgent]:
+        return ImageOnAgent.objects.filter(is_unwanted=True)
+
+    def spec(self, agent: Agent, job_id: UUID) -> NodeJobSpec:
+        row = self.wanted().filter(agent=agent, pk=_key(job_id)).first()
+        if row is None:
+            raise NotFound("This image should not be deleted on this agent.")
+        work: dict[str, Any] = DeleteWork(reference=row.reference).model_dump()
+        return NodeJobSpec(kind=DELETE, job_id=job_id, work=work)
+
+    def heard(self, agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
+        return True
+
+    def follow(self, now: datetime) -> int:
+        return 0
+
+
+def _key(job_id: UUID) -> int:
+    """Return the key of the row; 0, which no row has, for an id that is none of ours."""
+    return job_id.int if job_id.int < 2**63 else 0
+
+
+register(PullKind())
+register(DeleteKind())

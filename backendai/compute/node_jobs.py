@@ -1,0 +1,37 @@
+"""The job of agents about sessions: ``image.commit``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from backendai.cluster.models import Agent
+from backendai.cluster.node_jobs import register
+from backendai.compute.models import ImageCommit
+from backendai.compute.services.commit_reports import commit_heard, commit_spec, commits_wanted
+from backendai.compute.services.commits import follow_commits
+from backendai.wire.commits import COMMIT
+from backendai.wire.node_jobs import NodeJobReport, NodeJobSpec
+
+
+class CommitKind:
+    """Images that agents make of running sessions."""
+
+    name = COMMIT
+
+    def wanted(self) -> QuerySet[ImageCommit]:
+        return commits_wanted()
+
+    def spec(self, agent: Agent, job_id: UUID) -> NodeJobSpec:
+        return commit_spec(agent, job_id)
+
+    def heard(self, agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
+        return commit_heard(agent, report, now=now)
+
+    def follow(self, now: datetime) -> int:
+        return follow_commits(now)
+
+
+register(CommitKind())
