@@ -19,6 +19,8 @@ from backendai.accounts.signatures import SCHEME
 _ALWAYS_OPEN = ("/account/security/", "/login/", "/logout/", "/static/", "/node/", "/healthz", "/readyz")
 _API = "/api/"
 _KEYS = ("bearer ", f"{SCHEME.lower()} ")  # REST refuses a bad one, and no login beside them counts; pages read none
+_WANTED = "wanted_page"  # in the session; the pages of the set-up lead there once it is done
+_LONGEST = 2000  # a filled launch form has a long address, and a session is a row
 _TEXT = _l("You need a second factor here. Set one up; everything else opens then.")
 
 
@@ -43,7 +45,10 @@ def _is_open(request: HttpRequest) -> bool:
 
 
 def _refusal(request: HttpRequest) -> HttpResponse | None:
-    if _is_open(request) or not isinstance(request.user, User) or not is_missing(request.user, request.session):
+    if _is_open(request) or not isinstance(request.user, User):
+        return None
+    if not is_missing(request.user, request.session):
+        request.session.pop(_WANTED, None)
         return None
     if request.path.startswith(_API):
         body = {"type": "about:blank", "title": "Forbidden", "status": 403, "detail": str(_TEXT)}
@@ -52,4 +57,13 @@ def _refusal(request: HttpRequest) -> HttpResponse | None:
         )
     if request.headers.get("HX-Request"):  # a part of a page: the whole other page does not belong into it
         return HttpResponse(_TEXT, status=403, content_type="text/plain")
+    _remember(request)
     return HttpResponseRedirect(reverse("mfa_index"))
+
+
+def _remember(request: HttpRequest) -> None:
+    """Keep the page of a link for the time after the set-up. The start page is none: it replaces no link."""
+    address = request.get_full_path()
+    is_page = request.method == "GET" and "text/html" in request.headers.get("Accept", "text/html")
+    if is_page and request.path != "/" and len(address) <= _LONGEST:
+        request.session[_WANTED] = address
