@@ -20,6 +20,8 @@ from aiohttp import web
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.agent.gateway_apps import AppRoutes
 from backendai.agent.gateway_files import FileRoutes
+from backendai.agent.gateway_guest import GuestRoutes
+from backendai.agent.guest_links import GuestLinks
 from backendai.agent.roster import UNKNOWN, Roster
 from backendai.agent.terminal import SHELL_ENDED, WINDOW_BYTES, Window, relay, screen_side
 from backendai.core.service_ports import is_service_name
@@ -57,6 +59,9 @@ class Gateway:
         self._view = view
         self._open: weakref.WeakSet[web.WebSocketResponse] = weakref.WeakSet()
         self._apps = AppRoutes(view.backend, view.roster, lambda request: self._ticket(request, "app"))
+        self._guests = GuestRoutes(
+            GuestLinks(view.backend.guests), view.roster, lambda request: self._ticket(request, "execute")
+        )
         self._files = FileRoutes(view.backend, lambda request: self._ticket(request, "files"))
 
     def application(self) -> web.Application:
@@ -68,11 +73,13 @@ class Gateway:
         app.router.add_get("/kernels/{id}/home", self._home)
         self._apps.add_to(app.router)
         self._files.add_to(app.router)
+        self._guests.add_to(app.router)
         return app
 
     async def close_websockets(self) -> None:
         """Tell every open terminal that the agent goes away and may be back, and cut the tunnels to apps."""
         self._apps.close()
+        self._guests.close()
         closing = (one.close(code=AGENT_RESTARTS, message=b"agent restarts") for one in list(self._open))
         await asyncio.gather(*closing, return_exceptions=True)
 

@@ -13,13 +13,16 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from backendai.agent.backends.base import Ended
+from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.roster import Roster
 from backendai.agent.terminal import WINDOW_BYTES, Acknowledge, Resize, Window, read_control
+from backendai.core.slots import Slots
 from backendai.wire.home import HomeLook
 from backendai.wire.tickets import new_private_key, public_key_of, sign_ticket
 from tests.agent.fake_services import FakeServices
 from tests.agent.memory_backend import Entry, MemoryBackend
+from tests.agent.specs import make_spec
 
 pytestmark = pytest.mark.asyncio
 KEY = new_private_key()
@@ -266,3 +269,28 @@ async def test_it_reads_the_output_of_an_app_and_of_nothing_else() -> None:
             assert refused.status == 404 and "is not an app name" in await refused.text()
         refused = await here.client.get(f"{address}?app=jupyterlab", headers=here.ticket(purpose="terminal"))
         assert refused.status == 403
+
+
+async def test_code_runs_for_holders_of_a_ticket_to_execute_only() -> None:
+    backend = SimulatedBackend(deployment="test", capacity=Slots({"cpu": 4000}), pace=Pace(time_scale=0))
+    spec, roster = make_spec(image="simulated/python", generation=2), Roster()
+    await asyncio.to_thread(backend.start, spec)
+    roster.note(spec.kernel_id, 2)
+    gateway = Gateway(GatewayView(backend, roster, lambda: public_key_of(KEY), time.time, lambda: {}))
+    async with TestClient(TestServer(gateway.application(), handler_cancellation=True)) as client:
+        here = Setting(client, gateway, backend, spec.kernel_id)
+
+        async def post(body: bytes, **over: object) -> aiohttp.ClientResponse:
+            headers = here.ticket(**{"purpose": "execute", **over})
+            return await client.post(f"/kernels/{spec.kernel_id}/execute", data=body, headers=headers)
+
+        question = b'{"op": "run", "code": "print(6*7)", "wait": 5}\n'
+        assert (await (await post(question)).json(content_type=None))["items"] == [{"type": "stdout", "text": "42\n"}]
+        refused = await post(question, purpose="terminal")
+        assert (refused.status, (await refused.json())["code"]) == (403, "ticket-refused")
+        assert [(await post(body)).status for body in (b"{}\n", b"[[[\n", b'{"op": "exec"}\n')] == [400, 400, 400]
+        assert (await post(b"x" * 5_000_000)).status == 413
+        await asyncio.to_thread(backend.remove, spec.kernel_id)
+        gone = await post(question)
+        assert (gone.status, (await gone.json())["code"]) == (410, "kernel-gone")
+    await asyncio.to_thread(backend.close)

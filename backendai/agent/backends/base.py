@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from backendai.agent.guest_host import GuestHost
 from backendai.agent.mounts.rules import MountRules
 from backendai.agent.readings import Reading
 from backendai.agent.service_host import ServiceHost
@@ -145,10 +146,12 @@ class Terminal(abc.ABC):
 
 class Backend(abc.ABC):
     """Kernels of one node. ``deployment`` keeps several portals on one engine apart; nothing without it is touched.
-    ``services`` reaches the ports of kernels; None where nothing keeps them from others."""
+    ``services`` reaches the ports of kernels; None where nothing keeps them from others. ``guests`` runs code in
+    them."""
 
     name: str
     services: ServiceHost | None = None
+    guests: GuestHost | None = None
 
     @abc.abstractmethod
     def capacity(self) -> Slots:

@@ -37,6 +37,7 @@ from backendai.agent.backends.docker_commits import Commits
 from backendai.agent.backends.docker_end import how_it_ended, is_alive, sighting
 from backendai.agent.backends.docker_engine import PREFIX, Engine
 from backendai.agent.backends.docker_firewall import Firewall, shielded_addresses
+from backendai.agent.backends.docker_guest import DockerGuests
 from backendai.agent.backends.docker_holder import Holders
 from backendai.agent.backends.docker_images import Images
 from backendai.agent.backends.docker_layers import Layers, can_size_layers
@@ -99,8 +100,8 @@ class DockerBackend(MountingBackend):
         self._images, self._commits, self._logs = Images(self._engine), Commits(self._engine), Logs(self._engine)
         self._terminals, self._usage = Terminals(self._engine), ContainerUsage(self._engine)
         self.services = DockerServices(self._engine, self._holders)
-        self._streams, self._homes = set[Any](), self._scratch.home
-        self._setting_up, self._is_set_up = threading.Lock(), False
+        self.guests, self._homes = DockerGuests(self._engine, self._scratch), self._scratch.home
+        self._setting_up, self._is_set_up, self._streams = threading.Lock(), False, set[Any]()
         self._starter = Starter(
             self._engine,
             self._networks,

@@ -30,6 +30,7 @@ _OWNER = 1000
 _SMALLEST = 4 * 2**20  # below this no ext4 fits
 HOME, TEMPORARY = "home", "tmp"
 _DRAFT = ".home.new"
+_GUEST = ".guest"
 Fill = Callable[[Path], None]
 _NEEDED = ("mkfs.ext4", "mount", "umount")
 
@@ -74,6 +75,17 @@ class Scratch:
         write_authorities(folder, spec)
         return folder
 
+    def guest(self, kernel_id: UUID) -> Path:
+        """Return the folder that the kernel's guest agent finds its program and its socket in."""
+        return self._path(kernel_id, _GUEST)
+
+    def prepare_guest(self, kernel_id: UUID) -> Path:
+        """Return the same folder, made if needed."""
+        folder = self.guest(kernel_id)
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
+        return folder
+
     def remove(self, kernel_id: UUID) -> None:
         """Unmount and remove everything of a kernel; gone already is success."""
         folder = self._path(kernel_id)
@@ -81,8 +93,9 @@ class Scratch:
             if subprocess.run(["umount", folder], capture_output=True).returncode:
                 subprocess.run(["umount", "-l", folder], capture_output=True, check=True)
         remove_tree(folder)
-        if (authorities := self._path(kernel_id, ".ca")).exists():
-            remove_tree(authorities)
+        for suffix in (".ca", _GUEST):
+            if (more := self._path(kernel_id, suffix)).exists():
+                remove_tree(more)
         for suffix in (".img", ".new", ".limit", ".stopped"):
             self._path(kernel_id, suffix).unlink(missing_ok=True)
 

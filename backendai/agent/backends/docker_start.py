@@ -109,6 +109,7 @@ class Starter:
         try:
             scratch = self._scratch.prepare(spec.kernel_id, spec.scratch_bytes, fill_for(spec))
             authorities = self._scratch.prepare_authorities(spec)
+            guest = self._scratch.prepare_guest(spec.kernel_id)
         except OSError as error:
             raise StartFailed(f"The scratch folder cannot be made: {error}.", code="scratch-failed") from error
         if spec.cluster_size > 1:
@@ -122,6 +123,7 @@ class Starter:
             grant=given[0],
             binds=given[1],
             authorities=authorities,
+            guest=guest,
             sizes_layers=not self._size_refused and self._sizes_layers(),
         )
         if not may_join:

@@ -37,6 +37,7 @@ from backendai.agent.backends.base import (
     Terminal,
 )
 from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.process_guest import ProcessGuests
 from backendai.agent.backends.process_notes import describe
 from backendai.agent.backends.process_start import Starter
 from backendai.agent.backends.process_terminal import PtyTerminal, request_terminal
@@ -86,6 +87,7 @@ class ProcessBackend(MountingBackend):
         self._homes = lambda kernel_id: self._places.find(kernel_id) / "home"
         self._locks = [threading.Lock() for _ in range(64)]
         self._closed = threading.Event()
+        self.guests = ProcessGuests(self._find)
 
     def capacity(self) -> Slots:
         cores = len(os.sched_getaffinity(0))

@@ -3,7 +3,8 @@
 It runs by itself (standard library only, imports at the top: after the change of user the interpreter's folder may be
 out of reach). Its arguments are a JSON object (see ``process_launch``) and the numbers of two inherited sockets and a
 file. Over the first socket it speaks to the runner: one JSON object per line up, one word per line down. On the second
-it listens to the agent: a request for a shell gets the controlling side of a new pseudo-terminal as a file descriptor.
+it listens to the agent: a request for a shell gets the controlling side of a new pseudo-terminal as a file descriptor,
+one for a program a word.
 The file holds the environment of the kernel's programs. It is not the door's own: variables such as LD_PRELOAD come
 from people, and what runs before rights are given up must not heed them.
 """
@@ -133,6 +134,10 @@ def answer(listener: socket.socket, order: dict[str, Any]) -> None:
         connection.settimeout(_ANSWER_TIMEOUT)
         try:
             request = json.loads(connection.recv(65536))
+            if "program" in request:
+                start_program(request["program"], order)
+                connection.send(b'{"started": true}')
+                return
             master = open_shell(request, order)
         except (OSError, ValueError, KeyError) as error:
             with contextlib.suppress(OSError):
@@ -141,6 +146,11 @@ def answer(listener: socket.socket, order: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             socket.send_fds(connection, [b"{}"], [master])
         os.close(master)
+
+
+def start_program(argv: list[str], order: dict[str, Any]) -> None:
+    """Start a program with the rights and the environment of the kernel's own. Raises OSError."""
+    spawn([*order["wait"], *argv], order)
 
 
 def open_shell(request: dict[str, Any], order: dict[str, Any]) -> int:

@@ -39,7 +39,7 @@ _STAY = 'printf "%s\\n" "$1"; exec sleep infinity'
 
 def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
     """Make the files that the kernel finds: home, temporary folder, ``python``, tables of users and hosts."""
-    for folder in (place.home, place.tmp, place.programs, place.tables):
+    for folder in (place.home, place.tmp, place.programs, place.tables, place.guest):
         folder.mkdir()
     for name in ("python", "python3"):
         (place.programs / name).symlink_to(_interpreter(place, isolation))
@@ -55,7 +55,7 @@ def furnish(place: Place, spec: KernelSpec, isolation: Isolation) -> None:
         (place.tables / name).chmod(0o644)
     if spec.authorities:
         write_authorities(place.authorities, spec)
-    for folder in (place.programs, place.tables):
+    for folder in (place.programs, place.tables, place.guest):
         folder.chmod(0o755)
     conf = "\n".join(STATUS_LINES) + f'\nsource-file -q "{home_of(place, isolation)}/.tmux.conf"\n'
     (place.programs / TMUX_CONF).write_text(conf)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backendai.agent.backends.authorities import INSIDE as AUTHORITIES_INSIDE
+from backendai.agent.guest_host import INSIDE as GUEST_INSIDE
 from backendai.agent.mounts.kernel_mounts import Bind
 from backendai.wire.messages import KernelSpec
 
@@ -21,6 +22,7 @@ HOME = "/home/work"
 DOOR = Path(__file__).with_name("process_door.py")
 DOOR_INSIDE = "/run/kernel/door.py"
 BIN_INSIDE = "/run/kernel/bin"
+GUEST = "guest"
 USER_INSIDE = 1000
 _PACKAGE = Path(__file__).resolve().parents[2]
 _CHECKOUT = _PACKAGE.parent if (_PACKAGE.parent / "manage.py").exists() else _PACKAGE
@@ -86,6 +88,10 @@ class Place:
         return self.folder / "etc"
 
     @property
+    def guest(self) -> Path:
+        return self.folder / GUEST
+
+    @property
     def authorities(self) -> Path:
         return self.folder / "ca"
 
@@ -137,6 +143,7 @@ def sandbox(spec: KernelSpec, place: Place, isolation: Isolation, devices: Seque
         *_folders(*sorted({str(Path(path).parent) for path in devices} - {"/dev"})),
         *(word for path in devices for word in ("--dev-bind-try", path, path)),
         *("--ro-bind", str(DOOR), DOOR_INSIDE, "--ro-bind", str(place.programs), BIN_INSIDE),
+        *("--ro-bind", str(place.guest), GUEST_INSIDE),
         *("--bind", str(place.tmp), "/tmp", "--bind", str(place.home), HOME, "--chdir", "/"),  # noqa: S108
         *(w for one in place.binds for w in ("--ro-bind" if one.read_only else "--bind", one.source, one.target)),
         "--",

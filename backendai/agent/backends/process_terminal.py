@@ -10,6 +10,7 @@ import re
 import socket
 import struct
 import termios
+from collections.abc import Sequence
 from pathlib import Path
 
 from backendai.agent.backends.base import BackendError, Terminal
@@ -90,6 +91,19 @@ def request_terminal(folder: Path, *, name: str, rows: int, cols: int) -> int:
     for file in files:
         os.close(file)
     raise BackendError(f"The kernel does not open a terminal: {said.get('error', 'it sent none')}")
+
+
+def request_program(folder: Path, argv: Sequence[str]) -> None:
+    """Ask the kernel's first process to start a program. Raises BackendError."""
+    try:
+        answer, files = _ask(folder, json.dumps({"program": list(argv)}).encode())
+        said = json.loads(answer or b"{}")
+    except (OSError, ValueError) as error:
+        raise BackendError(f"The kernel does not start programs: {error}") from error
+    for file in files:
+        os.close(file)
+    if not said.get("started"):
+        raise BackendError(f"The kernel does not start the program: {said.get('error', 'it says nothing')}")
 
 
 def _resolve(wait: asyncio.Future[None]) -> None:

@@ -34,6 +34,7 @@ from backendai.agent.backends.base import (
     StartFailed,
     Terminal,
 )
+from backendai.agent.backends.simulated_guest import SimulatedGuests
 from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of
 from backendai.agent.backends.simulated_terminal import EchoTerminal
 from backendai.agent.backends.simulated_usage import reading_of
@@ -84,6 +85,7 @@ class SimulatedBackend(Backend):
         self._terminals: dict[UUID, set[EchoTerminal]] = {}
         self._changed = threading.Condition()
         self._closed = False
+        self.guests = self._guests = SimulatedGuests(self._check_runs)
 
     def capacity(self) -> Slots:
         return self._capacity
@@ -182,6 +184,7 @@ class SimulatedBackend(Backend):
                 self._journal.forget(kernel_id)
                 self._changed.notify_all()
         self._hang_up(kernel_id)
+        self._guests.remove(kernel_id)
 
     def kernels(self) -> list[KernelSighting]:
         with self._changed:
@@ -239,6 +242,7 @@ class SimulatedBackend(Backend):
             self._changed.notify_all()
         for kernel_id in list(self._terminals):
             self._hang_up(kernel_id)
+        self._guests.close()
 
     def _make(self, spec: KernelSpec) -> SimulatedKernel:
         scale = self._pace.time_scale
@@ -270,6 +274,11 @@ class SimulatedBackend(Backend):
         if kernel is None or not kernel.began(self._clock()):
             raise KernelGone(f"There is no kernel {kernel_id} on this node.")
         return kernel
+
+    def _check_runs(self, kernel_id: UUID) -> None:
+        with self._changed:
+            if not self._here(kernel_id).running(self._clock()):
+                raise KernelGone(f"The kernel {kernel_id} does not run any more.")
 
     def _ended_now(self) -> set[UUID]:
         now = self._clock()

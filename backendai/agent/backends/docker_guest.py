@@ -1,0 +1,59 @@
+"""Guest agents in containers: started by an exec that nobody is attached to, with the rights of the session's user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import UUID
+
+from docker.errors import APIError
+
+from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.docker_create import WORKDIR
+from backendai.agent.backends.docker_end import is_alive
+from backendai.agent.backends.docker_engine import Engine, container_name
+from backendai.agent.backends.docker_scratch import Scratch
+from backendai.agent.backends.home import WAIT
+from backendai.agent.guest_host import INSIDE, PROGRAM, GuestPlace
+
+_RUNTIME = "ai.backend.runtime-path"
+_GONE = "This kernel does not run any more."
+_LAUNCH = f"""
+for python in "$1" python3 python; do
+  case "$python" in *python*) ;; *) continue ;; esac
+  command -v "$python" >/dev/null 2>&1 && exec "$python" -I -S {INSIDE}/{PROGRAM} serve {INSIDE}
+done
+""".strip()
+
+
+class DockerGuests(GuestPlace):
+    """The guests of one agent's containers."""
+
+    def __init__(self, engine: Engine, scratch: Scratch) -> None:
+        self._engine, self._scratch = engine, scratch
+
+    def folder(self, kernel_id: UUID) -> Path:
+        """Return the folder that the container mounts; one that was made by an older version mounts none."""
+        with self._engine.asking():
+            found = self._engine.find(kernel_id)
+        if found is None or not is_alive(found):
+            raise KernelGone(_GONE)
+        if not any(mount.get("Destination") == INSIDE for mount in found["Mounts"]):
+            text = "The session was started before the agent was updated: start a new session to run code in it."
+            raise BackendError(text, code="started-before-update")
+        return self._scratch.guest(kernel_id)
+
+    def launch(self, kernel_id: UUID) -> None:
+        """Start it by an exec, with the interpreter that the image names, else the first Python there is."""
+        with self._engine.asking() as client:
+            found = self._engine.find(kernel_id)
+            if found is None or not is_alive(found):
+                raise KernelGone(_GONE)
+            runtime = (found["Config"]["Labels"] or {}).get(_RUNTIME, "")
+            command = ["sh", "-c", WAIT, "wait", WORKDIR, "sh", "-c", _LAUNCH, "guest", runtime]
+            try:
+                made = client.exec_create(container_name(kernel_id), command)
+                client.exec_start(made["Id"], detach=True)
+            except APIError as error:
+                if error.status_code in (404, 409):
+                    raise KernelGone(_GONE) from error
+                raise

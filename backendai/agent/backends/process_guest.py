@@ -1,0 +1,42 @@
+"""Guest agents in native kernels: started by the kernel's first process, with the rights of its user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+from backendai.agent.backends.base import BackendError, KernelGone
+from backendai.agent.backends.process_folder import KernelFolder
+from backendai.agent.backends.process_sandbox import GUEST
+from backendai.agent.backends.process_terminal import request_program
+from backendai.agent.guest_host import INSIDE, PROGRAM, GuestPlace
+
+
+class ProcessGuests(GuestPlace):
+    """``find`` returns the folder of a kernel of ours, or None."""
+
+    def __init__(self, find: Callable[[UUID], KernelFolder | None]) -> None:
+        self._find = find
+
+    def folder(self, kernel_id: UUID) -> Path:
+        """Return the guest's folder; a kernel that an older version has started has none."""
+        folder = self._find(kernel_id)
+        if folder is None or not folder.running():
+            raise KernelGone(f"There is no kernel {kernel_id} running on this node.")
+        if not (folder.path / GUEST).is_dir():
+            text = "The session was started before the agent was updated: start a new session to run code in it."
+            raise BackendError(text, code="started-before-update")
+        return folder.path / GUEST
+
+    def launch(self, kernel_id: UUID) -> None:
+        """Have the kernel's first process start it. The loopback is the machine's, so interpreters do not use it."""
+        place = self.folder(kernel_id)
+        inside = INSIDE if self._is_shut_in(kernel_id) else str(place)
+        argv = ["python3", "-I", "-S", f"{inside}/{PROGRAM}", "serve", inside, "ipc-only"]
+        request_program(place.parent, argv)
+
+    def _is_shut_in(self, kernel_id: UUID) -> bool:
+        folder = self._find(kernel_id)
+        argv = folder.read("launch").get("argv", []) if folder is not None else []
+        return INSIDE in argv

@@ -1,0 +1,109 @@
+"""The gateway's side of runs and files: a question goes to the kernel's guest as it is, and its answer back unread.
+
+The body of the request begins with a line of JSON that names the operation. What follows the line (an upload) passes
+without being kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.guest_links import GuestLinks
+from backendai.agent.roster import Roster
+from backendai.wire.runs import LARGEST_QUESTION, OPERATIONS
+from backendai.wire.tickets import Ticket, TicketRefused
+
+logger = logging.getLogger(__name__)
+
+_STATUS = {"ticket-refused": 403, "kernel-gone": 410, "execution-impossible": 501, "started-before-update": 409}
+_PIECE = 64 * 1024
+Admit = Callable[[web.Request], Ticket]
+
+
+class GuestRoutes:
+    """``admit`` returns the ticket of a request or raises; every refusal is JSON with a code and a sentence."""
+
+    def __init__(self, links: GuestLinks, roster: Roster, admit: Admit) -> None:
+        self._links, self._roster, self._admit = links, roster, admit
+        self._open: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes."""
+        router.add_post("/kernels/{id}/execute", self._execute)
+
+    def close(self) -> None:
+        """Cut every answer; guests and what they run go on."""
+        for task in list(self._open):
+            task.cancel()
+        self._links.close()
+
+    async def _execute(self, request: web.Request) -> web.StreamResponse:
+        try:
+            ticket = self._admit(request)
+            line = await _beginning(request)
+            if _operation(line.partition(b"\n")[0]) not in OPERATIONS:
+                raise web.HTTPBadRequest(text="there is no such operation")
+            self._links.forget(self._roster.ids())
+            reader, writer = await self._links.open(ticket.kernel_id)
+        except (TicketRefused, BackendError) as error:
+            status = _STATUS.get(error.code, 503)
+            if status == 503:
+                logger.warning("no run: %s", error.message)
+            return web.json_response({"code": error.code, "detail": error.message}, status=status)
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        sending = asyncio.create_task(_send(request, line, writer))
+        try:
+            return await _pass_answer(request, reader)
+        finally:
+            sending.cancel()
+            writer.close()
+
+
+async def _beginning(request: web.Request) -> bytes:
+    """Return the first line, and what came with it of what follows."""
+    data = b""
+    while b"\n" not in data and len(data) <= LARGEST_QUESTION and (piece := await request.content.readany()):
+        data += piece
+    if b"\n" not in data or data.index(b"\n") > LARGEST_QUESTION:
+        raise web.HTTPRequestEntityTooLarge(LARGEST_QUESTION, len(data), text="the question is too large")
+    return data
+
+
+def _operation(line: bytes) -> str:
+    try:
+        asked = json.loads(line)
+        return str(asked["op"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise web.HTTPBadRequest(text="the question cannot be read") from error
+
+
+async def _send(request: web.Request, line: bytes, writer: asyncio.StreamWriter) -> None:
+    """Send the question and what follows it; a slow guest slows the sender."""
+    with contextlib.suppress(OSError):
+        writer.write(line)
+        await writer.drain()
+        while piece := await request.content.read(_PIECE):
+            writer.write(piece)
+            await writer.drain()
+
+
+async def _pass_answer(request: web.Request, reader: asyncio.StreamReader) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    with contextlib.suppress(ConnectionError):
+        while piece := await reader.read(_PIECE):
+            await response.write(piece)
+        await response.write_eof()
+    return response

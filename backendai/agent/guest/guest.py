@@ -1,0 +1,282 @@
+"""The guest agent inside a kernel: answers what the node's agent asks, one connection for each question.
+
+A question is one line of JSON; what follows it and what comes back depends on its ``op``. Everything here is done with
+the rights of the session's user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Any
+
+from backendai.agent.guest import files
+from backendai.agent.guest.checking import LARGEST_CODE, Changes, Refused, checked, name_of
+from backendai.agent.guest.contexts import Context, Starter
+from backendai.agent.guest.journal import MOST_BYTES, MOST_RUNS, Journal
+from backendai.agent.guest.run import ENDED, LOST, WAITING_INPUT, Run, new_record
+
+LARGEST_QUESTION = 4 * 2**20
+MOST_CONTEXTS, MOST_QUEUED = 8, 100
+LONGEST_WAIT = 30.0
+_LISTED, _LISTED_CODE = 200, 16 * 1024
+_BEAT_SECONDS = 15.0
+_FOLLOWED = 64 * 1024
+
+
+class Guest:
+    """All runs and contexts of one kernel. Without ``has_files`` it reads and writes none."""
+
+    def __init__(self, journal: Journal, start: Starter, *, has_files: bool = True) -> None:
+        self._journal, self._start, self._has_files = journal, start, has_files
+        self._changes = Changes()
+        self._contexts: dict[str, Context] = {}
+        self._runs: dict[str, Run] = {}
+        self._next_number = 1
+        self._answering = 0
+        self._used_at = time.monotonic()
+        self._take_up()
+
+    def idle_seconds(self) -> float:
+        """Return for how long nothing was asked and nothing is kept here that would be lost; 0 while it is used."""
+        if self._answering or any(one.is_busy for one in self._contexts.values()):
+            self._used_at = time.monotonic()
+        return time.monotonic() - self._used_at
+
+    async def close(self) -> None:
+        """End all interpreters."""
+        await asyncio.gather(*(context.close() for context in self._contexts.values()))
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one question and close the connection."""
+        self._answering += 1
+        try:
+            try:
+                order = json.loads(await reader.readline())
+                await self._dispatch(dict(order), reader, writer)
+            except (Refused, files.FileRefused) as error:
+                _send(writer, {"error": {"code": error.code, "message": error.message}})
+            except (ValueError, KeyError, TypeError) as error:
+                _send(writer, {"error": {"code": "bad-request", "message": f"The request cannot be read: {error}"}})
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass  # the other side left
+        finally:
+            self._answering -= 1
+            self._used_at = time.monotonic()
+            writer.close()
+
+    async def _dispatch(
+        self, order: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        name = str(order["op"])
+        if name == "follow":
+            await self._follow({str(key): int(value) for key, value in dict(order.get("after") or {}).items()}, writer)
+        elif name in ("put", "get", "delete"):
+            await self._file(name, str(order["path"]), reader, writer)
+        elif name in self._OPERATIONS:
+            _send(writer, await self._OPERATIONS[name](self, order))
+        else:
+            raise Refused("bad-request", f"There is no operation {name[:32]!r}.")
+
+    async def _run(self, order: dict[str, Any]) -> dict[str, Any]:
+        wanted = checked(order)
+        run = self._runs.get(wanted["run_id"])
+        if run is None:
+            context = self._context(wanted["context"], str(order.get("language") or ""))
+            if len(context.queue) >= MOST_QUEUED:
+                raise Refused("queue-full", f"{MOST_QUEUED} runs wait in this context: wait, or withdraw some.")
+            run = self._enter(wanted)
+            context.submit(run)
+            await asyncio.sleep(0)
+        return await self._wait(run, 0, float(order.get("wait") or 0), for_end=True)
+
+    async def _read(self, order: dict[str, Any]) -> dict[str, Any]:
+        run = self._find(order)
+        return await self._wait(run, int(order.get("after") or 0), float(order.get("wait") or 0), for_end=False)
+
+    async def _wait(self, run: Run, after: int, seconds: float, *, for_end: bool) -> dict[str, Any]:
+        deadline = time.monotonic() + min(max(seconds, 0.0), LONGEST_WAIT)
+        while not (run.has_ended or run.state == WAITING_INPUT) and (left := deadline - time.monotonic()) > 0:
+            if not for_end:
+                run.output.flush()
+                if run.output.log.end > after:
+                    break
+            await self._changes.next(left)
+        return {**run.read(after), "queue_position": self._context_of(run).position(run)}
+
+    async def _input(self, order: dict[str, Any]) -> dict[str, Any]:
+        run = self._find(order)
+        if not self._context_of(run).answer(run, str(order["text"])):
+            raise Refused("no-question", "The run does not wait for input.")
+        return run.told()
+
+    async def _interrupt(self, order: dict[str, Any]) -> dict[str, Any]:
+        run = self._find(order)
+        context = self._context_of(run)
+        if not context.interrupt(run) and not context.withdraw(run) and not run.has_ended:
+            raise Refused("not-now", "The interpreter is being started: interrupt the run when it runs.")
+        return run.told()
+
+    async def _withdraw(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Take it out of the queue, or delete it with its output once it has ended."""
+        run = self._find(order)
+        if self._context_of(run).withdraw(run):
+            return run.told()
+        if not run.has_ended:
+            raise Refused("run-in-progress", "The run has begun: interrupt it instead.")
+        self._delete(run)
+        return run.told()
+
+    async def _runs_list(self, order: dict[str, Any]) -> dict[str, Any]:
+        newest = list(self._runs.values())[-_LISTED:]
+        told = [{**run.told(), "code": str(run.record["code"])[:_LISTED_CODE]} for run in newest]
+        return {"runs": told, "contexts": [context.told() for context in self._contexts.values()]}
+
+    async def _make_context(self, order: dict[str, Any]) -> dict[str, Any]:
+        name, language = name_of(order.get("context")), str(order.get("language") or "")
+        known = self._contexts.get(name)
+        if known is not None and known.language != language:
+            raise Refused("context-exists", f"The context {name} exists with another language: choose another name.")
+        return self._context(name, language).told()
+
+    async def _restart(self, order: dict[str, Any]) -> dict[str, Any]:
+        context = self._contexts.get(name_of(order.get("context")))
+        if context is None:
+            raise Refused("no-such-context", "There is no such context.")
+        await context.restart()
+        return context.told()
+
+    async def _delete_context(self, order: dict[str, Any]) -> dict[str, Any]:
+        told = await self._restart(order)
+        self._contexts.pop(name_of(order.get("context")), None)
+        return told
+
+    async def _complete(self, order: dict[str, Any]) -> dict[str, Any]:
+        code = str(order.get("code") or "")[:LARGEST_CODE]
+        context = self._context(name_of(order.get("context")), str(order.get("language") or ""))
+        return await context.complete(code, int(order.get("cursor", len(code))))
+
+    async def _file(self, name: str, path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._has_files:
+            raise Refused("no-files", "This session is simulated: it has no files.")
+        if name == "put":
+            _send(writer, {"size": await files.put(path, reader)})
+        elif name == "delete":
+            files.delete(path)
+            _send(writer, {})
+        else:
+            found = files.look(path)
+            _send(writer, found)
+            if found["type"] == "file":
+                await files.get(path, int(found["size"]), writer)
+
+    async def _follow(self, after: dict[str, int], writer: asyncio.StreamWriter) -> None:
+        """Send states and items as they come, until the reader leaves. Runs that have ended and are not in ``after``
+        are left out."""
+        seen: dict[str, int] = {key: -1 for key, run in self._runs.items() if key in after or not run.has_ended}
+        number = self._next_number
+        while True:
+            for run in list(self._runs.values()):
+                if run.record["number"] >= number:
+                    seen.setdefault(run.run_id, -1)
+            number = self._next_number
+            is_behind = False
+            for run_id in [key for key in seen if key in self._runs]:
+                is_behind |= await self._pass_on(self._runs[run_id], after, seen, writer)
+            if not is_behind:
+                await self._changes.next(_BEAT_SECONDS)
+                if writer.is_closing():
+                    return
+                writer.write(b"\n")  # a reader that left is noticed
+                await writer.drain()
+
+    async def _pass_on(
+        self, run: Run, after: dict[str, int], seen: dict[str, int], writer: asyncio.StreamWriter
+    ) -> bool:
+        """Send what is new of one run; returns whether there is more."""
+        version = run.version
+        told = run.read(after.get(run.run_id, 0), _FOLLOWED)
+        if told["items"] or version != seen[run.run_id]:
+            if told["offset"] < told["end"] and run.has_ended:
+                told["state"] = "RUNNING"  # the end is told with the last of its items
+            else:
+                seen[run.run_id] = version
+            told["code"] = str(run.record["code"])[:_LISTED_CODE] if after.get(run.run_id, 0) == 0 else None
+            after[run.run_id] = told["offset"]
+            _send(writer, told)
+            await writer.drain()
+        return bool(told["offset"] < run.output.log.end)
+
+    def _context(self, name: str, language: str) -> Context:
+        context = self._contexts.get(name)
+        if context is None:
+            if len(self._contexts) >= MOST_CONTEXTS:
+                raise Refused("too-many-contexts", f"A session has {MOST_CONTEXTS} contexts at most: delete one.")
+            context = self._contexts[name] = Context(name, language, self._start)
+        return context
+
+    def _context_of(self, run: Run) -> Context:
+        return self._contexts.get(str(run.record["context"])) or Context("", "", self._start)
+
+    def _find(self, order: dict[str, Any]) -> Run:
+        run = self._runs.get(str(order["run_id"]))
+        if run is None:
+            raise Refused("no-such-run", "There is no such run in this session.")
+        return run
+
+    def _enter(self, order: dict[str, Any]) -> Run:
+        self._tidy()
+        run = Run(self._journal, new_record(self._next_number, order), self._changes.tell)
+        self._next_number += 1
+        self._runs[run.run_id] = run
+        self._journal.save(run.record)
+        return run
+
+    def _tidy(self) -> None:
+        """Keep the journal within its limits: the oldest output of ended runs goes first."""
+        ended = [run for run in self._runs.values() if run.has_ended]
+        for run in ended[: max(0, len(self._runs) - MOST_RUNS)]:
+            self._delete(run)
+        for run in ended:
+            run.output.log.close()
+        total = sum(run.output.log.size for run in self._runs.values())
+        for run in ended:
+            while total > MOST_BYTES and (freed := run.output.log.drop_oldest()):
+                total -= freed
+
+    def _delete(self, run: Run) -> None:
+        run.output.log.close()
+        self._journal.delete(run.run_id)
+        self._runs.pop(run.run_id, None)
+
+    def _take_up(self) -> None:
+        """Read the journal of an earlier guest: what was in progress is lost with it."""
+        for record in self._journal.records():
+            run = Run(self._journal, record, self._changes.tell)
+            self._runs[run.run_id] = run
+            self._next_number = max(self._next_number, int(record["number"]) + 1)
+            if record["state"] not in ENDED:
+                run.say("The program that ran this was killed.")
+                run.record.update(state=LOST, reason="guest-ended", prompt=None, ended_at=time.time())
+                self._journal.save(run.record)
+
+    _OPERATIONS = {
+        "run": _run,
+        "read": _read,
+        "input": _input,
+        "interrupt": _interrupt,
+        "withdraw": _withdraw,
+        "runs": _runs_list,
+        "context": _make_context,
+        "restart": _restart,
+        "delete-context": _delete_context,
+        "complete": _complete,
+    }
+
+
+def _send(writer: asyncio.StreamWriter, answer: dict[str, Any]) -> None:
+    with contextlib.suppress(RuntimeError):
+        writer.write(json.dumps(answer, separators=(",", ":")).encode() + b"\n")

@@ -1,0 +1,140 @@
+"""Programs that a run starts: their own process group, their output read as fast as it comes."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import fcntl
+import os
+import signal
+import termios
+from pathlib import Path
+from typing import Any, Callable  # noqa: UP035
+
+from backendai.agent.guest.output import Decoder
+
+_PIECE = 64 * 1024
+_LAST_SECONDS = 1.0  # for what is still in the pipes when the program has ended and others hold them open
+Hear = Callable[[str, str], None]
+
+
+class Pipe:
+    """The reading end of a program's output; whatever is in it can be read at once."""
+
+    def __init__(self, file: int, kind: str, hear: Hear) -> None:
+        self._file, self._kind, self._hear, self._decoder = file, kind, hear, Decoder()
+        os.set_blocking(file, False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(file, self._read)
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    def drain(self) -> None:
+        """Read what has been written so far, and no more: a program may go on for ever."""
+        if self.ended.done():
+            return
+        waiting = array.array("i", [0])
+        fcntl.ioctl(self._file, termios.FIONREAD, waiting)
+        left = waiting[0]
+        while left > 0 and (count := self._read()):
+            left -= count
+
+    def close(self) -> None:
+        """Read no more; may be called twice."""
+        if not self.ended.done():
+            self._loop.remove_reader(self._file)
+            os.close(self._file)
+            self.ended.set_result(None)
+
+    def _read(self) -> int:
+        try:
+            data = os.read(self._file, _PIECE)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if data:
+            self._hear(self._kind, self._decoder.text(data))
+        else:
+            self.close()
+        return len(data)
+
+
+class Program:
+    """A started program. ``hear`` is told kind (stdout, stderr) and text."""
+
+    def __init__(self, process: asyncio.subprocess.Process, pipes: list[Pipe]) -> None:
+        self._process, self._pipes = process, pipes
+        self.pid = process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the program itself has not ended."""
+        return self._process.returncode is None
+
+    async def wait(self) -> int:
+        """Wait for its end and its output; returns the exit code, of a signal as a shell says it (128 + number)."""
+        code = await self._process.wait()
+        await asyncio.wait([pipe.ended for pipe in self._pipes], timeout=_LAST_SECONDS)
+        for pipe in self._pipes:
+            pipe.close()
+        return code if code >= 0 else 128 - code
+
+    def drain(self) -> None:
+        """Hear what it has written so far."""
+        for pipe in self._pipes:
+            pipe.drain()
+
+    def write(self, text: str) -> None:
+        """Send text to its standard input, if it still listens."""
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._process.stdin.write(text.encode(errors="replace"))
+
+    def signal(self, number: int) -> None:
+        """Signal the whole group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill the whole group."""
+        self.signal(signal.SIGKILL)
+
+
+async def start(argv: list[str], hear: Hear, *, takes_input: bool = False, **options: Any) -> Program:
+    """Start a program in a session of its own. Raises OSError."""
+    ends = [os.pipe(), os.pipe()]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE if takes_input else asyncio.subprocess.DEVNULL,
+            stdout=ends[0][1],
+            stderr=ends[1][1],
+            start_new_session=True,
+            **options,
+        )
+    except BaseException:
+        for reading, _ in ends:
+            os.close(reading)
+        raise
+    finally:
+        for _, writing in ends:
+            os.close(writing)
+    return Program(process, [Pipe(end[0], kind, hear) for end, kind in zip(ends, ("stdout", "stderr"))])  # noqa: B905
+
+
+def memory_kills() -> int:
+    """Return how often something here was killed for want of memory; 0 where that cannot be seen."""
+    for name in ("memory.events", "memory/memory.oom_control"):
+        with contextlib.suppress(OSError, ValueError):
+            lines = Path("/sys/fs/cgroup", name).read_text().splitlines()
+            return int(dict(line.split() for line in lines).get("oom_kill", 0))
+    return 0
+
+
+def memory_limit() -> int:
+    """Return the memory limit of the kernel in bytes; 0 where none can be seen."""
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            return int(Path("/sys/fs/cgroup", name).read_text())
+    return 0

@@ -1,0 +1,70 @@
+"""Which program runs the code of a context: a kernel of Jupyter where the image has them, else Python alone."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import socket
+import sys
+from typing import Any
+
+from backendai.agent.guest import jupyter_runner, plain_runner
+from backendai.agent.guest.channel import Channel
+
+_NO_JUPYTER = (
+    "This image has no ipykernel, so plain Python runs the code: without completion of IPython and its magics. "
+    "Install ipykernel and restart the context to have them."
+)
+
+
+def run_interpreter(file: int, order: dict[str, Any]) -> None:
+    """Run code for the guest until it closes the socket ``file``."""
+    channel = Channel(socket.socket(fileno=file))
+    sys.path[0] = ""  # ours; people's modules are in the folder where the code runs
+    try:
+        jupyter, zmq = importlib.import_module("jupyter_client"), importlib.import_module("zmq")
+        specs = importlib.import_module("jupyter_client.kernelspec").KernelSpecManager().get_all_specs()
+    except ImportError:
+        jupyter, zmq, specs = None, None, {}
+    language = str(order["language"])
+    if not specs and language in ("", "python", "python3"):
+        plain_runner.PlainRunner(channel, _NO_JUPYTER).run()
+    elif language and language not in specs:
+        known = ", ".join(sorted(specs)) or "python3"
+        channel.say(failed=f"There is no language {language[:64]!r} here. Use one of: {known}.")
+    else:
+        jupyter_runner.JupyterRunner(channel, jupyter, zmq, specs, order).run()
+
+
+def run_ipykernel() -> None:
+    """Be a kernel of IPython whose output waits where a reader is slow, instead of being dropped."""
+    del sys.argv[1]
+    sys.path[0] = ""
+    zmq = importlib.import_module("zmq")
+    application: Any = importlib.import_module("ipykernel.kernelapp").IPKernelApp
+
+    class KeepingApp(application):
+        """Output is published over a socket that never drops: without a limit of messages that wait in it."""
+
+        def init_iopub(self, context: Any) -> None:
+            """Make the socket of the output. Its limit counts for connections that are made afterwards."""
+            before = context.sockopts.get(zmq.SNDHWM)
+            context.setsockopt(zmq.SNDHWM, 0)
+            try:
+                super().init_iopub(context)
+            finally:
+                context.setsockopt(zmq.SNDHWM, 1000 if before is None else before)
+            with contextlib.suppress(zmq.ZMQError):
+                self.iopub_socket.setsockopt(zmq.XPUB_NODROP, 1)
+
+        def init_io(self) -> None:
+            """Catch what programs write. It is published; the copy to where this process writes would double it."""
+            super().init_io()
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            for stream in (sys.stdout, sys.stderr):
+                copy = getattr(stream, "_original_stdstream_copy", None)
+                if isinstance(copy, int):
+                    os.dup2(nothing, copy)
+
+    KeepingApp.launch_instance()

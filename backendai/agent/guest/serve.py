@@ -1,0 +1,125 @@
+"""The guest agent as a program: dials the node's agent and opens a connection for each question of its."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from backendai.agent.guest import interpreter
+from backendai.agent.guest.guest import LARGEST_QUESTION, Guest
+from backendai.agent.guest.journal import Journal
+from backendai.agent.guest.processes import Hear
+from backendai.agent.guest.runners import run_interpreter, run_ipykernel
+
+SOCKET = "agent.sock"
+VERSION = 1
+IDLE_SECONDS = 600.0
+_REDIAL_SECONDS = 0.2
+
+
+def serve(folder: Path, *, ipc_only: bool) -> None:
+    """Serve until nothing is used any more. Returns at once when another guest serves this kernel."""
+    data = Path(tempfile.gettempdir(), ".backendai-runs")
+    data.mkdir(mode=0o700, exist_ok=True)
+    lock = os.open(data / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return
+    _leave_behind(data)
+    os.truncate(lock, 0)
+    os.write(lock, str(os.getpid()).encode())
+    asyncio.run(_main(folder, data, ipc_only))
+
+
+def _leave_behind(data: Path) -> None:
+    """Become nobody's child, with nothing open that somebody may wait for."""
+    if os.fork():
+        os._exit(0)
+    with contextlib.suppress(OSError):
+        os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(data / "guest.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for standard, file in ((0, nothing), (1, log), (2, log)):
+        os.dup2(file, standard)
+
+
+async def _main(folder: Path, data: Path, ipc_only: bool) -> None:
+    start = functools.partial(_start_interpreter, ipc_only)
+    guest = Guest(Journal(data / "journal"), start)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, lambda: None)
+    answering: set[asyncio.Task[None]] = set()
+    while guest.idle_seconds() < IDLE_SECONDS:
+        with contextlib.suppress(OSError):
+            reader, writer = await _dial(folder)
+            writer.write(json.dumps({"hello": VERSION}).encode() + b"\n")
+            with contextlib.suppress(OSError, ValueError):
+                await _obey(folder, guest, reader, answering)
+            writer.close()
+        await asyncio.sleep(_REDIAL_SECONDS)
+    await guest.close()
+
+
+async def _obey(folder: Path, guest: Guest, reader: asyncio.StreamReader, answering: set[asyncio.Task[None]]) -> None:
+    """Open a connection whenever the agent wants one, until it is gone or nothing is used any more."""
+    line = asyncio.ensure_future(reader.readline())
+    while guest.idle_seconds() < IDLE_SECONDS:
+        await asyncio.wait([line], timeout=30.0)
+        if not line.done():
+            continue
+        if not (order := line.result()):
+            return
+        task = asyncio.ensure_future(_open(folder, guest, str(json.loads(order)["open"])))
+        answering.add(task)
+        task.add_done_callback(answering.discard)
+        line = asyncio.ensure_future(reader.readline())
+    line.cancel()
+
+
+async def _open(folder: Path, guest: Guest, name: str) -> None:
+    with contextlib.suppress(OSError):
+        reader, writer = await _dial(folder)
+        writer.write(json.dumps({"stream": name}).encode() + b"\n")
+        await guest.answer(reader, writer)
+
+
+async def _dial(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the agent. The folder is opened first: addresses of sockets have 108 bytes, paths may have more."""
+    directory = os.open(folder, os.O_PATH)
+    try:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+        except OSError:
+            connection.close()
+            raise
+    finally:
+        os.close(directory)
+    connection.setblocking(False)
+    return await asyncio.open_connection(sock=connection, limit=LARGEST_QUESTION)
+
+
+async def _start_interpreter(ipc_only: bool, name: str, language: str, hear: Hear) -> interpreter.Interpreter:
+    return await interpreter.start(name, language, hear, ipc_only=ipc_only)
+
+
+def main() -> None:
+    """``serve FOLDER [ipc-only]`` is the guest; ``run-interpreter FD ORDER`` one of its interpreters, and
+    ``run-ipykernel …`` a kernel of Jupyter that drops no output."""
+    if sys.argv[1] == "serve":
+        serve(Path(sys.argv[2]), ipc_only="ipc-only" in sys.argv[3:])
+    elif sys.argv[1] == "run-interpreter":
+        run_interpreter(int(sys.argv[2]), json.loads(sys.argv[3]))
+    elif sys.argv[1] == "run-ipykernel":
+        run_ipykernel()

@@ -1,0 +1,204 @@
+"""The node's end of the guests: a socket for each kernel on which its guest dials in, and connections on demand.
+
+The guest dials out, so nothing in a kernel can stand in for the node; what comes in over a kernel's socket is about
+that kernel only. This process opens no path and takes no file descriptor from inside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import socket
+from pathlib import Path
+from uuid import UUID
+
+from backendai.agent.backends.base import BackendError
+from backendai.agent.guest_host import PROGRAM, GuestHost, InProcessGuests, program
+
+logger = logging.getLogger(__name__)
+
+SOCKET = "agent.sock"
+_START_SECONDS = 20.0
+_REDIAL_SECONDS = 0.6  # a guest that lost an earlier agent is back by then
+_DIAL_SECONDS = 5.0
+_MOST_UNCLAIMED = 32
+_LARGEST_GREETING = 4096
+Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class GuestMissing(BackendError):
+    """No guest runs in the kernel, or it does not answer."""
+
+    code = "no-guest"
+
+
+class GuestLinks:
+    """The links to all guests of a node. Lives on one event loop."""
+
+    def __init__(self, host: GuestHost | None) -> None:
+        self._host = host
+        self._links: dict[UUID, _Link] = {}
+
+    async def open(self, kernel_id: UUID) -> Stream:
+        """Return a connection for one question; the guest is started if need be. Raises BackendError."""
+        if self._host is None:
+            raise GuestMissing("This agent cannot run code in its sessions.", code="execution-impossible")
+        if isinstance(self._host, InProcessGuests):
+            return await self._host.open(kernel_id)
+        link = self._links.get(kernel_id)
+        if link is None:
+            folder = await asyncio.to_thread(self._host.folder, kernel_id)
+            link = self._links.setdefault(kernel_id, _Link(folder))
+        async with link.starting:
+            if not link.is_dialled:
+                await self._start(kernel_id, link)
+        return await link.open()
+
+    def forget(self, kernels: set[UUID]) -> None:
+        """Close the sockets of kernels that are not among these."""
+        for kernel_id in set(self._links) - kernels:
+            self._links.pop(kernel_id).close()
+
+    def close(self) -> None:
+        """Close every socket; guests and what they run go on."""
+        self.forget(set())
+
+    async def _start(self, kernel_id: UUID, link: _Link) -> None:
+        assert self._host is not None and not isinstance(self._host, InProcessGuests)
+        folder = await asyncio.to_thread(self._host.folder, kernel_id)
+        try:
+            await link.listen(folder)
+            if await link.wait(_REDIAL_SECONDS):
+                return
+            await asyncio.to_thread(_furnish, folder)
+        except OSError as error:
+            raise GuestMissing(f"The socket for the session cannot be made: {error}") from error
+        await asyncio.to_thread(self._host.launch, kernel_id)
+        if not await link.wait(_START_SECONDS):
+            text = f"The guest agent did not start within {_START_SECONDS:.0f} seconds: it needs Python 3.8 or newer"
+            raise GuestMissing(f"{text} in the image (python3).", code="guest-does-not-start")
+
+
+class _Link:
+    """The socket of one kernel, its guest's control connection, and the streams that are being opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self.starting = asyncio.Lock()
+        self._folder = folder
+        self._server: asyncio.Server | None = None
+        self._control: asyncio.StreamWriter | None = None
+        self._dialled = asyncio.Event()
+        self._wanted: dict[str, asyncio.Future[Stream]] = {}
+        self._unclaimed = 0
+
+    @property
+    def is_dialled(self) -> bool:
+        """Whether a guest is connected."""
+        return self._dialled.is_set()
+
+    async def listen(self, folder: Path) -> None:
+        """Listen in the folder. Raises OSError."""
+        if self._server is not None and (folder / SOCKET).exists():
+            return
+        self.close()
+        listener = await asyncio.to_thread(_listener, folder)
+        self._server = await asyncio.start_unix_server(self._greet, sock=listener, limit=2**16)
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until a guest is connected; returns whether one is."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._dialled.wait(), seconds)
+        return self.is_dialled
+
+    async def open(self) -> Stream:
+        """Have the guest dial one more connection. Raises GuestMissing."""
+        name, wanted = secrets.token_hex(8), asyncio.get_running_loop().create_future()
+        self._wanted[name] = wanted
+        try:
+            if self._control is None:
+                raise GuestMissing("The guest agent of the session has just ended: try again.")
+            self._control.write(json.dumps({"open": name}).encode() + b"\n")
+            stream: Stream = await asyncio.wait_for(wanted, _DIAL_SECONDS)
+        except (TimeoutError, OSError) as error:
+            self._hang_up()
+            raise GuestMissing("The guest agent of the session does not answer: try again.") from error
+        finally:
+            del self._wanted[name]
+        return stream
+
+    def close(self) -> None:
+        """Close the socket and the control connection."""
+        self._hang_up()
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _hang_up(self) -> None:
+        if self._control is not None:
+            self._control.close()
+        self._control = None
+        self._dialled.clear()
+
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take one connection from inside: the control connection, or a stream that is wanted; nothing else."""
+        if self._unclaimed >= _MOST_UNCLAIMED:
+            writer.close()
+            return
+        self._unclaimed += 1
+        try:
+            line = await asyncio.wait_for(reader.readline(), _DIAL_SECONDS)
+            said = json.loads(line) if len(line) <= _LARGEST_GREETING else {}
+            name = said.get("stream") if isinstance(said, dict) else None
+        except (ValueError, TimeoutError, OSError, RecursionError):
+            writer.close()
+            return
+        finally:
+            self._unclaimed -= 1
+        wanted = self._wanted.get(name) if isinstance(name, str) else None
+        if wanted is not None and not wanted.done():
+            wanted.set_result((reader, writer))
+        elif isinstance(said, dict) and "hello" in said:
+            await self._keep(reader, writer)
+        else:
+            writer.close()
+
+    async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Keep the control connection until it ends; a later one takes its place."""
+        self._hang_up()
+        self._control = writer
+        self._dialled.set()
+        with contextlib.suppress(OSError, ValueError, asyncio.CancelledError):
+            await reader.read(1)  # nothing is said on it: this is its end, or ours
+        if self._control is writer:
+            self._hang_up()
+        writer.close()
+
+
+def _furnish(folder: Path) -> None:
+    """Put the program of this version into the folder."""
+    draft = folder / f".{PROGRAM}"
+    draft.write_bytes(program())
+    draft.chmod(0o644)
+    draft.replace(folder / PROGRAM)
+
+
+def _listener(folder: Path) -> socket.socket:
+    """Return a socket that listens in the folder, whose path may be longer than the 108 bytes of an address."""
+    directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        (folder / SOCKET).unlink(missing_ok=True)
+        listener.bind(f"/proc/self/fd/{directory}/{SOCKET}")
+        (folder / SOCKET).chmod(0o666)  # the folder is seen by the agent and by the kernel only
+        listener.listen(64)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    finally:
+        os.close(directory)
+    return listener

@@ -1,0 +1,19 @@
+"""What the portal asks the guest agents of kernels: one line of JSON with ``op``, answered by lines of JSON."""
+
+from __future__ import annotations
+
+OPERATIONS = frozenset(
+    {
+        "run", "read", "input", "interrupt", "withdraw", "runs", "follow", "context", "delete-context", "restart",
+        "complete", "put", "get", "delete",
+    }
+)  # fmt: skip
+LARGEST_QUESTION = 4 * 2**20  # code of 1 MiB, escaped
+LARGEST_ANSWER = 24 * 2**20  # a picture of 8 MiB in an item is the largest there is
+LARGEST_FILE = 2**30
+FILE_CHUNK = 256 * 1024
+STATES = (
+    "QUEUED", "STARTING", "CLEANING", "BUILDING", "RUNNING", "WAITING_INPUT", "INTERRUPTING", "FINISHED", "LOST",
+    "CANCELLED",
+)  # fmt: skip
+ENDED = frozenset({"FINISHED", "LOST", "CANCELLED"})

@@ -1,0 +1,254 @@
+"""What running code in a kernel must do, whatever the backend. Subclass ``GuestContract``; it asks for the fixtures
+``backend`` and ``kernel`` (the id of a running interactive kernel)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from backendai.agent.backends.base import Backend, KernelGone
+from backendai.agent.guest_links import GuestLinks
+
+
+class Asker:
+    """Asks the guest of one kernel, over one set of links."""
+
+    def __init__(self, backend: Backend, kernel: UUID) -> None:
+        self.links, self.kernel = GuestLinks(backend.guests), kernel
+
+    async def ask(self, op: str, **order: Any) -> dict[str, Any]:
+        reader, writer = await self.links.open(self.kernel)
+        writer.write(json.dumps({"op": op, **order}).encode() + b"\n")
+        answer = await asyncio.wait_for(reader.read(), 60)
+        writer.close()
+        return json.loads(answer)
+
+    async def run(self, code: str, **order: Any) -> dict[str, Any]:
+        """Return the run when it has ended or asks for something."""
+        told = await self.ask("run", code=code, **{"wait": 20, **order})
+        while told["state"] not in ("FINISHED", "LOST", "CANCELLED", "WAITING_INPUT"):
+            told = await self.ask("read", run_id=told["run_id"], after=told["end"], wait=20)
+        return await self.ask("read", run_id=told["run_id"], after=0)
+
+    async def until(self, run_id: str, *states: str) -> dict[str, Any]:
+        async with asyncio.timeout(60):
+            while (told := await self.ask("read", run_id=run_id))["state"] not in states:
+                await asyncio.sleep(0.02)
+        return told
+
+
+def text_of(told: dict[str, Any], kind: str = "stdout") -> str:
+    return "".join(item.get("text", "") for item in told["items"] if item["type"] == kind)
+
+
+def result_of(told: dict[str, Any]) -> list[str]:
+    return [item["data"] for item in told["items"] if item.get("mime") == "text/plain"]
+
+
+class GuestContract:
+    """``sleeps`` is code that takes a minute."""
+
+    sleeps = "import time; time.sleep(60)"
+
+    @pytest.fixture
+    def asker(self, backend: Backend, kernel: UUID) -> Asker:
+        return Asker(backend, kernel)
+
+    def test_it_prints_and_tells_results_and_exit_codes(self, asker: Asker) -> None:
+        async def walk() -> None:
+            printed = await asker.run("print(6*7)")
+            assert (printed["state"], printed["exit_code"], text_of(printed)) == ("FINISHED", 0, "42\n")
+            assert result_of(await asker.run("1+1")) == ["2"]
+            assert (await asker.run("exit(3)"))["exit_code"] == 3
+
+        asyncio.run(walk())
+
+    def test_the_same_run_id_is_the_same_run(self, asker: Asker) -> None:
+        async def walk() -> None:
+            first = await asker.run("print(1)", run_id="once")
+            again = await asker.run("print(2)", run_id="once")
+            assert text_of(first) == text_of(again) == "1\n"
+            assert first["created_at"] == again["created_at"]
+
+        asyncio.run(walk())
+
+    def test_it_asks_and_takes_the_answer(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.run("input('name? ')")
+            assert (told["state"], told["prompt"]) == ("WAITING_INPUT", "name? ")
+            await asker.ask("input", run_id=told["run_id"], text="Bo")
+            ended = await asker.until(told["run_id"], "FINISHED")
+            assert result_of(ended) == ["'Bo'"]
+            refused = await asker.ask("input", run_id=told["run_id"], text="Bo")
+            assert refused["error"]["code"] == "no-question"
+
+        asyncio.run(walk())
+
+    def test_it_interrupts_and_times_out_and_goes_on(self, asker: Asker) -> None:
+        async def walk() -> None:
+            await asker.run("1")
+            told = await asker.ask("run", code=self.sleeps)
+            await asker.until(told["run_id"], "RUNNING")
+            await asyncio.sleep(0.2)
+            assert (await asker.ask("interrupt", run_id=told["run_id"]))["state"] == "INTERRUPTING"
+            ended = await asker.until(told["run_id"], "FINISHED")
+            assert (ended["reason"], ended["exit_code"]) == ("interrupted", 130)
+            late = await asker.run(self.sleeps, timeout=0.5)
+            assert (late["state"], late["reason"]) == ("FINISHED", "exec-timeout")
+            assert result_of(await asker.run("2+2")) == ["4"]
+
+        asyncio.run(walk())
+
+    def test_runs_wait_for_each_other_and_can_be_withdrawn(self, asker: Asker) -> None:
+        async def walk() -> None:
+            await asker.run("1")
+            first = await asker.ask("run", code=self.sleeps)
+            second = await asker.ask("run", code="print(2)")
+            third = await asker.ask("run", code="print(3)")
+            assert (second["state"], second["queue_position"], third["queue_position"]) == ("QUEUED", 1, 2)
+            assert (await asker.ask("withdraw", run_id=second["run_id"]))["state"] == "CANCELLED"
+            await asker.ask("restart")
+            assert (await asker.until(first["run_id"], "LOST"))["reason"] == "restarted"
+            assert (await asker.until(third["run_id"], "CANCELLED"))["reason"] == "restarted"
+            assert result_of(await asker.run("2+2")) == ["4"]
+
+        asyncio.run(walk())
+
+    def test_readers_go_on_where_they_were(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.run("print(1)\nprint(2)")
+            half = await asker.ask("read", run_id=told["run_id"], after=told["end"])
+            assert (half["items"], half["offset"]) == ([], told["end"])
+            again = Asker.__new__(Asker)  # as after a restart of the agent
+            asker.links.close()
+            again.links, again.kernel = GuestLinks(asker.links._host), asker.kernel
+            assert text_of(await again.ask("read", run_id=told["run_id"], after=0)) == "1\n2\n"
+
+        asyncio.run(walk())
+
+    def test_it_follows_what_happens(self, asker: Asker) -> None:
+        async def walk() -> None:
+            reader, writer = await asker.links.open(asker.kernel)
+            writer.write(b'{"op": "follow"}\n')
+            await asyncio.sleep(0.1)
+            ran = asyncio.create_task(asker.run("print(6*7)", run_id="seen"))
+            states, text = [], ""
+            async with asyncio.timeout(60):
+                while "FINISHED" not in states:
+                    if line := (await reader.readline()).strip():
+                        told = json.loads(line)
+                        states.append(told["state"])
+                        text += text_of(told)
+            await ran
+            writer.close()
+            assert text == "42\n"
+
+        asyncio.run(walk())
+
+    def test_it_refuses_what_it_cannot_read(self, asker: Asker) -> None:
+        async def walk() -> None:
+            codes = [
+                (await asker.ask("read", run_id="../../etc"))["error"]["code"],
+                (await asker.ask("run", code="1", run_id="a/b"))["error"]["code"],
+                (await asker.ask("run", code="1", mode="odd"))["error"]["code"],
+                (await asker.ask("run", code="1" * (2**20 + 1)))["error"]["code"],
+                (await asker.ask("nonsense"))["error"]["code"],
+                (await asker.ask("run", code="1", timeout="soon"))["error"]["code"],
+            ]
+            assert codes == ["no-such-run", "bad-name", "bad-mode", "code-too-large", "bad-request", "bad-request"]
+
+        asyncio.run(walk())
+
+    def test_there_is_no_guest_in_a_kernel_that_is_gone(self, backend: Backend) -> None:
+        async def walk() -> None:
+            with pytest.raises(KernelGone):
+                await GuestLinks(backend.guests).open(uuid4())
+
+        asyncio.run(walk())
+
+
+class ProgramContract(GuestContract):
+    """What holds where the guest is a program in the kernel, with files and commands."""
+
+    def test_batch_builds_and_runs_commands(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.run("", mode="batch", options={"build": "echo made >x", "exec": "cat x; exit 3"})
+            assert (told["state"], told["exit_code"], text_of(told)) == ("FINISHED", 3, "made\n")
+            failed = await asker.run("echo no", mode="batch", options={"build": "false"})
+            assert (failed["exit_code"], failed["reason"], text_of(failed)) == (127, "build-failed", "")
+            answered = await asker.ask("run", code="read line; echo got $line", mode="batch")
+            await asker.until(answered["run_id"], "RUNNING")
+            await asyncio.sleep(0.3)
+            await asker.ask("input", run_id=answered["run_id"], text="this")
+            assert text_of(await asker.until(answered["run_id"], "FINISHED")) == "got this\n"
+
+        asyncio.run(walk())
+
+    def test_an_interpreter_that_ends_is_told_and_what_waited_is_not_run(self, asker: Asker) -> None:
+        async def walk() -> None:
+            first = await asker.ask("run", code="import os, time; time.sleep(0.5); os._exit(7)")
+            second = await asker.ask("run", code="print('never')")
+            assert (await asker.until(first["run_id"], "LOST"))["reason"] == "interpreter-ended"
+            cancelled = await asker.until(second["run_id"], "CANCELLED")
+            assert (cancelled["reason"], cancelled["items"]) == ("interpreter-lost", [])
+            assert text_of(await asker.run("print('new')")) == "new\n"
+
+        asyncio.run(walk())
+
+    def test_output_of_programs_belongs_to_the_run(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.run("import os\nfor n in range(3): os.system(f'echo {n}; echo e{n} >&2')")
+            assert (text_of(told), text_of(told, "stderr")) == ("0\n1\n2\n", "e0\ne1\ne2\n")
+
+        asyncio.run(walk())
+
+    def test_files_go_in_and_out_whole(self, asker: Asker) -> None:
+        async def walk() -> None:
+            content = bytes(range(256)) * 4096
+            reader, writer = await asker.links.open(asker.kernel)
+            writer.write(b'{"op": "put", "path": "new folder/data.bin"}\n')
+            for start in range(0, len(content), 65536):
+                piece = content[start : start + 65536]
+                writer.write(len(piece).to_bytes(4, "big") + piece)
+            writer.write(bytes(4))
+            assert json.loads(await reader.readline()) == {"size": len(content)}
+            reader, writer = await asker.links.open(asker.kernel)
+            writer.write(b'{"op": "get", "path": "new folder/data.bin"}\n')
+            assert json.loads(await reader.readline())["size"] == len(content)
+            assert await reader.read() == content
+            assert text_of(await asker.run("import os; print(os.stat('new folder/data.bin').st_uid == os.getuid())"))
+            assert (await asker.ask("delete", path="new folder")) == {}
+            assert (await asker.ask("get", path="new folder"))["error"]["code"] == "no-such-file"
+
+        asyncio.run(walk())
+
+    def test_a_cut_upload_leaves_nothing(self, asker: Asker) -> None:
+        async def walk() -> None:
+            reader, writer = await asker.links.open(asker.kernel)
+            writer.write(b'{"op": "put", "path": "half"}\n' + (100).to_bytes(4, "big") + b"ten bytes.")
+            writer.write_eof()
+            assert json.loads(await reader.readline())["error"]["code"] == "upload-cut"
+            listed = await asker.ask("get", path="")
+            assert [entry["name"] for entry in listed["entries"] if "half" in entry["name"]] == []
+            assert (await asker.ask("get", path="../x"))["error"]["code"] == "bad-path"
+
+        asyncio.run(walk())
+
+    def test_too_much_output_is_cut_in_the_middle_and_says_so(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.run("print('first'); import sys; sys.stdout.write('x' * 40_000_000); print('last')")
+            items, after = [], 0
+            while after < told["end"]:
+                piece = await asker.ask("read", run_id=told["run_id"], after=after)
+                items, after = items + piece["items"], piece["offset"]
+            gaps = [item for item in items if item["type"] == "gap"]
+            text = "".join(item.get("text", "") for item in items if item["type"] == "stdout")
+            assert [gap["reason"] for gap in gaps] == ["too-much-output"], told
+            assert gaps[0]["bytes"] > 20_000_000
+            assert text.startswith("first\n") and text.endswith("last\n") and len(text) < 17 * 2**20
+
+        asyncio.run(walk())

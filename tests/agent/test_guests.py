@@ -1,0 +1,48 @@
+"""Running code in simulated and native kernels: the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from backendai.agent.backends import process_start
+from backendai.agent.backends.base import Backend
+from backendai.agent.backends.process import IMAGE, ProcessBackend
+from backendai.agent.backends.process_sandbox import Isolation
+from backendai.agent.backends.simulated import Pace, SimulatedBackend
+from backendai.core.slots import Slots
+from tests.agent.guest_contract import GuestContract, ProgramContract
+from tests.agent.specs import make_spec
+from tests.agent.test_process_backend import data, isolation  # noqa: F401
+
+
+@pytest.fixture
+def kernel(backend: Backend) -> Iterator[UUID]:
+    slots = {"cpu": "1", "mem": str(2**30)}
+    spec = make_spec(slots=slots, image=IMAGE if isinstance(backend, ProcessBackend) else "simulated/python")
+    backend.start(spec)
+    yield spec.kernel_id
+    backend.remove(spec.kernel_id)
+
+
+class TestSimulated(GuestContract):
+    sleeps = "sleep 60"
+
+    @pytest.fixture
+    def backend(self) -> Iterator[Backend]:
+        capacity = Slots({"cpu": 4000, "mem": 2**40})
+        backend = SimulatedBackend(deployment="test", capacity=capacity, pace=Pace(time_scale=0))
+        yield backend
+        backend.close()
+
+
+class TestNative(ProgramContract):
+    @pytest.fixture
+    def backend(self, data: Path, isolation: Isolation) -> Iterator[Backend]:  # noqa: F811
+        assert process_start is not None
+        backend = ProcessBackend(data / "agent", deployment="test", agent="n1")
+        yield backend
+        backend.close()
