@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,8 @@ def test_an_upload_goes_on_after_a_reload(walk: Visit, tmp_path: Path) -> None:
     slow = {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": 4 * 2**20}
     network.send("Network.emulateNetworkConditions", slow)
     page.locator("#pick-files").set_input_files(str(large))
-    page.wait_for_function("document.querySelector('.upload-list progress').value > 0.2")
+    bar = page.locator(".upload-list progress")
+    expect(bar).to_have_attribute("value", re.compile(r"0\.[2-9]"), timeout=60_000)
     page.on("dialog", lambda dialog: dialog.accept())  # the page asks before it lets an upload go
     page.reload()
     network.send("Network.emulateNetworkConditions", slow | {"uploadThroughput": -1})

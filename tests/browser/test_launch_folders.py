@@ -65,10 +65,10 @@ def test_a_folder_is_created_on_the_form(walk: Visit, folders: None) -> None:
     dialog.get_by_role("button", name="Create folder").click()
     expect(dialog.locator(".is-invalid")).to_have_count(1)  # she has one of this name
     assert not visitor.accessibility_faults()
-    name.fill("results")
+    name.fill("outcomes")
     dialog.get_by_role("button", name="Create folder").click()
     expect(dialog).to_be_hidden()
-    expect(page.get_by_role("checkbox", name=re.compile("^results"))).to_be_checked()
+    expect(page.get_by_role("checkbox", name=re.compile("^outcomes"))).to_be_checked()
     expect(page.get_by_label("Mount path of data")).to_have_value("train")
     expect(page.get_by_role("checkbox", name=re.compile("^data"))).to_be_checked()
 
