@@ -102,6 +102,15 @@ class FolderRequest(StrictSerializer):
     )
 
 
+class KeepHomeRequest(StrictSerializer):
+    """The folder into which the home folder of a session is copied."""
+
+    name = _name()
+    host = serializers.CharField(max_length=32, required=False, help_text="A storage host; default: the usual one.")
+    limit_bytes = _limit(required=False)
+    ends_session = serializers.BooleanField(default=False, help_text="Terminate the session once it is copied.")
+
+
 class FolderChange(StrictSerializer):
     """What shall change of a folder; what is left out stays."""
 
@@ -129,6 +138,7 @@ class FolderCloneRequest(StrictSerializer):
     name = _name()
     project = serializers.UUIDField(required=False, help_text="A project that you manage; default: it is yours.")
     limit_bytes = _limit(default=None)
+    host = serializers.CharField(max_length=32, default="", help_text="Another storage host; default: the same.")
 
 
 class FolderShareRequest(StrictSerializer):

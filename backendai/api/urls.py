@@ -25,6 +25,7 @@ from backendai.api.views import (
     pulls,
     recent,
     registries,
+    session_homes,
     sessions,
     site,
     statistics,
@@ -48,6 +49,7 @@ urlpatterns = [
     path("v1/sessions/<uuid:session_id>/usage/", usage.SessionUsage.as_view(), name="session-usage"),
     path("v1/sessions/<uuid:session_id>/explain/", explanations.SessionExplanation.as_view(), name="session-explain"),
     path("v1/sessions/<uuid:session_id>/commit/", own_images.SessionCommit.as_view(), name="session-commit"),
+    path("v1/sessions/<uuid:session_id>/keep-home/", session_homes.SessionHome.as_view(), name="session-keep-home"),
     path("v1/sessions/<uuid:session_id>/apps/", apps.SessionApps.as_view(), name="session-apps"),
     path("v1/sessions/<uuid:session_id>/apps/<slug:service>/", apps.SessionApp.as_view(), name="session-app"),
     path(

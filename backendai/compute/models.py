@@ -17,6 +17,7 @@ from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.app_models import PublicApp as PublicApp
 from backendai.compute.commit_models import ImageCommit as ImageCommit
+from backendai.compute.home_models import HomeKeep as HomeKeep
 from backendai.compute.idle_models import IdleWarning as IdleWarning
 from backendai.compute.idle_models import SessionTraffic as SessionTraffic
 from backendai.compute.launch_records import LaunchRecord as LaunchRecord

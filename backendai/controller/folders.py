@@ -15,6 +15,8 @@ from django.db import connection
 from django.utils import timezone
 
 from backendai.cluster.services import release_lease, take_lease
+from backendai.controller import filling
+from backendai.storage.services.filling import due_fills
 from backendai.storage.services.upkeep import deliver_due, empty_trash, list_unknown, look_at_hosts, measure_due
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,8 @@ def run_folders(now: datetime, *, clock: Callable[[], float] = time.monotonic) -
         ]
         changed = sum(_apply(rule) for rule in rules)
         _apply(lambda: list_unknown(hosts, now, has_time))
+        if due_fills(now):
+            filling.begin()
         return changed
     finally:
         release_lease(FOLDERS_LEASE, owner, now=timezone.now())

@@ -8,7 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from backendai.cluster.node_jobs import follow_jobs as follow
-from backendai.controller import folders, idle, loops, observe, scans, tags
+from backendai.controller import filling, folders, idle, loops, observe, scans, tags
 
 
 @shared_task(name="controller.run_pass", ignore_result=True)
@@ -39,6 +39,12 @@ def run_idle() -> None:
 def run_folders() -> None:
     """Look at storage hosts and folders, beside the passes."""
     folders.begin(timezone.now())
+
+
+@shared_task(name="controller.fill_folders", ignore_result=True)
+def fill_folders() -> None:
+    """Copy files into new folders, beside the passes."""
+    filling.begin()
 
 
 @shared_task(name="controller.schedule_group", ignore_result=True)

@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from backendai.accounts.models import Project
+from backendai.activity.models import BackgroundJob
 from backendai.cluster.models import Agent
 from backendai.storage.querysets import FolderGrantQuerySet, FolderQuerySet, StorageHostQuerySet
 from backendai.storage.status import FolderStatus, GrantKind, QuotaMode, Rights, Usage
@@ -213,3 +214,22 @@ class FolderSize(models.Model):
 
     def __str__(self) -> str:
         return f"{self.folder_id} {self.day}: {self.used_bytes}"
+
+
+class FolderFill(models.Model):
+    """Files that come into a new folder from elsewhere. The row goes when they are there; ``is_over``: given up."""
+
+    folder = models.OneToOneField(Folder, on_delete=models.CASCADE, related_name="fill")
+    job = models.ForeignKey(BackgroundJob, null=True, on_delete=models.SET_NULL, related_name="+")
+    taken_by = models.CharField(max_length=128, blank=True)
+    taken_until = models.DateTimeField(null=True, blank=True)
+    tries = models.PositiveSmallIntegerField(default=0)
+    sent_bytes = models.BigIntegerField(default=0, help_text="At the last word of the last worker.")
+    is_over = models.BooleanField(default=False)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["created_at", "pk"]
+
+    def __str__(self) -> str:
+        return str(self.folder_id)

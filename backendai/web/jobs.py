@@ -9,6 +9,7 @@ from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
 
 _KINDS = {
+    "folder.fill": _noop("Copying files into folder"),
     "folder.nearly-full": _noop("Nearly full: folder"),
     "image.commit": _noop("Saving as image"),
     "image.build": _noop("Building image"),

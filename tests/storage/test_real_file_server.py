@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 from django.conf import settings
 from django.utils import timezone
 
@@ -31,6 +29,7 @@ from backendai.storage.services.adopting import adopt_folders
 from backendai.storage.status import FolderStatus
 from backendai.wire.tickets import public_key_of
 from tests.cast import Cast
+from tests.storage.served_app import served
 
 config = pytest.importorskip("backendai.files.config")
 server = pytest.importorskip("backendai.files.server")
@@ -54,22 +53,8 @@ def host(db: None, root: Path) -> Iterator[StorageHost]:
     app = server.create_app(
         server.create_server(config.FilesSettings(**values, **keys, deployment=settings.DEPLOYMENT))
     )
-    loop, runner = asyncio.new_event_loop(), web.AppRunner(app, access_log=None)
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-
-    async def start() -> int:
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        return int(runner.addresses[0][1])
-
-    port = asyncio.run_coroutine_threadsafe(start(), loop).result(20)
-    yield StorageHost.objects.create(name="local", address=f"http://127.0.0.1:{port}", is_default=True)
-    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(20)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(20)
-    loop.close()
+    with served(app) as address:
+        yield StorageHost.objects.create(name="local", address=address, is_default=True)
 
 
 def until(is_so: Callable[[], bool]) -> None:

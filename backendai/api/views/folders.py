@@ -167,8 +167,8 @@ class FolderClone(GenericAPIView[Folder]):
         folder = visible_folder(user, folder_id)
         data = _checked(FolderCloneRequest, request)
         project = _project(user, data.pop("project", None))
-        key = idempotency_key(request)
-        made = clone_folder(folder, user, project=project, idempotency_key=key, now=timezone.now(), **data)
+        host, key = host_named(user, data.pop("host")), idempotency_key(request)
+        made = clone_folder(folder, user, project=project, host=host, idempotency_key=key, now=timezone.now(), **data)
         return Response(shown_folder(user, made.pk), status=status.HTTP_201_CREATED)
 
 

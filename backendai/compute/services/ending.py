@@ -22,6 +22,7 @@ from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.reasons import reason_of
 from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.commits import refuse_while_saved
+from backendai.compute.services.home_keeping import refuse_while_home_is_kept
 from backendai.compute.services.moves import Why, move, move_kernels
 from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, SessionType, Status
 from backendai.core.errors import Conflict
@@ -48,6 +49,7 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
         raise Conflict(f"The session has ended already ({session.get_status_display()}).", code="already-ended")
     if not force:
         refuse_while_saved(session)
+        refuse_while_home_is_kept(session)
     own = session.owner_id == user.pk
     code = "user-requested" if own else "admin-requested"
     now = timezone.now()

@@ -15,6 +15,7 @@ from backendai.activity.services import audit_each
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.commits import being_saved
 from backendai.compute.services.ending import Ended, end_sessions, give_up_on_nodes
+from backendai.compute.services.home_keeping import homes_being_kept
 from backendai.compute.services.moves import Why
 from backendai.compute.status import LIVE, Phase, Status
 from backendai.core.errors import UserError
@@ -48,7 +49,7 @@ def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False
         raise UserError(text, field="sessions", code="too-many-sessions", limit=MOST_ENDED)
     with transaction.atomic():
         found = _visible(user, ids)
-        saved = set() if force else being_saved(found)
+        saved = set() if force else being_saved(found) | homes_being_kept(found)
         asked = {pk: one for pk, one in found.items() if pk not in saved and not _why_not(one, force)}
         ended = _end(user, asked, force, now)
         forced = give_up_on_nodes(asked, user, now) if force and user.is_superadmin else set()
@@ -93,7 +94,12 @@ def _refusal(
     if is_touched:
         return None
     if pk in saved:
-        return Refusal(pk, session.name, "being-saved", "An image is being made of it: wait for it, or use force.")
+        return Refusal(
+            pk,
+            session.name,
+            "being-saved",
+            "An image is being made of it, or its home is being kept. Wait for that, or use force.",
+        )
     code, message = _why_not(session, force) or ("already-ended", "It has ended meanwhile.")
     return Refusal(pk, session.name, code, message)
 

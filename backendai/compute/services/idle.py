@@ -21,6 +21,7 @@ from backendai.compute.services.bulk import among, update_returning, update_rows
 from backendai.compute.services.commits import being_saved
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.history import Entry, write_history
+from backendai.compute.services.home_keeping import homes_being_kept
 from backendai.compute.services.moves import Why, tell
 from backendai.compute.services.notices import IdleNotice, tell_of_idleness
 from backendai.compute.status import TERMINAL, Outcome, Phase, Status
@@ -113,7 +114,7 @@ def collect_idle(cases: Sequence[IdleCase], *, now: datetime) -> set[UUID]:
         return set()
     with transaction.atomic():
         held = hold_running(list(first))
-        held -= being_saved(held)  # it may end when its image is made
+        held -= being_saved(held) | homes_being_kept(held)  # it may end when that is done
         standing = _standing({pk: one for pk, one in first.items() if pk in held}, now)
         groups: dict[str, dict[UUID, Why]] = defaultdict(dict)
         for pk, (_, warned_at) in standing.items():

@@ -31,12 +31,13 @@ def clone_folder(
     name: str,
     project: Project | None = None,
     limit_bytes: int | None = None,
+    host: StorageHost | None = None,
     idempotency_key: str | None = None,
     now: datetime,
 ) -> Folder:
-    """Return a new folder of the actor, or of a project that they manage, which is CREATING until its file server has
-    copied every file. ``limit_bytes`` None: the limit of the source. Whoever manages the source may clone it, others if
-    it is cloneable and they can view it."""
+    """Return a new folder of the actor, or of a project that they manage, which is CREATING until every file is copied:
+    by its file server, or to another ``host`` as a stream. ``limit_bytes`` None: the limit of the source. Those who
+    manage the source may clone it, others if it is cloneable and they can view it."""
     folder = require_rights(actor, folder, Rights.VIEW)
     if not folder.is_cloneable and not allows(str(getattr(folder, "rights")), MANAGE):  # noqa: B009  (an annotation)
         text = f"The folder {folder.name} may not be cloned. Ask whoever manages it to allow that."
@@ -45,12 +46,13 @@ def clone_folder(
         raise Conflict("A linked folder cannot be cloned: copy its files in a session.", code="linked-folder")
     if folder.status != FolderStatus.READY:
         raise wrong_status(folder, "cloned")
-    digest = digest_of({"source": folder.pk, "name": name, "project": project and project.pk, "limit": limit_bytes})
+    asked = {"source": folder.pk, "name": name, "project": project and project.pk, "limit": limit_bytes}
+    digest = digest_of(asked | ({"host": host.name} if host else {}))
     if idempotency_key and (earlier := earlier_folder(actor, idempotency_key, digest)):
         return earlier
     clone = Folder(
         name=check_name(name),
-        host=host_for(actor, folder.host),
+        host=host_for(actor, host or folder.host),
         project=managed_project(actor, project),
         user=None if project else actor,
         usage=folder.usage,
@@ -58,7 +60,8 @@ def clone_folder(
         cloned_from=folder,
     )
     _refuse_too_small(folder, clone)
-    return add_folder(actor, clone, now=now, idempotency_key=idempotency_key, digest=digest)
+    filled_by = _note_nothing if clone.host_id != folder.host_id else None
+    return add_folder(actor, clone, now=now, idempotency_key=idempotency_key, digest=digest, filled_by=filled_by)
 
 
 def link_folder(
@@ -82,6 +85,10 @@ def link_folder(
         linked_path=path,
     )
     return add_folder(actor, folder, now=now)
+
+
+def _note_nothing(folder: Folder) -> None:
+    """``cloned_from`` says already where the files come from."""
 
 
 def _refuse_too_small(source: Folder, clone: Folder) -> None:

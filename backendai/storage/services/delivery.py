@@ -9,7 +9,7 @@ from datetime import datetime
 from backendai.core.slots import format_size
 from backendai.storage import orders
 from backendai.storage.file_server import FileServerError, StorageSilent
-from backendai.storage.models import Folder
+from backendai.storage.models import Folder, FolderFill
 from backendai.storage.status import FolderStatus
 from backendai.storage.transitions import transition
 
@@ -35,6 +35,9 @@ def deliver(folder: Folder, *, now: datetime) -> bool:
 
 def _deliver(folder: Folder, now: datetime) -> bool:
     if folder.status == FolderStatus.CREATING:
+        if FolderFill.objects.filter(folder=folder).exists():
+            orders.order_creation(folder)  # it is ready when its files are there
+            return False
         return _clone(folder, now) if folder.cloned_from_id else _create(folder, now)
     if folder.status == FolderStatus.DELETING:
         return _delete(folder, now)

@@ -13,7 +13,7 @@ from backendai.accounts.models import Project, User
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
 from backendai.storage.limits import check_room, owner_of
-from backendai.storage.models import Folder, StorageHost
+from backendai.storage.models import Folder, FolderFill, StorageHost
 from backendai.storage.permissions import require_rights
 from backendai.storage.querysets import MANAGE
 from backendai.storage.services.checks import (
@@ -30,6 +30,7 @@ from backendai.storage.services.checks import (
     wrong_status,
 )
 from backendai.storage.services.delivery import deliver
+from backendai.storage.services.filling import open_fill
 from backendai.storage.status import FolderStatus, Rights, Usage
 from backendai.storage.transitions import transition
 
@@ -45,13 +46,14 @@ def create_folder(
     is_cloneable: bool = False,
     member_rights: str = Rights.EDIT,
     idempotency_key: str | None = None,
+    filled_by: Callable[[Folder], None] | None = None,
     now: datetime,
 ) -> Folder:
     """Return a new folder of the user, or of a project that the user manages; READY when its file server has made it
     within its deadline, else CREATING until the pass succeeds. The same key returns the folder made before.
+    ``filled_by`` notes in the same transaction where its files come from; it is READY when they are there.
 
-    Raises a UserError by field, and a Conflict for a taken name or a policy's limit, with nothing written.
-    """
+    Raises a UserError by field, and a Conflict for a taken name or a policy's limit, with nothing written."""
     asked: dict[str, Any] = {
         "name": name,
         "host": host and host.name,
@@ -72,7 +74,7 @@ def create_folder(
         limit_bytes=check_limit(limit_bytes),
         is_cloneable=is_cloneable,
     )
-    return add_folder(user, folder, now=now, idempotency_key=idempotency_key, digest=digest)
+    return add_folder(user, folder, now=now, idempotency_key=idempotency_key, digest=digest, filled_by=filled_by)
 
 
 def change_folder(folder: Folder, actor: User, values: Mapping[str, Any], *, now: datetime) -> Folder:
@@ -148,6 +150,8 @@ def retry_folder(folder: Folder, actor: User, *, now: datetime) -> Folder:
     with transaction.atomic():
         if not transition([folder.pk], FolderStatus.CREATING, now=now, only_from=[FolderStatus.ERROR]):
             raise wrong_status(folder, "created once more")
+        if FolderFill.objects.filter(folder=folder).exists():
+            open_fill(folder, actor, now=now)
         audit(actor.pk, "folder.retry", "folder", [folder.pk], name=folder.name)
     folder.refresh_from_db(fields=["status", "status_message", "version", "changed_at"])
     deliver(folder, now=now)
@@ -176,9 +180,16 @@ def purge_folder(folder: Folder, actor: User, *, typed_name: str, now: datetime)
 
 
 def add_folder(
-    actor: User, folder: Folder, *, now: datetime, idempotency_key: str | None = None, digest: str = ""
+    actor: User,
+    folder: Folder,
+    *,
+    now: datetime,
+    idempotency_key: str | None = None,
+    digest: str = "",
+    filled_by: Callable[[Folder], None] | None = None,
 ) -> Folder:
-    """Write a new row within its owner's limits, have it made, and return it."""
+    """Write a new row within its owner's limits, have it made, and return it. ``filled_by``: its files come as a stream
+    (``filling.py``), and this notes from where."""
     folder.created_by, folder.created_at, folder.changed_at = actor, now, now
     folder.idempotency_key = (idempotency_key or "")[:128] or None
     folder.request_digest = digest if idempotency_key else ""
@@ -191,6 +202,9 @@ def add_folder(
             if folder.cloned_from_id:
                 details["source"] = str(folder.cloned_from_id)
             audit(actor.pk, "folder.create", "folder", [folder.pk], **details)
+            if filled_by is not None:
+                filled_by(folder)
+                open_fill(folder, actor, now=now)
     except IntegrityError as error:
         if idempotency_key and (earlier := earlier_folder(actor, idempotency_key, digest)):
             return earlier

@@ -102,7 +102,17 @@ class CreateForm(_TargetForm):
 
 
 class CloneForm(_TargetForm):
-    """A clone of a folder."""
+    """A clone of a folder, on the same storage host or on another one."""
+
+    host = forms.ModelChoiceField(StorageHost.objects.none(), label=_l("Storage host"), empty_label=None)
+
+    def __init__(self, *args: Any, user: User, folder: Folder, **kwargs: Any) -> None:
+        super().__init__(*args, user=user, **kwargs)
+        hosts = StorageHost.objects.filter(is_enabled=True).order_by("name")
+        self.fields["host"].queryset = hosts  # type: ignore[attr-defined]
+        self.fields["host"].initial = folder.host_id
+        if not hosts.exclude(pk=folder.host_id).exists():
+            del self.fields["host"]
 
 
 class SettingsForm(forms.Form):

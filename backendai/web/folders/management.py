@@ -114,7 +114,7 @@ def settings(request: PageRequest, folder_id: UUID) -> HttpResponse:
 def clone(request: PageRequest, folder_id: UUID) -> HttpResponse:
     """Clone a folder and open the clone."""
     folder = find_folder(request, folder_id)
-    form = CloneForm(request.POST, user=request.user)
+    form = CloneForm(request.POST, user=request.user, folder=folder)
     if form.is_valid():
         data = form.cleaned_data
         try:
@@ -124,6 +124,7 @@ def clone(request: PageRequest, folder_id: UUID) -> HttpResponse:
                 name=data["name"],
                 project=data.get("project"),
                 limit_bytes=data["limit_bytes"],
+                host=data.get("host"),
                 now=timezone.now(),
             )
             return redirect("web:folder", made.pk)
@@ -137,7 +138,7 @@ def _settings_page(
     request: PageRequest, folder: Folder, form: forms.Form | None, *, clone_form: CloneForm | None = None
 ) -> HttpResponse:
     may_clone = (rights_to(folder) == MANAGE or folder.is_cloneable) and not folder.linked_path
-    asked = clone_form or (CloneForm(user=request.user, initial={"name": f"{folder.name}-copy"}) if may_clone else None)
+    asked = clone_form or (_clone_form(request, folder) if may_clone else None)
     uses = SessionMount.objects.filter(folder=folder).select_related("session__owner").order_by("-created_at")
     if rights_to(folder) != MANAGE:
         uses = uses.filter(session__in=ComputeSession.objects.visible_to(request.user))
@@ -146,6 +147,10 @@ def _settings_page(
     context["sizes"] = list(folder.sizes.order_by("-day")[:14])
     is_wrong = bool((form and form.errors) or (clone_form and clone_form.errors))
     return folder_page(request, folder, "settings", context, tab="settings", status=422 if is_wrong else 200)
+
+
+def _clone_form(request: PageRequest, folder: Folder) -> CloneForm:
+    return CloneForm(user=request.user, folder=folder, initial={"name": f"{folder.name}-copy"})
 
 
 def _grant(request: PageRequest, folder: Folder, data: dict[str, Any]) -> None:

@@ -1,0 +1,90 @@
+"""Keeping the home folder of a running session: it is copied into a new folder, and the session waits with its end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.cluster.models import Agent
+from backendai.compute.models import ComputeSession, HomeKeep, Kernel
+from backendai.compute.status import Status
+from backendai.core.errors import Conflict, NotAllowed
+from backendai.storage.models import Folder, StorageHost
+from backendai.storage.services import create_folder
+
+
+def keep_home(
+    user: User,
+    session: ComputeSession,
+    *,
+    name: str,
+    host: StorageHost | None = None,
+    limit_bytes: int | None = None,
+    ends_session: bool = False,
+    now: datetime,
+) -> Folder:
+    """Return a new folder, CREATING until the home of the session's main kernel is copied into it. Raises NotAllowed
+    for another's session, a Conflict when it cannot be copied now, and what ``create_folder`` raises."""
+    if session.owner_id != user.pk:
+        raise NotAllowed("Only its owner may keep the home folder of a session.", code="not-the-owner")
+    kernel = kernel_with_home(session)
+    if keep := home_under_way(session):
+        raise Conflict(
+            f"The home of this session is being copied into the folder {keep.folder.name}. Wait until that is done, or "
+            "cancel it under the bell.",
+            code="home-being-kept",
+        )
+
+    def note(folder: Folder) -> None:
+        HomeKeep.objects.create(
+            folder=folder,
+            user=user,
+            session=session,
+            kernel=kernel,
+            generation=kernel.generation,
+            ends_session=ends_session,
+            created_at=now,
+        )
+        audit(user.pk, "session.keep-home", "session", [session.pk], name=session.name, folder=folder.name)
+
+    return create_folder(user, name=name, host=host, limit_bytes=limit_bytes, filled_by=note, now=now)
+
+
+def kernel_with_home(session: ComputeSession) -> Kernel:
+    """Return the main kernel, whose home can be copied now; raises a Conflict."""
+    if session.status != Status.RUNNING:
+        raise Conflict("Only the home folder of a session that runs can be kept.", code="not-running")
+    kernel: Kernel | None = session.kernels.select_related("agent").order_by("rank").first()
+    if kernel is None or kernel.agent is None or kernel.status != Status.RUNNING:
+        raise Conflict("Only the home folder of a session that runs can be kept.", code="not-running")
+    if kernel.agent.backend == "simulated":
+        raise Conflict("A simulated session has no home folder.", code="no-home")
+    if kernel.agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
+        raise Conflict(f"Agent {kernel.agent.name} does not answer.", code="agent-silent")
+    return kernel
+
+
+def home_under_way(session: ComputeSession) -> HomeKeep | None:
+    """Return the copy of the session's home that is under way."""
+    rows = HomeKeep.objects.filter(session=session, folder__fill__is_over=False).select_related("folder__fill")
+    return rows.first()
+
+
+def homes_being_kept(session_ids: Collection[UUID]) -> set[UUID]:
+    """Return those of these sessions whose home is being copied."""
+    rows = HomeKeep.objects.filter(session__in=session_ids, folder__fill__is_over=False)
+    return set(rows.order_by().values_list("session_id", flat=True))
+
+
+def refuse_while_home_is_kept(session: ComputeSession) -> None:
+    """Raise Conflict while the home of the session is being copied: its end would break that off."""
+    if keep := home_under_way(session):
+        raise Conflict(
+            f"The home of this session is being copied into the folder {keep.folder.name}. Wait for it, cancel it "
+            "under the bell, or end the session by force.",
+            code="home-being-kept",
+            job=str(keep.folder.fill.job_id),
+        )

@@ -1,0 +1,162 @@
+"""Copies of files into new folders, each in a thread of its own: they take minutes or hours, and no pass waits.
+
+Bytes go from their source through this process to the file server; both are asked with tickets. A worker that dies is
+followed by another one a minute later, which goes on with what is not there yet.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+
+from django.db import connection
+from django.utils import timezone
+
+from backendai.compute.models import HomeKeep
+from backendai.compute.services.ending import terminate_session
+from backendai.compute.status import Status
+from backendai.controller.home_archives import HomeGone, receive_home
+from backendai.core.errors import UserError
+from backendai.storage import orders
+from backendai.storage.file_server import FileServerError, StorageSilent
+from backendai.storage.file_streams import receive_folder, send_folder
+from backendai.storage.models import Folder, FolderFill
+from backendai.storage.services.filling import (
+    cancel_fill,
+    due_fills,
+    fail_fill,
+    finish_fill,
+    put_off_fill,
+    report_fill,
+    take_fill,
+)
+from backendai.storage.status import FolderStatus
+
+logger = logging.getLogger(__name__)
+
+_MOST_AT_ONCE = 2
+_TELL_EVERY = 2.0
+_MOST_NAMED = 5
+_workers = threading.BoundedSemaphore(_MOST_AT_ONCE)
+
+
+class _Unwanted(Exception):
+    """Leaves the copy when somebody cancelled it, or another worker has taken it over."""
+
+
+def begin() -> None:
+    """Carry out in the background what waits; beyond two copies in this process, a later hint or pass does."""
+    if _workers.acquire(blocking=False):
+        threading.Thread(target=_run, name="fill", daemon=True).start()
+
+
+def fill_all(clock: Callable[[], datetime] = timezone.now) -> int:
+    """Carry out every copy that waits, one after the other; returns how many were tried."""
+    worker, tried = f"{socket.gethostname()[:24]}:{os.getpid()}:{threading.get_ident()}", 0
+    while fill := next((one for one in due_fills(clock()) if take_fill(one, worker, now=clock())), None):
+        fill.taken_by = worker
+        _fill(fill, clock)
+        tried += 1
+    return tried
+
+
+def _run() -> None:
+    try:
+        fill_all()
+    except Exception:
+        logger.exception("the copies into folders failed")
+    finally:
+        connection.close()
+        _workers.release()
+
+
+def _fill(fill: FolderFill, clock: Callable[[], datetime]) -> None:
+    keep = HomeKeep.objects.filter(folder=fill.folder_id).select_related("kernel__agent", "session", "user").first()
+    try:
+        fill.folder.refresh_from_db(fields=["status", "version"])
+        if fill.folder.status != FolderStatus.CREATING:
+            raise _Unwanted
+        orders.order_creation(fill.folder)
+        orders.order_limit(fill.folder)  # it may have been lifted since the last try
+        told = send_folder(fill.folder, _told(fill, _source(fill.folder, keep), _total(fill.folder), clock))
+        if finish_fill(fill, message=_left_out(told), now=clock()) and keep and keep.ends_session:
+            with suppress(UserError):  # it has ended by itself
+                terminate_session(keep.session, keep.user)
+    except _Unwanted:
+        _stop(fill, clock())
+    except HomeGone as error:
+        _end_without_home(fill, error.message, clock())
+    except StorageSilent as error:
+        _put_off(fill, keep, error.message, clock())
+    except FileServerError as error:
+        fail_fill(fill, error.message, now=clock())
+    except Exception:
+        logger.exception("folder %s cannot be filled", fill.folder_id)
+        put_off_fill(fill, "The copy broke off; the log of the control process says why.", now=clock())
+
+
+def _source(folder: Folder, keep: HomeKeep | None) -> Iterator[bytes]:
+    if keep is not None:
+        return receive_home(keep.kernel, keep.generation)
+    if folder.cloned_from is None or folder.cloned_from.status != FolderStatus.READY:
+        raise FileServerError("The folder that was to be copied is not there any more.", status=404)
+    return receive_folder(folder.cloned_from)
+
+
+def _total(folder: Folder) -> int | None:
+    return folder.cloned_from.used_bytes if folder.cloned_from else None
+
+
+def _told(
+    fill: FolderFill, archive: Iterator[bytes], total: int | None, clock: Callable[[], datetime]
+) -> Iterator[bytes]:
+    """Pass the archive on, telling every two seconds how far it is. Raises _Unwanted when nobody wants it any more."""
+    sent, told_at = 0, -_TELL_EVERY
+    for piece in archive:
+        if time.monotonic() - told_at >= _TELL_EVERY:
+            told_at = time.monotonic()
+            if not report_fill(fill, fill.taken_by, sent, total, now=clock()):
+                raise _Unwanted
+        yield piece
+        sent += len(piece)
+
+
+def _stop(fill: FolderFill, now: datetime) -> None:
+    """Delete what came of a cancelled copy; one that another worker has taken over is left to it."""
+    if FolderFill.objects.filter(pk=fill.pk, taken_by=fill.taken_by).exists():
+        cancel_fill(fill, now=now)
+
+
+def _put_off(fill: FolderFill, keep: HomeKeep | None, message: str, now: datetime) -> None:
+    """Try again later, unless the session whose home it is has ended."""
+    if keep is not None:
+        keep.session.refresh_from_db(fields=["status"])
+        if keep.session.status != Status.RUNNING:
+            _end_without_home(fill, "The session ended before its home was copied.", now)
+            return
+    put_off_fill(fill, message, now=now)
+
+
+def _end_without_home(fill: FolderFill, message: str, now: datetime) -> None:
+    """Keep the files that came: there is no other copy of them any more. Without any the folder is an ERROR."""
+    fill.refresh_from_db(fields=["sent_bytes"])
+    if fill.sent_bytes:
+        finish_fill(fill, message=f"Not all files of the home are here. {message}", now=now)
+    else:
+        fail_fill(fill, message, now=now)
+
+
+def _left_out(told: dict[str, object]) -> str:
+    """Return which files did not come along; empty for none."""
+    refused = told.get("refused")
+    if not isinstance(refused, list) or not refused:
+        return ""
+    names = ", ".join(str(one.get("path", "")) for one in refused[:_MOST_NAMED])
+    more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
+    return f"Not copied, because they are neither files nor links inside the folder: {names}{more}."

@@ -1,0 +1,79 @@
+"""Whole folders as tar streams, from one file server and to another."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import urllib3
+from django.conf import settings
+
+from backendai.storage.file_server import FileServerError, StorageSilent
+from backendai.storage.models import Folder
+from backendai.wire.folder_tickets import TicketRights, sign_folder_ticket
+
+PIECE = 2**20
+_PATIENCE = urllib3.Timeout(connect=30.0, read=120.0)  # a sync of many files may take long
+_LARGEST_ANSWER = 8 * 2**20
+_pool = urllib3.PoolManager(num_pools=16, maxsize=2, retries=urllib3.Retry(0, redirect=False), timeout=_PATIENCE)
+
+
+def receive_folder(folder: Folder) -> Iterator[bytes]:
+    """Give all files of a folder as a tar archive. Raises FileServerError, and StorageSilent when it breaks off."""
+    answer = _ask("GET", folder, "/archive?format=tar", "view")
+    try:
+        if answer.status != 200:
+            raise _refusal(folder, answer.status, answer.read(_LARGEST_ANSWER))
+        yield from answer.stream(PIECE)
+    except urllib3.exceptions.HTTPError as error:
+        raise StorageSilent(f"Storage host {folder.host.name} has broken the copy off.") from error
+    finally:
+        answer.close()
+
+
+def send_folder(folder: Folder, archive: Iterable[bytes]) -> dict[str, Any]:
+    """Put a tar archive into a folder, and return what was ``written``, ``skipped`` and ``refused``; what is there and
+    equal stays. Raises FileServerError, and StorageSilent when it breaks off."""
+    answer = _ask("PUT", folder, "/archive?overwrite=skip-equal", "edit", archive)
+    try:
+        content = answer.read(_LARGEST_ANSWER)
+    except urllib3.exceptions.HTTPError as error:
+        raise StorageSilent(f"Storage host {folder.host.name} has broken the copy off.") from error
+    finally:
+        answer.close()
+    if answer.status != 200:
+        raise _refusal(folder, answer.status, content)
+    told: dict[str, Any] = json.loads(content)
+    return told
+
+
+def _ask(
+    method: str, folder: Folder, path: str, rights: TicketRights, body: Iterable[bytes] | None = None
+) -> urllib3.BaseHTTPResponse:
+    ticket = sign_folder_ticket(
+        settings.TICKET_KEY,
+        host=folder.host.name,
+        folder_id=folder.pk,
+        version=folder.version,
+        rights=rights,
+        now=time.time(),
+    )
+    url = f"{folder.host.address.rstrip('/')}/v1/folders/{folder.pk}{path}"
+    headers = {"Authorization": f"Bearer {ticket}", "Content-Type": "application/x-tar"}
+    try:
+        return _pool.request(method, url, body=body, headers=headers, preload_content=False)
+    except urllib3.exceptions.HTTPError as error:
+        raise StorageSilent(f"Storage host {folder.host.name} does not answer.") from error
+
+
+def _refusal(folder: Folder, status: int, content: bytes) -> FileServerError:
+    try:
+        told = json.loads(content)
+        message, code = str(told["message"]), str(told["code"])
+    except (ValueError, KeyError, TypeError):
+        message, code = f"The file server answered {status}.", "storage-refused"
+    if status in (401, 500, 502, 503, 504):
+        return StorageSilent(f"Storage host {folder.host.name}: {message}", code=code)
+    return FileServerError(message, status=status, code=code)

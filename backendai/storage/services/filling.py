@@ -1,0 +1,112 @@
+"""Folders whose files come from elsewhere as a stream: the home of a session, or a folder on another storage host.
+
+Until all files are there the folder is CREATING, and nobody sees half of them. A copy that breaks off goes on: what is
+there already and equal is passed over. One worker fills a folder; another takes over when it is silent.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from backendai.accounts.models import User
+from backendai.activity.jobs import finish_job, report_progress, start_job, stop_job
+from backendai.core.slots import format_size
+from backendai.storage.models import Folder, FolderFill
+from backendai.storage.status import FolderStatus
+from backendai.storage.transitions import transition
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
+
+FILL_JOB = "folder.fill"
+LEASE = timedelta(seconds=60)
+_PAUSE = timedelta(seconds=10)
+_LONGEST, _SILENCE = timedelta(days=2), timedelta(minutes=15)
+_MOST_TRIES = 8
+
+
+def open_fill(folder: Folder, owner: User, *, now: datetime) -> FolderFill:
+    """Note, in the caller's transaction, that files come into a folder; its job tells the owner how far they are."""
+    job = start_job(
+        FILL_JOB,
+        f"{folder.name} ({folder.pk.hex[:12]})",
+        "The files are about to be copied.",
+        now=now,
+        owner_id=owner.pk,
+        silence_limit=_SILENCE,
+        longest=_LONGEST,
+    )
+    values = {"job": job, "tries": 0, "is_over": False, "taken_by": "", "taken_until": None}
+    fill: FolderFill = FolderFill.objects.update_or_create(folder=folder, defaults=values)[0]
+    hint_on_commit("controller.fill_folders", queue=CONTROL_QUEUE)
+    return fill
+
+
+def due_fills(now: datetime) -> list[FolderFill]:
+    """Return those that no worker holds, oldest first."""
+    free = Q(taken_until=None) | Q(taken_until__lte=now) | Q(taken_until__gt=now + 2 * LEASE)
+    return list(
+        FolderFill.objects.filter(free, is_over=False).select_related(
+            "folder__host", "folder__cloned_from__host", "job"
+        )
+    )
+
+
+def take_fill(fill: FolderFill, worker: str, *, now: datetime) -> bool:
+    """Take a fill unless somebody was faster."""
+    free = Q(taken_until=fill.taken_until) if fill.taken_until else Q(taken_until=None)
+    return bool(FolderFill.objects.filter(free, pk=fill.pk).update(taken_by=worker, taken_until=now + LEASE))
+
+
+def report_fill(fill: FolderFill, worker: str, done: int, total: int | None, *, now: datetime) -> bool:
+    """Write how many bytes have been sent; returns whether to go on: not when the fill was cancelled or taken away."""
+    held = FolderFill.objects.filter(pk=fill.pk, taken_by=worker, folder__status=FolderStatus.CREATING)
+    if not held.update(taken_until=now + LEASE, sent_bytes=done):
+        return False
+    of_total = f" of about {format_size(total)}" if total else ""
+    message = f"{format_size(done)}{of_total} are copied."
+    Folder.objects.filter(pk=fill.folder_id, status=FolderStatus.CREATING).update(status_message=message)
+    share = min(done / total, 0.99) if total else None
+    return fill.job_id is not None and report_progress(fill.job_id, share, message, now=now)
+
+
+def finish_fill(fill: FolderFill, *, message: str = "", now: datetime) -> bool:
+    """Make the folder READY; returns whether it still waited for that."""
+    with transaction.atomic():
+        only = [FolderStatus.CREATING]
+        if not transition([fill.folder_id], FolderStatus.READY, now=now, only_from=only, status_message=message[:500]):
+            return False
+        FolderFill.objects.filter(pk=fill.pk).delete()
+        if fill.job_id is not None:
+            finish_job(fill.job_id, message=message or "All files are there.", failed=bool(message), now=now)
+    return True
+
+
+def put_off_fill(fill: FolderFill, message: str, *, now: datetime) -> bool:
+    """Let a copy that broke off go on in a moment; returns False when it was tried often enough, and gives it up."""
+    if fill.tries + 1 >= _MOST_TRIES:
+        fail_fill(fill, message, now=now)
+        return False
+    FolderFill.objects.filter(pk=fill.pk).update(taken_until=now + _PAUSE, taken_by="", tries=F("tries") + 1)
+    return True
+
+
+def fail_fill(fill: FolderFill, message: str, *, now: datetime) -> None:
+    """Make the folder an ERROR that says why."""
+    with transaction.atomic():
+        only = [FolderStatus.CREATING]
+        transition([fill.folder_id], FolderStatus.ERROR, now=now, only_from=only, status_message=message[:500])
+        FolderFill.objects.filter(pk=fill.pk).update(is_over=True, taken_by="", taken_until=None)
+        if fill.job_id is not None:
+            finish_job(fill.job_id, message=message, failed=True, now=now)
+
+
+def cancel_fill(fill: FolderFill, *, now: datetime) -> None:
+    """Delete the folder with what has come, after its owner cancelled the copy."""
+    with transaction.atomic():
+        transition([fill.folder_id], FolderStatus.DELETING, now=now, only_from=[FolderStatus.CREATING])
+        FolderFill.objects.filter(pk=fill.pk).delete()
+        if fill.job_id is not None:
+            stop_job(fill.job_id, message="Cancelled: what was copied is deleted.", now=now)
