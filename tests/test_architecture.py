@@ -126,6 +126,42 @@ def test_it_has_no_import_cycle() -> None:
         pytest.fail(f"import cycle: {' → '.join(error.args[1])}")
 
 
+# The agent's side, what starts and examines agents, and what is told of agents that report no capabilities.
+_MAY_NAME_BACKENDS = {"agent", "settings", "ops"}
+_NAMES_OF_BACKENDS = {"docker", "process", "simulated"}
+
+
+def test_nobody_decides_by_the_name_of_a_backend() -> None:
+    offenders = [
+        f"{shown(path)}:{node.lineno}"
+        for path in FILES
+        if room_of(path) not in _MAY_NAME_BACKENDS and shown(path) != "backendai/cluster/capabilities.py"
+        for node in ast.walk(parsed(path))
+        if _names_a_backend(node)
+    ]
+    assert not offenders, "ask for a capability (cluster/capabilities.py): " + ", ".join(offenders)
+    assert _names_a_backend(ast.parse("agent.backend in OTHERS").body[0].value)  # type: ignore[attr-defined]
+    assert _names_a_backend(ast.parse("rows.exclude(backend__in=names)").body[0].value)  # type: ignore[attr-defined]
+
+
+def _names_a_backend(node: ast.AST) -> bool:
+    """Return whether a comparison or a filter asks for a backend, or a table is keyed by backends."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        return any(_is_backend(side) for side in sides)
+    if isinstance(node, ast.Dict | ast.Set):
+        return any(_is_backend(key) for key in (node.keys if isinstance(node, ast.Dict) else node.elts))
+    if isinstance(node, ast.Call):
+        return any((word.arg or "").startswith("backend__") for word in node.keywords)
+    return False
+
+
+def _is_backend(node: ast.AST | None) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == "backend"
+    return isinstance(node, ast.Constant) and node.value in _NAMES_OF_BACKENDS
+
+
 def test_the_scheduler_pulls_in_neither_django_nor_celery(tmp_path: Path) -> None:
     code = (
         "import sys, backendai.scheduler.decide; print(sorted({'django','celery','redis','docker'} & set(sys.modules)))"

@@ -25,6 +25,7 @@ from backendai.agent.roster import Roster
 from backendai.agent.usage import UsageSampler
 from backendai.core.slots import MILLI, Slots
 from backendai.core.version import VERSION
+from backendai.wire.capabilities import Capability
 from backendai.wire.fleet import FleetAnswer, FleetNode, FleetUp
 from backendai.wire.messages import SyncUp
 
@@ -188,6 +189,7 @@ def _about(backend: SimulatedBackend, gateway_url: str) -> SyncUp:
         images=images,
         images_digest=" ".join(image.digest for image in images)[:64],
         notes=backend.notes(),
+        capabilities=sorted(backend.capabilities - {Capability.COMMIT, Capability.IMAGES}),  # it does no jobs
     )
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.offer import Offer, is_accelerator
 from backendai.agent.backends.base import Backend, BackendError
-from backendai.agent.jobs.handlers import job_handlers
+from backendai.agent.capabilities import capabilities_of
 from backendai.agent.load import Load
 from backendai.agent.storage import Disk, note_of, tightest
 from backendai.agent.usage import UsageSampler
@@ -23,7 +23,6 @@ from backendai.wire.fields import MOST_IMAGES, MOST_NOTES
 from backendai.wire.live import LiveSample
 from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
 from backendai.wire.mounts import MOST_HOSTS
-from backendai.wire.node_jobs import CAPABILITY
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class Machine:
         disk_reserve: float = 0.0,
         sampler: UsageSampler | None = None,
     ) -> None:
-        self._capabilities = [f"{CAPABILITY}{handler.kind}" for handler in job_handlers()]
+        self._capabilities = sorted(capabilities_of(backend))
         self._accelerators = accelerators or Accelerators()
         self._backend, self._offered, self._gateway_url = backend, offered, gateway_url
         self._disk_reserve, self._engine, self._folders = disk_reserve, "", list[Path]()

@@ -18,7 +18,7 @@ from backendai.agent.credentials import Credentials, save_credentials
 from backendai.agent.epoch import EpochGuard
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.gateway_thread import GatewayThread
-from backendai.agent.jobs.handlers import job_handlers
+from backendai.agent.jobs.handlers import handlers_for
 from backendai.agent.jobs.running import NodeJobs
 from backendai.agent.kernels import Kernels
 from backendai.agent.lanes import Lanes
@@ -76,7 +76,7 @@ class AgentRuntime:
             manifests=manifests,
             on_pulled=machine.images_changed,
         )
-        handlers = [handler(backend, machine.images_changed) for handler in job_handlers()]
+        handlers = [handler(backend, machine.images_changed) for handler in handlers_for(backend)]
         self.jobs = NodeJobs(handlers, portal, self._lanes)
         self.sync = self._make_sync_loop(portal, roster, machine, manifests)
         self.kernels.when_unanswered(self.sync.hurry)

@@ -20,16 +20,17 @@ from backendai.activity.models import BackgroundJob
 from backendai.activity.services import audit
 from backendai.catalog.models import Image, ImagePull
 from backendai.catalog.registry_access import access_for
+from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.node_jobs import Ending, ending_of, hint_job, is_outdated, update_agent
 from backendai.core.durations import describe_duration
 from backendai.core.errors import NotFound, UserError
+from backendai.wire.capabilities import Capability
 from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
 from backendai.wire.pulls import PULL, PullWork
 
 PULL_JOB = PULL
 MOST_AGENTS = 1000
-WITHOUT_IMAGES = frozenset({"process"})  # backends whose kernels start from what the machine has
 _LONGEST = timedelta(hours=2)
 _SPEAK_EVERY = timedelta(seconds=1)
 _Status = ImagePull.Status
@@ -156,7 +157,7 @@ def _obstacle(image: Image, agent: Agent) -> str:
     """Return why this agent cannot fetch the image; empty when it can."""
     if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
         return "does not answer"
-    if agent.backend in WITHOUT_IMAGES:
+    if Capability.IMAGES not in capabilities_of(agent):
         return "has no container engine"
     if is_outdated(agent, PULL):
         return "runs an earlier version of the platform; update it"

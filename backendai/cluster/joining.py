@@ -13,12 +13,13 @@ from django.utils import timezone
 
 from backendai.activity.services import COMMAND_LINE, audit
 from backendai.cluster.broker_access import end_broker_access
+from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.core.errors import NotFound, UserError
+from backendai.wire.capabilities import Capability
 from backendai.wire.messages import JoinUp
 
 _STILL_THERE = timedelta(minutes=1)
-_SIMULATED = "simulated"
 
 
 def create_join_token(
@@ -92,7 +93,7 @@ def _check_return(agent: Agent, token: JoinToken, now: datetime) -> None:
         text = f"Agent {agent.name} belongs to another resource group. Make a join token for this agent."
         raise UserError(text, field="name", code="name-taken")
     # Simulated nodes hold nothing of anybody's, and come back at once when their process is started again.
-    is_real = agent.backend != _SIMULATED
+    is_real = Capability.SIMULATED not in capabilities_of(agent)
     if is_real and agent.last_seen_at is not None and now - agent.last_seen_at < _STILL_THERE:
         text = f"Agent {agent.name} was heard within the last minute. Stop it and wait, or make a join token for it."
         raise UserError(text, field="name", code="agent-is-there")

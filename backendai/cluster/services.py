@@ -14,6 +14,7 @@ from django.db import DataError, IntegrityError, transaction
 from django.db.models import Case, F, Max, Q, Value, When
 
 from backendai.accounts.prepared import Prepared
+from backendai.cluster.capabilities import capabilities_of, reported
 from backendai.cluster.joining import digest_of
 from backendai.cluster.models import Agent, Hearing, PassLease, ResourceGroup
 from backendai.cluster.slot_types import ensure_slot_types, is_usual
@@ -47,7 +48,7 @@ def record_sync(agent: Agent, message: SyncUp, *, now: datetime) -> bool:
     if offers := _undescribed(columns, agent):
         ensure_slot_types(offers)
     Agent.objects.registered().filter(pk=agent.pk).update(**_heard(now), **_never_undrained(columns))
-    agent.backend, agent.status = columns["backend"], columns["status"]
+    _note_said(agent, columns)
     return news
 
 
@@ -73,7 +74,7 @@ def record_syncs(syncs: Sequence[tuple[Agent, SyncUp]], *, now: datetime) -> tup
         if _is_news(agent, columns):
             news.add(agent.pk)
         other[json.dumps(columns)].append(agent.pk)
-        agent.backend, agent.status = columns["backend"], columns["status"]
+        _note_said(agent, columns)
     if slots:
         ensure_slot_types(slots)
     for status, ids in same.items():
@@ -226,13 +227,18 @@ def _said(message: SyncUp, agent: Agent, now: datetime) -> dict[str, Any]:
         "os_kernel": message.os_kernel,
         "low_disk": message.low_disk,
         "fault": message.fault,
-        "capabilities": sorted(message.capabilities or []),
+        "capabilities": reported(message.capabilities, message.backend),
     }
     if message.live is not None:
         said["live"] = {"at": now.isoformat(), **message.live.model_dump(mode="json")}
     if any(note.code == _ENGINE_SILENT for note in message.notes):
         del said["capacity"], said["devices"]
     return said
+
+
+def _note_said(agent: Agent, columns: Mapping[str, Any]) -> None:
+    """Put into the object what the rest of the call looks at."""
+    agent.backend, agent.status, agent.capabilities = columns["backend"], columns["status"], columns["capabilities"]
 
 
 def _check_that_it_is_alone(message: SyncUp, agent: Agent, now: datetime) -> None:
@@ -271,7 +277,8 @@ def _note_of_protocol(message: SyncUp) -> list[Note]:
 
 def _is_news(agent: Agent, columns: dict[str, Any]) -> bool:
     said = columns["status"], columns["low_disk"], columns["fault"], columns.get("capacity", agent.capacity)
-    return said != (agent.status, agent.low_disk, agent.fault, agent.capacity)
+    before = agent.status, agent.low_disk, agent.fault, agent.capacity
+    return said != before or frozenset(columns["capabilities"]) != capabilities_of(agent)
 
 
 _OF_DIGEST = Prepared(lambda digest: Agent.objects.registered().filter(token_digest=digest).order_by()[:1])

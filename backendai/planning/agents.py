@@ -15,8 +15,8 @@ from backendai.accounts.prepared import Prepared
 from backendai.activity.jobs import newest_jobs
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, ImageOnAgent
-from backendai.catalog.pulls import WITHOUT_IMAGES
 from backendai.catalog.services import BUILD_JOB
+from backendai.cluster.capabilities import capabilities_in
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.models import Kernel
 from backendai.compute.services.bulk import among, id_of, raw_id
@@ -26,13 +26,13 @@ from backendai.core.image_names import pinned
 from backendai.core.slots import MILLI, Slots
 from backendai.planning.storage import NO_OFFER, storage_offers
 from backendai.scheduler.snapshot import AgentView, DeviceView, ImageBuild
+from backendai.wire.capabilities import Capability
 
-_CONTAINERS = "docker"
 _NO_DEVICES = "{}"
 
 
 class AgentRow(NamedTuple):
-    """What is read of one agent; ``devices`` and ``capacity`` are JSON text."""
+    """What is read of one agent; ``capabilities``, ``devices`` and ``capacity`` are JSON text."""
 
     id: UUID
     name: str
@@ -44,6 +44,7 @@ class AgentRow(NamedTuple):
     low_disk: bool
     unknown_running: int
     fault: str
+    capabilities: str | None
     devices: str
     capacity: str
 
@@ -59,7 +60,11 @@ class AgentRow(NamedTuple):
     @property
     def fetches(self) -> bool:
         """Whether it can get an image that it does not have."""
-        return not self.low_disk or self.backend != _CONTAINERS
+        return not self.low_disk or not self.can(Capability.LISTED_IMAGES)
+
+    def can(self, capability: Capability) -> bool:
+        """Return whether it has this capability."""
+        return capability in capabilities_in(self.capabilities, self.backend)
 
 
 def read_agent_rows(group: ResourceGroup) -> list[AgentRow]:
@@ -76,7 +81,7 @@ def images_there(
     all, but who cannot fetch any more."""
     there: dict[UUID, set[str]] = defaultdict(set)
     if made_here:
-        with_engine = [agent.id for agent in agents if agent.backend == _CONTAINERS]
+        with_engine = [agent.id for agent in agents if agent.can(Capability.LISTED_IMAGES)]
         rows = ImageOnAgent.objects.filter(agent__in=among(with_engine), reference__in=list(made_here))
         for agent_id, reference in rows.values_list("agent_id", "reference"):
             there[agent_id].add(reference)
@@ -85,11 +90,12 @@ def images_there(
     everything = frozenset(made_here) | {image.reference for image in fetched}
     of_containers = {name for name, image in made_here.items() if image.is_customized or not image.process_reference}
     of_processes = everything - of_containers
-    without_engine = {backend: of_processes for backend in WITHOUT_IMAGES}
     return {
         agent.id: frozenset(there[agent.id])
-        if agent.backend == _CONTAINERS
-        else without_engine.get(agent.backend, everything)
+        if agent.can(Capability.LISTED_IMAGES)
+        else of_processes
+        if agent.can(Capability.NATIVE)
+        else everything
         for agent in agents
     }
 
@@ -151,7 +157,7 @@ def builds_of(
     images: Mapping[str, Image], agents: Sequence[AgentRow], there: Mapping[UUID, frozenset[str]]
 ) -> dict[UUID, ImageBuild]:
     """Return how far the images are, of those that nodes make themselves, that no agent of the group has yet."""
-    if not agents or any(agent.backend != _CONTAINERS for agent in agents):
+    if not agents or not all(agent.can(Capability.LISTED_IMAGES) for agent in agents):
         return {}
     # What was made of a session is made once: where it is missing, nobody is making it.
     missing = {name for name, image in images.items() if image.is_built_here} - frozenset().union(*there.values())
@@ -161,8 +167,8 @@ def builds_of(
 
 def _rows_in(group_id: int) -> QuerySet[Any, Any]:
     rows = Agent.objects.registered().filter(resource_group=group_id).exclude(capacity={}).order_by("name")
-    texts = [Cast(name, TextField()) for name in AgentRow._fields[-2:]]
-    return rows.annotate(key=raw_id("id")).values_list("key", *AgentRow._fields[1:-2], *texts)
+    texts = [Cast(name, TextField()) for name in AgentRow._fields[-3:]]
+    return rows.annotate(key=raw_id("id")).values_list("key", *AgentRow._fields[1:-3], *texts)
 
 
 def _devices(row: AgentRow, taken: Mapping[str, Mapping[str, int]]) -> tuple[DeviceView, ...]:

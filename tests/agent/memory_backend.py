@@ -26,6 +26,7 @@ from backendai.agent.backends.base import (
     Terminal,
 )
 from backendai.core.slots import Slots
+from backendai.wire.capabilities import Capability
 from backendai.wire.commits import CommitSpec
 from backendai.wire.home import HomeLook
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
@@ -69,6 +70,7 @@ class MemoryBackend(Backend):
     """``said`` is every call that changes something, in order."""
 
     name = "memory"
+    capabilities = frozenset({Capability.IMAGES, Capability.LISTED_IMAGES, Capability.COMMIT, Capability.PUSH})
 
     def __init__(self, said: list[str] | None = None) -> None:
         self.entries: dict[UUID, Entry] = {}

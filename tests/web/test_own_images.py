@@ -59,6 +59,13 @@ def test_the_panel_offers_it_fourth_and_says_why_it_cannot_be_done(cast: Cast) -
     assert obstacle(cast.alice, waiting) == "The session does not run yet."
     assert obstacle(cast.alice, batch) == "Only interactive sessions can be saved as an image."
     assert obstacle(cast.dana, session) == "Only its owner may save a session as an image."
+    native = make_running_session(cast.alice, make_agent("native", backend="process"))
+    said = obstacle(cast.alice, native)
+    assert said.startswith("Agent native has no container engine") and "cannot be saved as an image" in said
+    poor = make_running_session(cast.alice, make_agent("poor", backend="vm", capabilities=["images"]))
+    assert obstacle(cast.alice, poor) == "Agent poor lacks the capability commit."
+    page = signed_in(cast.alice).get(f"/sessions/{native.pk}/").content.decode()
+    assert f'href="/sessions/{native.pk}/commit/"' not in page, "a button that cannot be pressed leads nowhere"
 
 
 def test_the_form_works_with_and_without_scripts_and_shows_each_mistake_at_its_place(cast: Cast) -> None:

@@ -19,6 +19,7 @@ from backendai.agent.readings import Reading
 from backendai.agent.service_host import ServiceHost
 from backendai.core.errors import PlatformError
 from backendai.core.slots import Slots
+from backendai.wire.capabilities import Capability
 from backendai.wire.commits import CommitSpec
 from backendai.wire.home import HomeLook
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
@@ -147,9 +148,10 @@ class Terminal(abc.ABC):
 class Backend(abc.ABC):
     """Kernels of one node. ``deployment`` keeps several portals on one engine apart; nothing without it is touched.
     ``services`` reaches the ports of kernels; None where nothing keeps them from others. ``guests`` runs code in
-    them."""
+    them. ``capabilities``: what the portal is told of it."""
 
     name: str
+    capabilities: frozenset[Capability] = frozenset()
     services: ServiceHost | None = None
     guests: GuestHost | None = None
 

@@ -58,6 +58,7 @@ from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.mounting import MountingBackend
 from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots
+from backendai.wire.capabilities import Capability
 from backendai.wire.commits import CommitSpec
 from backendai.wire.home import HomeLook
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
@@ -73,6 +74,7 @@ class DockerBackend(MountingBackend):
     """
 
     name = "docker"
+    capabilities = frozenset(Capability) - {Capability.NATIVE, Capability.SIMULATED}
 
     def __init__(
         self,
@@ -118,8 +120,7 @@ class DockerBackend(MountingBackend):
     def setup(self) -> None:
         """Make the shared network and the packet rules, and begin to keep networks ready; may be repeated.
 
-        The first ``start`` does it if it was not done (an engine that was late), and every ``sweep`` mends what
-        others took away.
+        The first ``start`` does it if it was not done (an engine that was late), and every ``sweep`` repairs it.
         """
         with self._setting_up, self._engine.asking():
             self._networks.ensure_shared()
@@ -191,14 +192,13 @@ class DockerBackend(MountingBackend):
         return started
 
     def stop(self, kernel_id: UUID, *, grace: float) -> None:
-        seconds = math.ceil(grace)
         with self._engine.asking() as client:
             found = self._engine.find(kernel_id)
             if found is None or not is_alive(found):
                 return
             self._scratch.mark_stopped(kernel_id)
             try:
-                client.stop(found["Id"], timeout=seconds)
+                client.stop(found["Id"], timeout=math.ceil(grace))
             except NotFound:
                 return
 

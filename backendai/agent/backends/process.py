@@ -47,6 +47,7 @@ from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.mounting import MountingBackend
 from backendai.agent.readings import Reading
 from backendai.core.slots import MILLI, Slots
+from backendai.wire.capabilities import Capability
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
@@ -70,6 +71,16 @@ class ProcessBackend(MountingBackend):
     """Keeps everything in the folders of ``Places``. Its only image stands for the programs of the machine."""
 
     name = "process"
+    capabilities = frozenset(
+        {
+            Capability.NATIVE,
+            Capability.CLUSTER_NETWORK,
+            Capability.FOLDERS,
+            Capability.DEVICES,
+            Capability.READINGS,
+            Capability.TERMINAL,
+        }
+    )
 
     def __init__(
         self,

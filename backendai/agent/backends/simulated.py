@@ -35,7 +35,7 @@ from backendai.agent.backends.base import (
     Terminal,
 )
 from backendai.agent.backends.simulated_guest import SimulatedGuests
-from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of
+from backendai.agent.backends.simulated_kernel import ABILITIES, Journal, SimulatedKernel, duration_of, exit_code_of
 from backendai.agent.backends.simulated_terminal import EchoTerminal
 from backendai.agent.backends.simulated_usage import reading_of
 from backendai.agent.readings import Reading
@@ -67,6 +67,7 @@ class SimulatedBackend(Backend):
     """A node of any size. With a ``journal`` its kernels outlive the agent. ``clock`` gives seconds since the epoch."""
 
     name = "simulated"
+    capabilities = ABILITIES
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backendai.agent.backends.base import Made
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
+from backendai.wire.capabilities import Capability
 from backendai.wire.commits import COMMIT, PUSHING, CommitResult, CommitSpec
 
 
@@ -11,7 +12,7 @@ class Handler(JobHandler):
     """An image that was made before the agent ended is found, and not made again."""
 
     kind, work = COMMIT, CommitSpec
-    begins = "The session is being saved."
+    needs, begins = Capability.COMMIT, "The session is being saved."
     at_once = 2
 
     def run(self, work: CommitSpec, progress: JobProgress) -> Outcome:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
+from backendai.wire.capabilities import Capability
 from backendai.wire.commits import DELETE, DeleteWork
 
 
 class Handler(JobHandler):
     """Deletes no other image than those that bear our labels."""
 
-    kind, work = DELETE, DeleteWork
+    kind, work, needs = DELETE, DeleteWork, Capability.COMMIT
 
     def run(self, work: DeleteWork, progress: JobProgress) -> Outcome:
         """Delete the image unless a container needs it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
+from backendai.wire.capabilities import Capability
 from backendai.wire.pulls import PULL, PullWork
 
 
@@ -10,7 +11,7 @@ class Handler(JobHandler):
     """Whoever waits for an image has lanes of their own: pulls ahead of time do not hold them up."""
 
     kind, work = PULL, PullWork
-    begins = "It begins."
+    needs, begins = Capability.IMAGES, "It begins."
     at_once = 2
 
     def run(self, work: PullWork, progress: JobProgress) -> Outcome:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from backendai.agent import job_kinds
 from backendai.agent.backends.base import Backend, Fetched
+from backendai.wire.capabilities import Capability
 
 
 class JobUnwanted(Exception):
@@ -41,12 +42,13 @@ class Outcome:
 
 
 class JobHandler(abc.ABC):
-    """One kind of job. ``at_once``: how many of them run side by side. ``is_repeatable``: a job that the end of the
-    agent interrupted begins anew; else it fails then."""
+    """One kind of job. ``needs``: what a backend must be able to do for it. ``at_once``: how many of them run side by
+    side. ``is_repeatable``: a job that the end of the agent interrupted begins anew; else it fails then."""
 
     kind: str
     work: type[BaseModel]
     begins: str = "The agent begins."
+    needs: Capability | None = None
     at_once = 1
     is_repeatable = True
 
@@ -60,6 +62,11 @@ class JobHandler(abc.ABC):
     def undo(self, work: Any) -> None:
         """Delete what a job left that failed or that nobody wants any more. Raises PlatformError."""
         return
+
+
+def handlers_for(backend: Backend) -> list[type[JobHandler]]:
+    """Return the handlers of the jobs that can be done with this backend."""
+    return [one for one in job_handlers() if one.needs is None or one.needs in backend.capabilities]
 
 
 def job_handlers() -> list[type[JobHandler]]:

@@ -22,11 +22,13 @@ from django.conf import settings
 from backendai.accounts.models import User
 from backendai.accounts.standing import Standing
 from backendai.cluster.app_domains import app_domain_of, origin_of
+from backendai.cluster.capabilities import why_not
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, NotFound
 from backendai.core.service_ports import ServicePort, preopen_service, service_ports_of
+from backendai.wire.capabilities import Capability
 
 CODE_SECONDS = 30
 ENTER_PATH = "/.backendai/enter"
@@ -50,13 +52,7 @@ _SHELL_WORDS = (
 )  # fmt: skip
 _NOT_RUNNING = ("session-not-running", "Apps open while the session runs.")
 _NO_BROWSER = ("not-for-browsers", "This service does not speak HTTP, so a browser cannot open it.")
-_BY_BACKEND = {
-    "process": (
-        "apps-impossible",
-        "Sessions on this node are native processes and share its network: anybody on that machine could open the app.",
-    ),
-    "simulated": ("apps-impossible", "This node is simulated: nothing really runs there."),
-}
+_IMPOSSIBLE = "apps-impossible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,7 @@ def app_logs_of(session: ComputeSession, kernel: Kernel | None) -> list[tuple[st
     """Return name and title of the apps whose output can be read, given the main kernel (with its agent): those that
     the image starts in a container."""
     agent = kernel.agent if kernel else None
-    if not session.is_running or agent is None or agent.backend in _BY_BACKEND:
+    if not session.is_running or agent is None or why_not(agent, Capability.APPS):
         return []
     found = service_ports_of(session.image.effective_labels)
     return [(one.name, _TITLES.get(one.name, one.name)) for one in found if one.protocol in _SHOWN]
@@ -209,7 +205,8 @@ def behind_label(label: str) -> tuple[SessionQuerySet, str] | None:
 def _obstacle(session: ComputeSession, kernel: Kernel | None) -> tuple[str, str]:
     if session.status != Status.RUNNING or kernel is None or kernel.agent is None:
         return _NOT_RUNNING
-    return _BY_BACKEND.get(kernel.agent.backend, ("", ""))
+    reason = why_not(kernel.agent, Capability.APPS)
+    return (_IMPOSSIBLE, reason) if reason else ("", "")
 
 
 def title_of(service: str) -> str:

@@ -12,11 +12,13 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import QuerySet
 
+from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
 from backendai.compute.status import LIVE, ClusterMode, Status
 from backendai.core import advisory_locks
+from backendai.wire.capabilities import Capability
 from backendai.wire.cluster_network import (
     ClusterNetwork,
     gateway_address,
@@ -26,8 +28,6 @@ from backendai.wire.cluster_network import (
     vni_of,
 )
 from backendai.wire.messages import Peer
-
-PROCESS = "process"
 
 
 class Sibling(NamedTuple):
@@ -104,7 +104,7 @@ def peers_of(agent: Agent, kernel: Kernel, siblings: Sequence[Sibling], network:
         return [Peer(hostname=kernel.hostname)]
     if network is None:
         return [Peer(hostname=one.hostname) for one in siblings]
-    if agent.backend == PROCESS:
+    if Capability.NATIVE in capabilities_of(agent):
         return [
             Peer(hostname=one.hostname, address=None if one.agent_id == agent.pk else _address_of(one.gateway_url))
             for one in siblings

@@ -19,7 +19,7 @@ from backendai.activity.jobs import finish_job, start_job, stop_job
 from backendai.activity.models import BackgroundJob
 from backendai.activity.services import audit
 from backendai.catalog.models import Image, Registry
-from backendai.catalog.pulls import WITHOUT_IMAGES
+from backendai.cluster.capabilities import why_not
 from backendai.cluster.models import Agent
 from backendai.cluster.node_jobs import Ending, ending_of, hint_job, is_outdated, update_agent
 from backendai.compute.models import ComputeSession, ImageCommit, Kernel
@@ -28,6 +28,7 @@ from backendai.compute.status import SessionType, Status
 from backendai.core.errors import Conflict, NotAllowed
 from backendai.core.image_names import customized, parse_image_name
 from backendai.core.names import check_own_image_name
+from backendai.wire.capabilities import Capability
 from backendai.wire.commits import COMMIT
 
 COMMIT_JOB = COMMIT
@@ -67,12 +68,17 @@ def start_commit(user: User, session: ComputeSession, name: str, *, now: datetim
     return commit.job
 
 
-def obstacle_to_commit(session: ComputeSession) -> tuple[str, str] | None:
-    """Return why the session as such cannot be saved as an image now, as code and sentence; None: it can."""
+def obstacle_to_commit(session: ComputeSession, agent: Agent | None) -> tuple[str, str] | None:
+    """Return why the session cannot be saved as an image now, as code and sentence; None: it can. ``agent``: of its
+    main kernel."""
     if session.session_type != SessionType.INTERACTIVE:
         return "interactive-only", "Only interactive sessions can be saved as an image."
     if session.status != Status.RUNNING:
         return "not-running", "Only a session that runs can be saved as an image."
+    if agent and (reason := why_not(agent, Capability.COMMIT)):
+        return "no-container-engine", reason
+    if agent and is_outdated(agent, COMMIT):
+        return "agent-outdated", update_agent(agent)
     return None
 
 
@@ -133,19 +139,14 @@ def end_commit(commit: ImageCommit, status: str, message: str, *, now: datetime,
 
 
 def _kernel_to_save(session: ComputeSession) -> tuple[Kernel, Agent]:
-    if found := obstacle_to_commit(session):
-        raise Conflict(found[1], code=found[0])
     kernel: Kernel | None = session.kernels.select_related("agent").order_by("rank").first()
+    if found := obstacle_to_commit(session, kernel.agent if kernel else None):
+        raise Conflict(found[1], code=found[0])
     if kernel is None or kernel.status != Status.RUNNING or kernel.agent is None:
         raise Conflict("Only a session that runs can be saved as an image.", code="not-running")
     agent = kernel.agent
-    if agent.backend in WITHOUT_IMAGES:
-        text = f"Agent {agent.name} has no container engine: what runs there as a process cannot be saved as an image."
-        raise Conflict(text, code="no-container-engine")
     if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
         raise Conflict(f"Agent {agent.name} does not answer.", code="agent-silent")
-    if is_outdated(agent, COMMIT):
-        raise Conflict(update_agent(agent), code="agent-outdated")
     if agent.low_disk:
         raise Conflict(f"Agent {agent.name} is short of disk space.", code="disk-low")
     return kernel, agent

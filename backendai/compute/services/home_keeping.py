@@ -8,12 +8,14 @@ from uuid import UUID
 
 from backendai.accounts.models import User
 from backendai.activity.services import audit
+from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, HomeKeep, Kernel
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, NotAllowed
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.services import create_folder
+from backendai.wire.capabilities import Capability
 
 
 def keep_home(
@@ -60,7 +62,7 @@ def kernel_with_home(session: ComputeSession) -> Kernel:
     kernel: Kernel | None = session.kernels.select_related("agent").order_by("rank").first()
     if kernel is None or kernel.agent is None or kernel.status != Status.RUNNING:
         raise Conflict("Only the home folder of a session that runs can be kept.", code="not-running")
-    if kernel.agent.backend == "simulated":
+    if Capability.SIMULATED in capabilities_of(kernel.agent):
         raise Conflict("A simulated session has no home folder.", code="no-home")
     if kernel.agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
         raise Conflict(f"Agent {kernel.agent.name} does not answer.", code="agent-silent")

@@ -13,17 +13,19 @@ from backendai.accounts.homes import Home, Residents, homes_of
 from backendai.accounts.models import Project, User
 from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
+from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.site import SiteSettings, site_settings
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.services.bulk import among
-from backendai.compute.services.cluster_networks import PROCESS, Sibling, network_for, peers_of, siblings_of
+from backendai.compute.services.cluster_networks import Sibling, network_for, peers_of, siblings_of
 from backendai.compute.services.environ import environ_of
 from backendai.compute.services.manifests import manifest_of
 from backendai.compute.services.mount_specs import Mounts, read_mounts
 from backendai.compute.services.session_files import files_of_sessions, over
 from backendai.compute.status import STARTING, SessionType, Status
 from backendai.core.errors import NotFound
+from backendai.wire.capabilities import Capability
 from backendai.wire.messages import HomeFile, KernelSpec
 
 # Of a row for one kernel the many columns take longest; all that a spec is made of is here.
@@ -138,7 +140,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
     session, group = kernel.session, kernel.session.resource_group
     network = network_for(agent, kernel, around.siblings)
     peers = peers_of(agent, kernel, around.siblings, network)
-    native = agent.backend == PROCESS and session.image.process_reference
+    native = Capability.NATIVE in capabilities_of(agent) and session.image.process_reference
     return KernelSpec(
         deployment=settings.DEPLOYMENT,
         kernel_id=kernel.pk,

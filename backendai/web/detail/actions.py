@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
+from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import has_apps
 from backendai.compute.services.commits import obstacle_to_commit
@@ -27,9 +28,11 @@ class Action:
     in_new_window: bool = False
 
 
-def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool, kept_log: int | None = None) -> list[Action]:
+def actions_of(
+    session: ComputeSession, agent: Agent | None, *, in_drawer: bool, is_own: bool, kept_log: int | None = None
+) -> list[Action]:
     """Return app launcher, terminal, log, saving as an image, and terminate; of a session that has ended its log alone,
-    if there is one. ``kept_log``: the bytes that are kept of it."""
+    if there is one. ``agent``: of its main kernel. ``kept_log``: the bytes that are kept of it."""
     page = reverse("web:session", args=[session.pk])
     if session.is_terminal:
         return [] if _no_log(session, kept_log) else [Action("log", _("Log"), "file-text", f"{page}#log")]
@@ -44,7 +47,7 @@ def actions_of(session: ComputeSession, *, in_drawer: bool, is_own: bool, kept_l
             "device-floppy",
             reverse("web:session_commit", args=[session.pk]),
             "commit",
-            _no_commit(session, is_own=is_own),
+            _no_commit(session, agent, is_own=is_own),
         ),
         Action("terminate", end, "power", reverse("web:terminate", args=[session.pk]), "terminate"),
     ]
@@ -75,8 +78,8 @@ def _no_log(session: ComputeSession, kept_log: int | None) -> str:
     return ""
 
 
-def _no_commit(session: ComputeSession, *, is_own: bool) -> str:
+def _no_commit(session: ComputeSession, agent: Agent | None, *, is_own: bool) -> str:
     if not is_own:
         return _("Only its owner may save a session as an image.")
-    obstacle = obstacle_to_commit(session)
+    obstacle = obstacle_to_commit(session, agent)
     return _no_terminal(session) or (in_words(obstacle[1]) if obstacle else "")

@@ -26,7 +26,9 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
     """Return what the panel's templates show of a session that the user may see. ``in_drawer``: it lies over a list."""
     kernels = list(session.kernels.select_related("agent"))
     facts, own = _facts(session, kernels, now), session.owner_id == user.pk
-    actions = actions_of(session, in_drawer=in_drawer, is_own=own, kept_log=facts["kept_log"])
+    main = next(iter(kernels), None)
+    agent = main.agent if main else None
+    actions = actions_of(session, agent, in_drawer=in_drawer, is_own=own, kept_log=facts["kept_log"])
     return (
         ending_context(session, user)
         | _advice(session, kernels)
@@ -35,7 +37,7 @@ def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now:
         | {"idle_lines": idle_lines(session, now=now), "rules_to_come": rules_to_come(session)}
         | _mounts(session, kernels)
         | {"in_drawer": in_drawer, "kernels": kernels, "actions": actions}
-        | {"app_logs": app_logs_of(session, next(iter(kernels), None))}
+        | {"app_logs": app_logs_of(session, main)}
     )
 
 

@@ -10,12 +10,14 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.cluster.agents import guessed_address, join_command, renew_credential, revoke_credential
+from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent
 from backendai.compute.services.retiring import retire_agent
 from backendai.core.durations import describe_duration
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 from backendai.web.panel.agent_deeds import AgentDeed
+from backendai.wire.capabilities import Capability
 
 
 class RevokePage(AgentDeed):
@@ -65,7 +67,7 @@ class RenewPage(AgentDeed):
             _("The credential that the machine has now is refused from the moment it joins again."),
             _("Stop the agent that runs there before you run the command."),
         ]
-        if self.object.backend == "process":
+        if Capability.NATIVE in capabilities_of(self.object):
             told.append(
                 _("Its sessions are native processes: they end with the agent, unless you stop it with kill -9.")
             )

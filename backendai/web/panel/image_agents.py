@@ -15,12 +15,14 @@ from django.utils.translation import gettext_lazy
 from django.views.generic import TemplateView
 
 from backendai.catalog.models import Image, ImageOnAgent
-from backendai.catalog.pulls import WITHOUT_IMAGES, pulls_of, start_pull
+from backendai.catalog.pulls import pulls_of, start_pull
+from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.core.errors import UserError
 from backendai.core.image_names import pinned
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error
+from backendai.wire.capabilities import Capability
 
 
 class _AgentChoice(forms.ModelMultipleChoiceField):
@@ -50,7 +52,9 @@ class PullForm(forms.Form):
 
     def __init__(self, image: Image, data: Any = None) -> None:
         super().__init__(data)
-        agents = Agent.objects.answering().exclude(backend__in=WITHOUT_IMAGES)
+        answering = Agent.objects.answering().only("pk", "backend", "capabilities")
+        fetching = [agent.pk for agent in answering if Capability.IMAGES in capabilities_of(agent)]
+        agents = Agent.objects.filter(pk__in=fetching)
         field = self.fields["agents"]
         assert isinstance(field, _AgentChoice)
         field.queryset = agents.select_related("resource_group")

@@ -70,7 +70,8 @@ def left_out(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Tell the owner what lies in the session's home folder, which its image does not keep; 204 when nothing is known.
     The node is asked, which may take seconds: the form does not wait for it."""
     found = find_session(request, session_id)
-    home = home_of(found) if found.owner_id == request.user.pk and obstacle_to_commit(found) is None else None
+    may_be = found.owner_id == request.user.pk and obstacle_to_commit(found, None) is None
+    home = home_of(found) if may_be else None
     if home is None:
         return HttpResponse(status=204)
     return render(request, "web/_session_left_out.html", {"home": home})

@@ -1,0 +1,71 @@
+"""What agents can do, and the sentence for what one cannot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from backendai.cluster.models import Agent
+from backendai.wire.capabilities import Capability
+
+_CONTAINERS = frozenset(
+    {
+        Capability.IMAGES,
+        Capability.LISTED_IMAGES,
+        Capability.APPS,
+        Capability.COMMIT,
+        Capability.PUSH,
+        Capability.OWN_NETWORK,
+        Capability.CLUSTER_NETWORK,
+        Capability.SIZE_LIMITS,
+        Capability.FOLDERS,
+        Capability.DEVICES,
+        Capability.READINGS,
+        Capability.TERMINAL,
+    }
+)
+# Of agents of earlier versions, which do not report any: the one place that knows backends by name.
+_OF_BACKEND: dict[str, frozenset[str]] = {
+    "docker": _CONTAINERS,
+    "process": frozenset(
+        {Capability.NATIVE, Capability.CLUSTER_NETWORK, Capability.DEVICES, Capability.READINGS, Capability.TERMINAL}
+    ),
+    "simulated": frozenset({Capability.SIMULATED, Capability.IMAGES, Capability.COMMIT, Capability.CLUSTER_NETWORK}),
+}
+_OF_OTHERS = _CONTAINERS - {Capability.LISTED_IMAGES}
+
+
+def reported(capabilities: Sequence[str] | None, backend: str) -> list[str]:
+    """Return what an agent says it can do, sorted; of one that does not say, what its backend can do."""
+    return sorted(_OF_BACKEND.get(backend, _OF_OTHERS) if capabilities is None else set(capabilities))
+
+
+def capabilities_of(agent: Agent) -> frozenset[str]:
+    """Return what this agent can do."""
+    return frozenset(reported(agent.capabilities, agent.backend))
+
+
+@lru_cache(maxsize=1024)
+def capabilities_in(text: str | None, backend: str) -> frozenset[str]:
+    """Return what an agent can do from the JSON text of its column."""
+    found: Any = json.loads(text) if text else None
+    return frozenset(reported(found, backend))
+
+
+def why_not(agent: Agent, capability: Capability) -> str:
+    """Return why this agent cannot do it, in one sentence; empty when it can."""
+    has = capabilities_of(agent)
+    if capability in has:
+        return ""
+    if capability == Capability.APPS and Capability.NATIVE in has:
+        return (
+            "Sessions on this node are native processes and share its network: anybody on that machine could open the "
+            "app."
+        )
+    if capability == Capability.APPS and Capability.SIMULATED in has:
+        return "This node is simulated: nothing really runs there."
+    if capability == Capability.COMMIT and Capability.NATIVE in has:
+        return f"Agent {agent.name} has no container engine: what runs there as a process cannot be saved as an image."
+    return f"Agent {agent.name} lacks the capability {capability}."

@@ -1,0 +1,24 @@
+"""What an agent can do, as it reports it. The portal asks for these and never for the name of a backend."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Capability(StrEnum):
+    """One ability, or one trait that changes what the portal tells the agent. Jobs are reported as ``job.KIND``."""
+
+    IMAGES = "images"  # kernels start from container images, which the agent can pull
+    LISTED_IMAGES = "listed-images"  # what is not on its list of images has to come from a registry or a build
+    NATIVE = "native"  # kernels are processes of the machine: they run an image's native program, on its network
+    SIMULATED = "simulated"  # kernels run nothing
+    APPS = "apps"  # ports of kernels are reached through the gateway and kept from others
+    COMMIT = "commit"  # makes images of kernels
+    PUSH = "push"  # brings those to a registry
+    OWN_NETWORK = "own-network"  # each session has a network of its own
+    CLUSTER_NETWORK = "cluster-network"  # a session can lie on this agent and others
+    SIZE_LIMITS = "size-limits"  # what a kernel writes outside its folders is limited
+    FOLDERS = "folders"  # kernels can mount folders
+    DEVICES = "devices"  # kernels are given accelerators
+    READINGS = "readings"  # what kernels use is measured
+    TERMINAL = "terminal"
