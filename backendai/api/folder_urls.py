@@ -37,6 +37,7 @@ urlpatterns = [
     path(f"{_ONE}trash/<str:item>/restore/", folder_files.FolderTrashRestore.as_view(), name="folder-trash-restore"),
     path(f"{_ONE}usage/", folder_uses.FolderUsage.as_view(), name="folder-usage"),
     path(f"{_ONE}uses/", folder_uses.FolderUses.as_view(), name="folder-uses"),
+    path(f"{_ONE}uses/<uuid:session_id>/cut-off/", folder_uses.FolderCutOff.as_view(), name="folder-cut-off"),
     path(f"{_ONE}ticket/", folder_files.FolderTicket.as_view(), name="folder-ticket"),
     path("storage-hosts/", storage_hosts.StorageHostList.as_view(), name="storage-hosts"),
     path("storage-hosts/<uuid:storage_host_id>/", storage_hosts.StorageHostDetail.as_view(), name="storage-host"),

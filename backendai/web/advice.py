@@ -70,6 +70,7 @@ _AFTERWARDS = {
     "cluster-network-failed": _noop(
         "Start it again, or on one agent. If it fails again, tell an administrator: the agents do not reach each other."
     ),
+    "folder-revoked": _noop("Ask those who manage the folder to share it again, or start the session without it."),
     "engine-unreachable": _noop(
         "Start it again. Tell an administrator: the container engine of the agent does not answer."
     ),

@@ -6,7 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
+from rest_framework import status
 from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,6 +19,7 @@ from backendai.api.paging import NewestFirst
 from backendai.api.views.folders import visible_folder
 from backendai.compute.models import ComputeSession
 from backendai.compute.mount_models import SessionMount
+from backendai.compute.services.folder_cuts import cut_off
 from backendai.storage.permissions import allows
 from backendai.storage.querysets import MANAGE
 
@@ -41,6 +44,20 @@ class FolderUses(ListAPIView[SessionMount]):
         if allows(folder.rights, MANAGE):
             return rows
         return rows.filter(session__in=ComputeSession.objects.visible_to(user).order_by().values("pk"))
+
+
+class FolderCutOff(GenericAPIView[SessionMount]):
+    """Cutting a session off."""
+
+    queryset = SessionMount.objects.none()
+    serializer_class = FolderUseBody
+
+    @extend_schema(request=None, responses={202: FolderUseBody})
+    def post(self, request: Request, folder_id: UUID, session_id: UUID) -> Response:
+        """End a session that mounts the folder, whose owner has lost the rights to it; 409 while they have them."""
+        user = asker(request)
+        mount = cut_off(user, visible_folder(user, folder_id), session_id, now=timezone.now())
+        return Response(FolderUseBody(mount).data, status=status.HTTP_202_ACCEPTED)
 
 
 class FolderUsage(GenericAPIView[Any]):

@@ -2,7 +2,7 @@
 
 from django.urls import path, register_converter
 
-from backendai.web.folders import changes, explorer, management, pages
+from backendai.web.folders import changes, cutting, explorer, management, pages
 from backendai.web.folders.addresses import DigitsConverter, VerbConverter
 
 register_converter(VerbConverter, "folder_verb")
@@ -26,6 +26,7 @@ urlpatterns = [
     path("<uuid:folder_id>/trash/change/", changes.change_bin, name="folder_change_bin"),
     path("<uuid:folder_id>/sharing/", management.sharing, name="folder_sharing"),
     path("<uuid:folder_id>/sharing/<uuid:guest_id>/revoke/", management.revoke, name="folder_revoke"),
+    path("<uuid:folder_id>/sharing/<uuid:session_id>/cut-off/", cutting.cut, name="folder_cut_off"),
     path("<uuid:folder_id>/settings/", management.settings, name="folder_settings"),
     path("<uuid:folder_id>/clone/", management.clone, name="folder_clone"),
     path("<uuid:folder_id>/purge/", pages.purge, name="folder_purge"),

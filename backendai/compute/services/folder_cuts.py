@@ -1,0 +1,47 @@
+"""Cutting sessions off from a folder to which their owner has lost the rights."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.compute.mount_models import SessionMount
+from backendai.compute.services.ending import end_sessions
+from backendai.compute.services.moves import Why
+from backendai.compute.status import LIVE, Phase
+from backendai.core.errors import Conflict, NotFound
+from backendai.storage.models import Folder
+from backendai.storage.permissions import allows, require_rights, rights_of
+from backendai.storage.querysets import MANAGE
+
+CUT_OFF = "folder-revoked"
+
+
+def mount_to_cut(actor: User, folder: Folder, session_id: UUID) -> SessionMount:
+    """Return the mount of a live session whose owner may no longer do with the folder what the mount allows. Raises
+    NotFound, NotAllowed for those who do not manage the folder, and a Conflict while the owner has the rights."""
+    folder = require_rights(actor, folder, MANAGE)
+    rows = SessionMount.objects.filter(folder=folder, session=session_id, released_at=None, session__status__in=LIVE)
+    mount: SessionMount | None = rows.select_related("session__owner").first()
+    if mount is None:
+        raise NotFound(f"No live session with this id mounts the folder {folder.name}.", code="not-mounted")
+    owner = mount.session.owner
+    if allows(rights_of(owner, folder), mount.rights):
+        text = f"{owner.email} still has the rights to {folder.name}. Stop sharing the folder with them first."
+        raise Conflict(text, code="still-shared")
+    return mount
+
+
+def cut_off(actor: User, folder: Folder, session_id: UUID, *, now: datetime) -> SessionMount:
+    """End the session at once, with the reason for its owner; returns its mount. Raises as ``mount_to_cut``."""
+    mount = mount_to_cut(actor, folder, session_id)
+    session = mount.session
+    words = f"{actor.email} cut it off from the folder {mount.folder_name}, which is no longer shared with its owner."
+    with transaction.atomic():
+        end_sessions([session.pk], Why(Phase.TERMINATE, CUT_OFF, words), now=now, force=True)
+        audit(actor.pk, "folder.cut-off", "folder", [folder.pk], name=folder.name, session=str(session.pk))
+    return mount

@@ -1,0 +1,40 @@
+"""Cutting a session off from a folder that is no longer shared with its owner."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from backendai.compute.services.folder_cuts import cut_off, mount_to_cut
+from backendai.core.errors import UserError
+from backendai.storage.querysets import MANAGE
+from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
+from backendai.web.folders.access import find_folder
+from backendai.web.requests import PageRequest
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def cut(request: PageRequest, folder_id: UUID, session_id: UUID) -> HttpResponse:
+    """Ask before a session is cut off; on POST end it."""
+    folder = find_folder(request, folder_id, MANAGE)
+    try:
+        if request.method != "POST":
+            mount = mount_to_cut(request.user, folder, session_id)
+            context = {"section": "folders", "folder": folder, "mount": mount}
+            return render(request, "web/folders/cut_off.html", context)
+        mount = cut_off(request.user, folder, session_id, now=timezone.now())
+    except UserError as error:
+        messages.error(request, in_words(error.message))
+    else:
+        messages.success(request, _("%(name)s is being terminated.") % {"name": mount.session.name})
+    return redirect("web:folder_sharing", folder_id)
