@@ -51,6 +51,11 @@ app.conf.update(
             "schedule": settings.FOLDERS_INTERVAL.total_seconds(),
             "options": {"expires": settings.FOLDERS_INTERVAL.total_seconds()},
         },
+        "serving": {
+            "task": "controller.run_serving",
+            "schedule": settings.PASS_INTERVAL.total_seconds(),
+            "options": {"expires": settings.PASS_INTERVAL.total_seconds()},
+        },
         "observe": {
             "task": "controller.run_observe",
             "schedule": settings.OBSERVE_INTERVAL.total_seconds(),

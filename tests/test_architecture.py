@@ -19,7 +19,8 @@ _BELOW_CLUSTER = {"accounts", "scheduler"} | _BELOW_ACCOUNTS  # a group names it
 _BELOW_CATALOG = {"cluster"} | _BELOW_CLUSTER
 _BELOW_COMPUTE = {"catalog", "storage"} | _BELOW_CATALOG
 _BELOW_PLANNING = {"usage", "compute"} | _BELOW_COMPUTE
-_BELOW_DOORS = {"planning", "gateways", "texts"} | _BELOW_PLANNING
+_BELOW_SERVING = {"planning"} | _BELOW_PLANNING
+_BELOW_DOORS = {"serving", "gateways", "texts"} | _BELOW_SERVING
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
@@ -35,11 +36,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateways": {"compute"} | _BELOW_COMPUTE,
     "usage": {"compute"} | _BELOW_COMPUTE,
     "planning": _BELOW_PLANNING,
+    "serving": _BELOW_SERVING,
     "controller": _BELOW_DOORS,
     "api": _BELOW_DOORS,
     "web": _BELOW_DOORS,
     "realtime": {"gateways"} | _BELOW_PLANNING,
-    "appproxy": {"gateways", "texts"} | _BELOW_PLANNING,
+    "appproxy": {"serving", "gateways", "texts"} | _BELOW_PLANNING,
     "agent": {"wire", "core"},
     "files": {"wire", "core"},
 }

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.utils import translation
 
 from backendai.appproxy import pages
+from backendai.appproxy.endpoints.door import EndpointDoor
 from backendai.appproxy.file_door import FileDoor, entered
 from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
@@ -40,10 +41,14 @@ _ENDED = frozenset({"session-ended"})
 
 
 class Door:
-    """Handles every request. ``guard`` says who may, ``relay`` passes on to apps, ``files`` to file servers."""
+    """Handles every request. ``guard`` says who may, ``relay`` passes on to apps, ``files`` to file servers,
+    ``endpoints`` to replicas."""
 
-    def __init__(self, guard: AppGuard, relay: Relay, nodes: aiohttp.ClientSession, files: FileDoor) -> None:
+    def __init__(
+        self, guard: AppGuard, relay: Relay, nodes: aiohttp.ClientSession, files: FileDoor, endpoints: EndpointDoor
+    ) -> None:
         self._guard, self._relay, self._nodes, self._files = guard, relay, nodes, files
+        self._endpoints = endpoints
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request, in the language that it asks for where the words are ours."""
@@ -56,6 +61,8 @@ class Door:
             return _no_app(request)
         if request.method not in _METHODS or not request.raw_path.startswith("/"):
             raise web.HTTPMethodNotAllowed(request.method, _METHODS)
+        if (pool := self._endpoints.at(host)) is not None:
+            return await self._endpoints.handle(request, pool)
         if request.path == pages.STYLE_PATH:
             return pages.style()
         if request.path == ENTER_PATH:

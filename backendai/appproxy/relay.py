@@ -90,8 +90,8 @@ class Relay:
                     if not upgrade:  # the next requests of the visitor would reach the app unread
                         answer.close()
                         raise UnaskedUpgrade("the app switched protocols unasked")
-                    return await _join(request, answer, target)
-                return await _send(request, answer, target)
+                    return await join(request, answer, target)
+                return await send(request, answer, target)
         finally:
             if not upgrade:  # however long it took to send, it was used all the while
                 _note_use(target)
@@ -136,7 +136,8 @@ def has_upgrade_body(request: web.BaseRequest) -> bool:
     return "Transfer-Encoding" in request.headers or any(length.strip() != "0" for length in lengths)
 
 
-async def _send(request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target) -> web.StreamResponse:
+async def send(request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target) -> web.StreamResponse:
+    """Send the answer piece by piece, keeping none."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=to_browser(answer.headers))
     await response.prepare(request)
     async for piece in answer.content.iter_any():
@@ -146,7 +147,7 @@ async def _send(request: web.BaseRequest, answer: aiohttp.ClientResponse, target
     return response
 
 
-async def _join(request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target) -> web.StreamResponse:
+async def join(request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target) -> web.StreamResponse:
     """Join browser and app for good: a websocket's frames pass unread."""
     connection: Any = answer.connection
     response = web.StreamResponse(status=101, reason=answer.reason, headers=to_browser(answer.headers, upgrade=True))

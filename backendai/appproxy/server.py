@@ -12,8 +12,11 @@ from contextlib import asynccontextmanager
 import aiohttp
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from django.conf import settings
 
 from backendai.appproxy.door import Door
+from backendai.appproxy.endpoints.door import EndpointDoor
+from backendai.appproxy.endpoints.service import Endpoints, usual_name
 from backendai.appproxy.file_door import FileDoor
 from backendai.appproxy.file_relay import FileRelay
 from backendai.appproxy.guard import AppGuard
@@ -56,7 +59,9 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
     """Serve apps on a listening socket until the context ends."""
     guard, relay, file_relay = AppGuard(), Relay(), FileRelay()
     nodes = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
-    door = Door(guard, relay, nodes, FileDoor(guard, file_relay))
+    port = listener.getsockname()[1]
+    endpoints = Endpoints(usual_name(port), settings.DATA_DIR / f"endpoints-{port}.json")
+    door = Door(guard, relay, nodes, FileDoor(guard, file_relay), EndpointDoor(endpoints))
     server = PatientServer(
         _begun(door),
         handler_cancellation=True,
@@ -70,6 +75,7 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
     runner = web.ServerRunner(server)
     await runner.setup()
     watcher = asyncio.create_task(guard.watch())
+    await endpoints.open()
     try:
         await web.SockSite(runner, listener, backlog=_BACKLOG, shutdown_timeout=_STOP_SECONDS).start()
         yield
@@ -77,6 +83,7 @@ async def serving(listener: socket.socket) -> AsyncIterator[None]:
         watcher.cancel()
         guard.close()
         await runner.cleanup()
+        await endpoints.close()
         await relay.close()
         await file_relay.close()
         await nodes.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from backendai.cluster.rules import SESSION_TYPES
+from backendai.cluster.rules import IDLE_SESSION_TYPES
 from backendai.core.errors import UserError
 from backendai.core.names import check_catalogue_name
 from backendai.core.slots import parse_amount
@@ -82,8 +82,8 @@ def _thresholds(checker: IdleChecker) -> Iterator[tuple[str, str]]:
 
 def _session_types(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     types: Any = checker.session_types
-    if not isinstance(types, list) or not types or not set(map(str, types)) <= set(SESSION_TYPES):
-        yield "session_types", f"Choose one or more of {', '.join(SESSION_TYPES)}."
+    if not isinstance(types, list) or not types or not set(map(str, types)) <= set(IDLE_SESSION_TYPES):
+        yield "session_types", f"Choose one or more of {', '.join(IDLE_SESSION_TYPES)}."
 
 
 def _extensions(checker: IdleChecker) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,8 @@ from backendai.scheduler.strategies import StrategyView, check_rules, describe_s
 if TYPE_CHECKING:
     from backendai.cluster.models import ResourceGroup
 
-SESSION_TYPES = ("interactive", "batch")
+SESSION_TYPES = ("interactive", "batch", "inference")
+IDLE_SESSION_TYPES = ("interactive", "batch")  # an idle checker would fight the number of replicas
 SEQUENCE, SELECTION = "sequence", "selection"
 LONGEST = timedelta(days=3650)
 SHORTEST_HALF_LIFE = timedelta(days=1)

@@ -79,6 +79,7 @@ REASONS: dict[str, Reason] = {
     "admin-requested": _requested("Ended by an administrator."),
     "force-terminated": _requested("Ended by force."),
     "folder-revoked": _requested("Cut off from a folder that is no longer shared with its owner."),
+    "replica-ended": _requested("Its endpoint does not need it any more."),
     "agent-stopped": _requested("Its node's agent was stopped, and native processes end with it."),
     "self-terminated": Reason(ReasonKind.PROGRAM, "The main program ended by itself."),
     FINISHED: Reason(ReasonKind.PROGRAM, "The batch program finished."),

@@ -28,6 +28,11 @@ class SessionType(models.TextChoices):
 
     INTERACTIVE = "interactive", "interactive"
     BATCH = "batch", "batch"
+    INFERENCE = "inference", "inference"
+
+
+# What people launch; replicas of endpoints are launched by the platform.
+LAUNCHED_BY_PEOPLE = [choice for choice in SessionType.choices if choice[0] != SessionType.INFERENCE]
 
 
 class ClusterMode(models.TextChoices):

@@ -14,7 +14,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from backendai.cluster.services import last_pass_at
-from backendai.controller import folders, idle, loops, observe
+from backendai.controller import folders, idle, loops, observe, serving
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,8 @@ def tick(clock: Callable[[], datetime] = timezone.now) -> None:
         observe.run_observe(now)
     if _overdue(idle.IDLE_LEASE, settings.IDLE_INTERVAL + _SILENCE, clock):
         idle.run_idle(now)
+    if _overdue(serving.SERVING_LEASE, _SILENCE, clock):
+        serving.run_serving(now)
     if _overdue(folders.FOLDERS_LEASE, settings.FOLDERS_INTERVAL + _SILENCE, clock):
         folders.begin(now)
 

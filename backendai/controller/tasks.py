@@ -8,7 +8,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from backendai.cluster.node_jobs import follow_jobs as follow
-from backendai.controller import filling, folders, idle, loops, observe, scans, tags
+from backendai.controller import filling, folders, idle, loops, observe, scans, serving, tags
 
 
 @shared_task(name="controller.run_pass", ignore_result=True)
@@ -33,6 +33,12 @@ def run_observe() -> None:
 def run_idle() -> None:
     """Warn of idle sessions, and end those that were warned for long enough."""
     idle.run_idle(timezone.now())
+
+
+@shared_task(name="controller.run_serving", ignore_result=True)
+def run_serving() -> None:
+    """Bring inference endpoints nearer to what they should be."""
+    serving.run_serving(timezone.now())
 
 
 @shared_task(name="controller.run_folders", ignore_result=True)

@@ -204,7 +204,7 @@ class Rules:
     retries_to_skip: int = 0
     overtaking_limit: timedelta = timedelta(hours=24)
     backfill: bool = False
-    session_types: frozenset[str] = frozenset({"interactive", "batch"})
+    session_types: frozenset[str] = frozenset({"interactive", "batch", "inference"})
     fill_devices: bool = False
     allow_fragmentation: bool = True
     next_agent: str = ""

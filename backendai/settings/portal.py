@@ -81,6 +81,7 @@ INSTALLED_APPS = [
     "backendai.compute",
     "backendai.usage",
     "backendai.planning",
+    "backendai.serving",
     "backendai.controller",
     "backendai.api",
     "backendai.web",
@@ -199,6 +200,12 @@ SCRATCH_BYTES = told.whole("BACKENDAI_SCRATCH_BYTES", 10 * 2**30, least=64 * 2**
 DISK_RESERVE = told.whole("BACKENDAI_DISK_RESERVE", 256 * 2**20, least=0, most=2**40)
 COMMIT_BYTES = told.whole("BACKENDAI_COMMIT_BYTES", 10 * 2**30, least=0, most=2**50)
 COMMIT_TIMEOUT = told.whole("BACKENDAI_COMMIT_TIMEOUT", 1800, least=60, most=86400)
+
+# An app proxy that cannot ask the database serves endpoints from the book on its disk for so many seconds. A token that
+# was revoked meanwhile opens the endpoint for as long.
+SERVING_TRUST = told.whole("BACKENDAI_SERVING_TRUST", 86400, least=60, most=30 * 86400)
+# Owners may create endpoints to which anybody can send requests, without a token.
+SERVING_PUBLIC = told.switch("BACKENDAI_SERVING_PUBLIC")
 
 # The end of a kernel's log comes in one piece (compute.services.logs.LARGEST).
 DATA_UPLOAD_MAX_MEMORY_SIZE = LARGEST_BODY

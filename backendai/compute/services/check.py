@@ -129,7 +129,7 @@ def _check_type(spec: SessionSpec) -> None:
     batch = spec.session_type == SessionType.BATCH
     if batch and not spec.startup_command.strip():
         raise UserError("A batch session needs a command to run.", field="startup_command", code="missing-command")
-    if not batch and spec.startup_command.strip():
+    if spec.session_type == SessionType.INTERACTIVE and spec.startup_command.strip():
         raise UserError("Only batch sessions run a command.", field="startup_command", code="batch-only")
     if not batch and spec.starts_at:
         raise UserError("Only batch sessions have a start time.", field="starts_at", code="batch-only")

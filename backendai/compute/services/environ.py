@@ -7,6 +7,7 @@ from math import ceil
 from backendai.cluster.site import SiteSettings
 from backendai.compute.models import Kernel
 from backendai.compute.services.outside_environ import outside_environ
+from backendai.compute.status import SessionType
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI
 
@@ -41,6 +42,8 @@ def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict
     }
     if session.preopen_ports:
         platform["BACKENDAI_PREOPEN_PORTS"] = ",".join(map(str, session.preopen_ports))
+    if session.session_type == SessionType.INFERENCE:
+        platform["BACKENDAI_SERVING_PORT"] = session.environ.get("PORT", "")
     if session.startup_command:
         platform["_BACKEND_BATCH_MODE"] = "1"
     chosen: dict[str, str] = session.environ

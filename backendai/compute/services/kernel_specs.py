@@ -148,7 +148,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         generation=kernel.generation,
         agent=agent.name,
         session_name=session.name,
-        session_type="batch" if session.session_type == SessionType.BATCH else "interactive",
+        session_type="interactive" if session.session_type == SessionType.INTERACTIVE else "batch",
         image=session.image.process_reference if native else session.image.reference,
         digest="" if native or session.image.is_built_here else session.image_digest,
         architecture=session.image.architecture,

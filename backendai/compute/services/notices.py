@@ -28,7 +28,7 @@ _SLACK = 50
 _MOST_AT_ONCE = 500
 
 # Ends that the owner asked for, or that are the good end of the work: no news.
-_EXPECTED = frozenset({"user-requested", "self-terminated", "task-finished"})
+_EXPECTED = frozenset({"user-requested", "self-terminated", "task-finished", "replica-ended"})
 
 
 class Moved(NamedTuple):

@@ -14,7 +14,7 @@ from backendai.accounts.models import User
 from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import USUAL_PRIORITY, check_length
-from backendai.compute.status import SessionType
+from backendai.compute.status import LAUNCHED_BY_PEOPLE, SessionType
 from backendai.core.names import check_session_name
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.launcher.checks import checked, forget
@@ -40,7 +40,7 @@ class TypeFields(forms.Form):
     """Type, name and command; its time, its end and its order."""
 
     session_type = forms.ChoiceField(
-        choices=SessionType, initial=SessionType.INTERACTIVE, widget=forms.RadioSelect, label=_("Type")
+        choices=LAUNCHED_BY_PEOPLE, initial=SessionType.INTERACTIVE, widget=forms.RadioSelect, label=_("Type")
     )
     name = forms.CharField(
         required=False, label=_("Name"), help_text=_("4 to 64 characters. Leave empty to generate a name.")

@@ -13,7 +13,7 @@ from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import Project
 from backendai.cluster.idle import Places, places_of
 from backendai.cluster.models import IdleChecker, ResourceGroup
-from backendai.cluster.rules import SESSION_TYPES
+from backendai.cluster.rules import IDLE_SESSION_TYPES
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.forms import EditForm
 
@@ -72,7 +72,7 @@ class CheckerForm(EditForm):
     extension = TimeSpanField(label=_l("One click gives"), help_text=_l("How much longer a warned session may run."))
     session_types = forms.MultipleChoiceField(
         label=_l("Looks at sessions of type"),
-        choices=[(name, _TYPES[name]) for name in SESSION_TYPES],
+        choices=[(name, _TYPES[name]) for name in IDLE_SESSION_TYPES],
         widget=forms.CheckboxSelectMultiple,
         help_text=_l("A batch program works while nobody looks: think before you tick batch for no traffic."),
     )

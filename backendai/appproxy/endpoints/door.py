@@ -1,0 +1,219 @@
+"""One request to an endpoint: who asks, whether there is room, which replica, and the answer piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+
+import aiohttp
+from aiohttp import web
+
+from backendai.appproxy.endpoints.keeper import Away
+from backendai.appproxy.endpoints.refusals import Refused, answer_of
+from backendai.appproxy.endpoints.relay import Body, TooLarge, begin, pass_back
+from backendai.appproxy.endpoints.replicas import Known, Pool
+from backendai.appproxy.endpoints.service import Endpoints
+from backendai.appproxy.endpoints.tally import Counters
+from backendai.appproxy.relay import has_upgrade_body, wants_websocket
+from backendai.gateways.tunnel import NoTunnel
+from backendai.scheduler.serving.balance import is_fault
+from backendai.serving.book import BookEndpoint
+from backendai.serving.services.tokens import digest_of
+
+logger = logging.getLogger(__name__)
+
+MOST_HELD, LONGEST_HOLD = 100, 600.0
+REPEATED_SHARE, REPEAT_WINDOW, FREE_REPEATS = 0.2, 10.0, 3
+_ANYBODY = "anybody"
+
+
+class EndpointDoor:
+    """Handles requests to endpoints."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+        self._asked = self._repeated = 0
+        self._window_began = time.monotonic()
+
+    def at(self, host: str) -> Pool | None:
+        """Return the endpoint of this host name."""
+        return self._endpoints.at(host)
+
+    async def handle(self, request: web.BaseRequest, pool: Pool) -> web.StreamResponse:
+        """Answer one request to the endpoint."""
+        counters = self._endpoints.counters_of(pool)
+        try:
+            if has_upgrade_body(request):
+                raise Refused(400, "upgrade-with-body", "A request for a websocket has no body.")
+            token = self._admit(request, pool.endpoint)
+            counters.requests += 1
+            self._note_request()
+            return await self._answer(request, pool, counters, token)
+        except Refused as refused:
+            counters.refused += 1
+            response = answer_of(request, refused)
+            response.force_close()
+            return response
+
+    def _admit(self, request: web.BaseRequest, endpoint: BookEndpoint) -> str:
+        """Return the id of the token that came, or a word for anybody. Raises Refused."""
+        if not self._endpoints.keeper.is_trusted:
+            text = "The portal's database has been away for too long to say who may ask. Try again later."
+            raise Refused(503, "book-too-old", text, retry_after=60)
+        if endpoint.is_stopped:
+            raise Refused(503, "endpoint-stopped", "The endpoint is stopped. Its owner can start it.")
+        if endpoint.is_public:
+            return _ANYBODY
+        kind, _, text = request.headers.get("Authorization", "").partition(" ")
+        digest = digest_of(text.strip()) if kind.lower() == "bearer" and text.strip() else ""
+        found = next((one for one in endpoint.tokens if one.digest == digest), None)
+        if found is None or (found.expires_at and found.expires_at <= time.time()):
+            message = "A valid token of this endpoint is needed: send it as 'Authorization: Bearer TOKEN'."
+            raise Refused(401, "token-refused", message)
+        if wait := self._endpoints.rates.take(found.id, found.per_minute):
+            message = f"This token may send {found.per_minute} requests a minute. Wait {wait:.0f} s."
+            raise Refused(429, "rate-limited", message, retry_after=wait)
+        return found.id
+
+    async def _answer(self, request: web.BaseRequest, pool: Pool, counters: Counters, token: str) -> web.StreamResponse:
+        if (request.content_length or 0) > pool.endpoint.max_body:
+            raise Refused(413, "body-too-large", f"A body has at most {pool.endpoint.max_body} bytes here.")
+        body = Body(request, pool.endpoint.max_body) if request.body_exists and not wants_websocket(request) else None
+        tried: list[str] = []
+        while True:
+            known = await self._replica(request, pool, counters, token, tried)
+            with _given_back(pool, known), counters.open.one_more():
+                try:
+                    return await self._through(request, pool, counters, known, body, token)
+                except (aiohttp.ClientError, TimeoutError, TooLarge) as error:
+                    if body is not None and body.fault is not None:
+                        status = 413 if isinstance(body.fault, TooLarge) else 408
+                        raise Refused(status, "body-refused", str(body.fault)) from error
+                    self._note_broken(known, error)
+                    tried.append(known.entry.id)
+                    if not self._may_repeat(request, pool.endpoint, body, error, tried):
+                        raise _broken(error) from error
+
+    async def _through(
+        self, request: web.BaseRequest, pool: Pool, counters: Counters, known: Known, body: Body | None, token: str
+    ) -> web.StreamResponse:
+        """Send the request to one replica and pass its answer back. Raises ClientError while nothing was answered."""
+        began, failed = time.monotonic(), True
+        known.requests += 1
+        try:
+            async with begin(self._endpoints, request, pool.endpoint, known, body, token) as answer:
+                if is_fault(answer.status):
+                    known.note_fault(f"It answered {answer.status}.", time.monotonic())
+                else:
+                    known.note_life()
+                known.errors += answer.status >= 500
+                response = await pass_back(request, answer, known.target(token))
+            failed = answer.status >= 500
+            return response
+        except asyncio.CancelledError:
+            failed = False  # the caller left; the replica did nothing wrong
+            raise
+        finally:
+            counters.complete(time.monotonic() - began, failed=failed)
+
+    async def _replica(
+        self, request: web.BaseRequest, pool: Pool, counters: Counters, token: str, tried: list[str]
+    ) -> Known:
+        """Return a replica, counted as open: at once, in turn from the queue, or when the first one answers."""
+        if not pool.has_answering:
+            await self._hold(request, pool, counters)
+        if (not pool.waiting or tried) and (known := pool.take(tried)) is not None:
+            return known
+        if tried:
+            raise Refused(502, "replica-broken", "The replica broke off, and there is no other one. Try again.")
+        endpoint = pool.endpoint
+        if pool.waiting >= endpoint.queue:
+            message = f"{endpoint.queue} requests wait already. Try again in a moment."
+            raise Refused(503, "queue-full", message, retry_after=_usual_wait(pool, counters))
+        try:
+            with counters.queued.one_more():
+                return await pool.wait(token, endpoint.queue_seconds)
+        except TimeoutError:
+            message = f"No replica had room within {endpoint.queue_seconds:g} s."
+            raise Refused(503, "queued-too-long", message, retry_after=_usual_wait(pool, counters)) from None
+
+    async def _hold(self, request: web.BaseRequest, pool: Pool, counters: Counters) -> None:
+        """Hold the request until a replica answers; its body stays in the socket meanwhile. Raises Refused."""
+        endpoint = pool.endpoint
+        if counters.held.count >= MOST_HELD:
+            raise Refused(503, "too-many-held", "The endpoint is starting, and many wait already.", retry_after=10)
+        with counters.held.one_more():
+            if not endpoint.replicas:
+                try:
+                    await self._endpoints.wake(pool)
+                except Away:
+                    message = "The endpoint sleeps, and the portal's database, which could wake it, does not answer."
+                    raise Refused(503, "cannot-wake", message, retry_after=10) from None
+            try:
+                await pool.until_answering(_patience(request, endpoint))
+            except TimeoutError:
+                why = f" {pool.endpoint.why_none}" if pool.endpoint.why_none else ""
+                message = f"No replica of the endpoint answers yet.{why}"
+                raise Refused(503, "no-replica", message, retry_after=10) from None
+
+    def _may_repeat(
+        self,
+        request: web.BaseRequest,
+        endpoint: BookEndpoint,
+        body: Body | None,
+        error: Exception,
+        tried: list[str],
+    ) -> bool:
+        """Return whether the request goes to another replica: once, and only where nothing can happen twice."""
+        if len(tried) > 1 or wants_websocket(request) or (body is not None and not body.can_repeat):
+            return False
+        was_sent = not isinstance(error, NoTunnel)
+        is_harmless = (request.method in ("GET", "HEAD") and body is None) or endpoint.is_repeatable
+        if was_sent and (not is_harmless or isinstance(error, TimeoutError)):
+            return False
+        if self._repeated >= FREE_REPEATS and self._repeated >= REPEATED_SHARE * self._asked:
+            return False
+        self._repeated += 1
+        return True
+
+    def _note_request(self) -> None:
+        now = time.monotonic()
+        if now - self._window_began > REPEAT_WINDOW:
+            self._asked, self._repeated, self._window_began = 0, 0, now
+        self._asked += 1
+
+    def _note_broken(self, known: Known, error: Exception) -> None:
+        known.errors += 1
+        message = getattr(error, "message", "") or type(error).__name__
+        known.note_fault(str(message)[:300], time.monotonic())
+        logger.info("replica %s broke off: %s", known.entry.id, message)
+
+
+@contextlib.contextmanager
+def _given_back(pool: Pool, known: Known) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        pool.give_back(known)
+
+
+def _broken(error: Exception) -> Refused:
+    if isinstance(error, TimeoutError):
+        return Refused(504, "answer-timeout", "The replica was silent for too long.")
+    return Refused(502, "replica-broken", "The replica broke off before it had answered. Try again.")
+
+
+def _patience(request: web.BaseRequest, endpoint: BookEndpoint) -> float:
+    wish = request.headers.get("X-Scale-Up-Timeout", "")
+    return min(float(wish), LONGEST_HOLD) if wish.isdecimal() else endpoint.hold_seconds
+
+
+def _usual_wait(pool: Pool, counters: Counters) -> float:
+    """Return in how many seconds those that wait now will have been served, as fast as answers came so far."""
+    if not counters.completions or not counters.open.count:
+        return 5.0
+    service = counters.open.seconds / counters.completions
+    return pool.waiting * service / counters.open.count

@@ -1,0 +1,115 @@
+"""The book of endpoints: read from the database, kept in memory and in a file, and used without a database for as long
+as the site trusts it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from django.conf import settings
+from django.db import DatabaseError, close_old_connections
+from django.utils import timezone
+
+from backendai.serving.book import Book, from_json, read_book, read_sign
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS, WHOLE_SECONDS = 1.0, 30.0
+_Answer = TypeVar("_Answer")
+
+
+class Away(Exception):
+    """The database does not answer."""
+
+
+class Keeper:
+    """Holds the newest book. ``on_change`` is called with each new one."""
+
+    def __init__(self, path: Path, on_change: Callable[[Book], None]) -> None:
+        self._path, self._on_change = path, on_change
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="endpoints")
+        self.book, self._read_at, self._confirmed_at = Book(), 0.0, 0.0
+        self._is_away = False
+
+    @property
+    def is_trusted(self) -> bool:
+        """The database confirmed the book not too long ago, by the wall clock: the file outlives the process."""
+        return time.time() - self._confirmed_at <= settings.SERVING_TRUST
+
+    async def open(self) -> None:
+        """Take the book of the file, then that of the database if it answers."""
+        with contextlib.suppress(OSError, ValueError):
+            said = json.loads(self._path.read_text())
+            self._confirmed_at = float(said["confirmed_at"])
+            self._take(from_json(said["book"]))
+            self._read_at = 0.0
+        await self._look()
+
+    async def watch(self) -> None:
+        """Look for changes, for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self._look()
+
+    async def ask(self, question: Callable[[], _Answer]) -> _Answer:
+        """Return the answer to a question to the database. Raises Away."""
+
+        def in_thread() -> _Answer:
+            close_old_connections()
+            try:
+                return question()
+            finally:
+                close_old_connections()
+
+        try:
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
+        except DatabaseError as error:
+            if not self._is_away:
+                logger.warning("the database does not answer, endpoints are served from the book: %s", error)
+            self._is_away = True
+            raise Away from error
+        if self._is_away:
+            logger.info("the database answers again")
+        self._is_away = False
+        return answer
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _look(self) -> None:
+        """Read the book when it has changed, and at times in any case: agents may have moved."""
+        with contextlib.suppress(Away):
+            is_old = time.monotonic() - self._read_at >= WHOLE_SECONDS or not self._read_at
+            if not is_old and await self.ask(read_sign) == self.book.sign:
+                self._confirmed_at = time.time()
+                return
+            book = await self.ask(lambda: read_book(timezone.now()))
+            self._confirmed_at = time.time()
+            if book != self.book or is_old:
+                self._save(book)
+            self._take(book)
+
+    def _take(self, book: Book) -> None:
+        has_changed, self.book, self._read_at = book != self.book, book, time.monotonic()
+        if has_changed:
+            self._on_change(book)
+
+    def _save(self, book: Book) -> None:
+        """Write the file whole or not at all; nobody else may read it."""
+        text = json.dumps({"confirmed_at": self._confirmed_at, "book": book.to_json()})
+        draft = self._path.with_suffix(".draft")
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write(text)
+            draft.replace(self._path)
+        except OSError as error:
+            logger.warning("the book of endpoints cannot be kept on disk: %s", error)

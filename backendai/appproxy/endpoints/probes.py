@@ -1,0 +1,87 @@
+"""Probes: this proxy asks each replica through the same tunnel by which it would send it requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+import aiohttp
+from yarl import URL
+
+from backendai.appproxy.endpoints.replicas import Known, Pool
+from backendai.gateways.tunnel import NoTunnel, address_through, open_tunnel
+
+logger = logging.getLogger(__name__)
+
+EVERY_SECONDS, FIRST_SECONDS, PATIENCE_SECONDS = 5.0, 1.0, 3.0
+_TICK = 0.5
+_MOST_AT_ONCE = 64
+
+
+class Prober:
+    """Probes what is due. One that has not answered yet is asked every second, others every five."""
+
+    def __init__(self, client: aiohttp.ClientSession, pools: Callable[[], Iterable[Pool]]) -> None:
+        self._client, self._pools = client, pools
+        self._due: dict[str, float] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._gate = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def watch(self) -> None:
+        """Probe for ever."""
+        try:
+            while True:
+                self.look()
+                await asyncio.sleep(_TICK)
+        finally:
+            for task in self._running:
+                task.cancel()
+
+    def look(self) -> None:
+        """Begin the probes that are due."""
+        now, listed = time.monotonic(), set()
+        for pool in self._pools():
+            for pk, known in pool.known.items():
+                if not known.is_listed:
+                    continue
+                listed.add(pk)
+                if now >= self._due.get(pk, 0.0):
+                    self._due[pk] = now + (EVERY_SECONDS if known.has_answered else FIRST_SECONDS) + PATIENCE_SECONDS
+                    task = asyncio.create_task(self._probe(pool, known))
+                    self._running.add(task)
+                    task.add_done_callback(self._running.discard)
+        self._due = {pk: at for pk, at in self._due.items() if pk in listed}
+
+    async def _probe(self, pool: Pool, known: Known) -> None:
+        async with self._gate:
+            message = await self._ask(known)
+        was_answering = known.has_answered and not known.failures
+        if message:
+            known.note_fault(message, time.monotonic())
+        else:
+            known.note_life()
+            if not was_answering:
+                pool.serve_waiting()
+        self._due[known.entry.id] = time.monotonic() + (EVERY_SECONDS if known.has_answered else FIRST_SECONDS)
+
+    async def _ask(self, known: Known) -> str:
+        """Return what is wrong with its answer; empty: nothing."""
+        path, target = known.entry.probe_path, known.target("probe")
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                if not path:
+                    transport, _ = await open_tunnel(target)
+                    transport.abort()
+                    return ""
+                url = URL(address_through(target, path), encoded=True)
+                headers = {"Host": "localhost", "Connection": "close"}
+                async with self._client.get(url, headers=headers, allow_redirects=False) as answer:
+                    return "" if answer.status < 400 else f"It answers {answer.status} to {path}."
+        except TimeoutError:
+            return f"It did not answer {path or 'a connection'} within {PATIENCE_SECONDS:g} s."
+        except NoTunnel as error:
+            return error.message
+        except (aiohttp.ClientError, OSError) as error:
+            return f"It broke off the answer to {path}: {type(error).__name__}."

@@ -1,0 +1,104 @@
+"""A request to a replica and its answer, piece by piece; of a body as much is kept as another try would need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from backendai.appproxy.endpoints.replicas import Known
+from backendai.appproxy.endpoints.service import Endpoints
+from backendai.appproxy.headers import to_app
+from backendai.appproxy.relay import StalledBody, UnaskedUpgrade, join, pieces_of, send, wants_websocket
+from backendai.gateways.dialing import DIAL_SECONDS
+from backendai.gateways.targets import Target
+from backendai.gateways.tunnel import address_through
+from backendai.serving.book import BookEndpoint
+
+KEPT_BYTES = 64 * 1024
+
+
+class TooLarge(Exception):
+    """The body is larger than the endpoint allows."""
+
+
+class Body:
+    """A body that may be sent a second time as long as little of it has come."""
+
+    def __init__(self, request: web.BaseRequest, most: int) -> None:
+        self._pieces, self._most = pieces_of(request), most
+        self._kept, self._size, self._is_whole = bytearray(), 0, False
+        self.fault: TooLarge | StalledBody | None = None  # the client that sends it tells of another error
+
+    @property
+    def can_repeat(self) -> bool:
+        """All that was read so far is kept."""
+        return self._size == len(self._kept)
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """Yield the body from its beginning. Raises TooLarge, StalledBody."""
+        if self._kept:
+            yield bytes(self._kept)
+        if self._is_whole:
+            return
+        try:
+            async for piece in self._pieces:
+                self._size += len(piece)
+                if self._size > self._most:
+                    raise TooLarge(f"A body has at most {self._most} bytes here.")
+                if self._size <= KEPT_BYTES:
+                    self._kept += piece
+                yield piece
+        except (TooLarge, StalledBody) as error:
+            self.fault = error
+            raise
+        self._is_whole = True
+
+
+@asynccontextmanager
+async def begin(
+    endpoints: Endpoints, request: web.BaseRequest, endpoint: BookEndpoint, known: Known, body: Body | None, token: str
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Send the request and give the head of the answer. Raises aiohttp.ClientError, TimeoutError, TooLarge."""
+    upgrade = wants_websocket(request)
+    # A server may answer before it has read a body; what it has not read would become the head of the next request.
+    # After a body a connection is therefore used again for the same token only.
+    apart = upgrade or (body is not None and endpoint.is_public)
+    target = known.target(token)
+    headers = to_app(
+        request.headers,
+        host=request.headers["Host"],
+        remote=request.remote or "",
+        upgrade=upgrade,
+        has_body=body is not None,
+    )
+    if endpoint.is_public and (own := request.headers.get("Authorization")):
+        headers["Authorization"] = own  # it is no token of ours
+    url = URL(address_through(target, request.raw_path), encoded=True)
+    async with endpoints.client_for(apart=apart).request(
+        request.method,
+        url,
+        headers=headers,
+        data=body.read() if body is not None else None,
+        allow_redirects=False,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=DIAL_SECONDS, sock_read=endpoint.answer_timeout),
+    ) as answer:
+        if answer.status == 101 and not upgrade:
+            answer.close()
+            raise UnaskedUpgrade("the replica switched protocols unasked")
+        yield answer
+
+
+async def pass_back(request: web.BaseRequest, answer: aiohttp.ClientResponse, target: Target) -> web.StreamResponse:
+    """Send the answer. One that breaks off is aborted, so that the caller sees that it is not whole."""
+    if answer.status == 101:
+        return await join(request, answer, target)
+    try:
+        return await send(request, answer, target)
+    except (aiohttp.ClientError, TimeoutError):
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the replica broke off in its answer") from None

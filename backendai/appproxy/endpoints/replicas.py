@@ -1,0 +1,166 @@
+"""What a proxy knows of each replica by its own requests and probes, and which one gets the next request."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from backendai.gateways.targets import Target
+from backendai.scheduler.serving import balance
+from backendai.serving.book import BookEndpoint, BookReplica
+from backendai.serving.services.readings import Sight
+
+
+@dataclass
+class Known:
+    """One replica. ``failures`` in a row; ``times`` it was ejected since its last answer."""
+
+    entry: BookReplica
+    has_answered: bool = False
+    failures: int = 0
+    times: int = 0
+    ejected_until: float = 0.0
+    message: str = ""
+    open: int = 0
+    requests: int = 0
+    errors: int = 0
+    is_listed: bool = True
+    reported: Sight | None = None
+
+    def target(self, visitor: str) -> Target:
+        """Return the port to dial. Connections of one visitor are not used for another one."""
+        one = self.entry
+        return Target(UUID(one.kernel_id), one.generation, "serving", one.port, one.gateway_url, visitor=visitor)
+
+    def note_life(self) -> None:
+        """Note an answer: whoever works is not ejected for slow probes."""
+        self.has_answered, self.failures, self.times, self.ejected_until, self.message = True, 0, 0, 0.0, ""
+
+    def note_fault(self, message: str, now: float) -> None:
+        """Count a failure; each third one in a row ejects, for longer every time."""
+        self.failures += 1
+        self.message = message
+        if self.failures % balance.FAILURES == 0:
+            self.times += 1
+            self.ejected_until = now + balance.ejected_for(self.times)
+
+    def sight(self) -> Sight:
+        """Return what the control plane should know of it."""
+        is_answering = self.has_answered and self.failures < balance.FAILURES
+        return Sight(UUID(self.entry.id), is_answering, self.message, self.open, self.requests, self.errors)
+
+
+class Pool:
+    """The replicas of one endpoint, and the requests that wait for one of them: in turns by token."""
+
+    def __init__(self, endpoint: BookEndpoint, now: Callable[[], float], others: Callable[[], int]) -> None:
+        self.endpoint, self._now, self._others = endpoint, now, others
+        self.known: dict[str, Known] = {}
+        self._waiting: OrderedDict[str, deque[asyncio.Future[Known]]] = OrderedDict()
+        self._woken = asyncio.Event()
+        self.update(endpoint)
+
+    def update(self, endpoint: BookEndpoint) -> None:
+        """Take the replicas of a new book. What is known of those that stay is kept."""
+        self.endpoint = endpoint
+        listed = {one.id: one for one in endpoint.replicas}
+        for pk, entry in listed.items():
+            known = self.known.get(pk)
+            if known is None or (known.entry.kernel_id, known.entry.generation) != (entry.kernel_id, entry.generation):
+                self.known[pk] = Known(entry)
+            else:
+                known.entry, known.is_listed = entry, True
+        for pk, known in self.known.items():
+            known.is_listed = pk in listed
+        self.serve_waiting()
+
+    def forget_gone(self) -> None:
+        """Forget replicas that are not in the book, once the control plane knows that nothing of theirs is open."""
+        gone = [
+            pk
+            for pk, one in self.known.items()
+            if not one.is_listed and not one.open and one.reported is not None and not one.reported.open
+        ]
+        for pk in gone:
+            del self.known[pk]
+
+    @property
+    def has_answering(self) -> bool:
+        """A replica has answered this proxy."""
+        return any(one.has_answered and one.is_listed for one in self.known.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def take(self, avoid: Collection[str] = ()) -> Known | None:
+        """Return a replica for one more request, counted as open; None when none has room."""
+        listed = {pk: one for pk, one in self.known.items() if one.is_listed}
+        sights = [balance.Sight(pk, one.has_answered, one.ejected_until) for pk, one in listed.items()]
+        out = balance.eject(sights, self._now()) | set(avoid)
+        share = max(-(-self.endpoint.concurrency // max(self._others(), 1)), 1) if self.endpoint.concurrency else 0
+        candidates = [balance.Candidate(pk, one.open, limit=share) for pk, one in listed.items()]
+        chosen = balance.choose_replica(candidates, random.random(), out)
+        if chosen is None:
+            return None
+        known = listed[chosen]
+        known.open += 1
+        return known
+
+    def give_back(self, known: Known) -> None:
+        """End one request of a replica; the next one that waits gets its turn."""
+        known.open -= 1
+        self.serve_waiting()
+
+    async def wait(self, token: str, seconds: float) -> Known:
+        """Return a replica, counted as open, when it is this token's turn. Raises TimeoutError."""
+        turn: asyncio.Future[Known] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(token, deque()).append(turn)
+        try:
+            async with asyncio.timeout(seconds):
+                return await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self.give_back(turn.result())  # it was handed over in the moment in which nobody waited any more
+            else:
+                self._leave(token, turn)
+            raise
+
+    async def until_answering(self, seconds: float) -> None:
+        """Return when some replica answers. Raises TimeoutError."""
+        async with asyncio.timeout(seconds):
+            while not self.has_answering and not self.endpoint.is_stopped:
+                self._woken.clear()
+                await self._woken.wait()
+
+    def serve_waiting(self) -> None:
+        """Hand replicas with room to those that wait, one of each token in turn."""
+        self._woken.set()
+        while self._waiting and (known := self.take()) is not None:
+            token, turns = next(iter(self._waiting.items()))
+            turn = turns.popleft()
+            self._waiting.move_to_end(token)
+            if not turns:
+                del self._waiting[token]
+            if turn.done():
+                known.open -= 1
+            else:
+                turn.set_result(known)
+
+    def _leave(self, token: str, turn: asyncio.Future[Known]) -> None:
+        turns = self._waiting.get(token)
+        if turns is not None and turn in turns:
+            turns.remove(turn)
+            if not turns:
+                del self._waiting[token]
+
+
+def sights_of(pools: Iterable[Pool]) -> list[tuple[Known, Sight]]:
+    """Return the replicas of which something has changed since it was told, with what is to be told."""
+    found = [(one, one.sight()) for pool in pools for one in pool.known.values()]
+    return [(one, sight) for one, sight in found if sight != one.reported]

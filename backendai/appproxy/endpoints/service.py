@@ -1,0 +1,139 @@
+"""The endpoints of this proxy: book, pools, probes, and what is told to the control plane."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import aiohttp
+from django.conf import settings
+from django.utils import timezone
+
+from backendai.appproxy.endpoints.keeper import Away, Keeper
+from backendai.appproxy.endpoints.probes import Prober
+from backendai.appproxy.endpoints.replicas import Pool, sights_of
+from backendai.appproxy.endpoints.tally import Counters, Rates
+from backendai.gateways.tunnel import TunnelConnector, new_client
+from backendai.serving.book import Book
+from backendai.serving.models import ServingProxy
+from backendai.serving.reading import HEARD
+from backendai.serving.services.readings import farewell, note_wake, record
+
+logger = logging.getLogger(__name__)
+
+BUSY_SECONDS, REST_SECONDS = 2.0, 5.0
+
+
+class Endpoints:
+    """Must be made and closed inside a running loop. ``name``: of this proxy, the same after a restart."""
+
+    def __init__(self, name: str, book_path: Path) -> None:
+        self.name, self.boot, self._began = name, secrets.token_hex(8), time.monotonic()
+        self.pools: dict[str, Pool] = {}
+        self.counters: dict[str, Counters] = {}
+        self.rates = Rates(time.monotonic)
+        self.keeper = Keeper(book_path, self._take)
+        self.proxies = 1
+        self._told: dict[str, tuple[int, int, int]] = {}
+        self._told_at = 0.0
+        self._kept = TunnelConnector(limit=0, keepalive_timeout=4.0)
+        self._closed_after_use = TunnelConnector(limit=0, force_close=True)
+        self.client = new_client(replays=False, connector=self._kept)
+        self.apart = new_client(replays=False, connector=self._closed_after_use)
+        self._prober = Prober(self.apart, lambda: self.pools.values())
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Read the book and begin to probe and to report."""
+        await self.keeper.open()
+        loops: list[Callable[[], object]] = [self.keeper.watch, self._prober.watch, self._report_for_ever]
+        self._tasks = [asyncio.create_task(one()) for one in loops]  # type: ignore[arg-type]
+
+    async def close(self) -> None:
+        """Report for the last time, and say farewell."""
+        for task in self._tasks:
+            task.cancel()
+        with contextlib.suppress(Away, TimeoutError):
+            async with asyncio.timeout(2.0):
+                await self._report(everything=True)
+                await self.keeper.ask(lambda: farewell(self.name, self.boot, now=timezone.now()))
+        for client in (self.client, self.apart):
+            await client.close()
+        for connector in (self._kept, self._closed_after_use):
+            await connector.close()
+        self.keeper.close()
+
+    def at(self, host: str) -> Pool | None:
+        """Return the endpoint of this host name."""
+        label, _, domain = host.partition(".")
+        return self.pools.get(label) if domain == settings.APPS_DOMAIN else None
+
+    def counters_of(self, pool: Pool) -> Counters:
+        """Return the counters of an endpoint."""
+        return self.counters[pool.endpoint.id]
+
+    async def wake(self, pool: Pool) -> None:
+        """Let the control plane start a replica of an endpoint that sleeps. Raises Away."""
+        await self.keeper.ask(lambda: note_wake(UUID(pool.endpoint.id), now=timezone.now()))
+
+    def client_for(self, *, apart: bool) -> aiohttp.ClientSession:
+        """Return the client for a request; ``apart``: its connection is never used again."""
+        return self.apart if apart else self.client
+
+    def _take(self, book: Book) -> None:
+        for label, endpoint in book.endpoints.items():
+            if label in self.pools:
+                self.pools[label].update(endpoint)
+            else:
+                self.pools[label] = Pool(endpoint, time.monotonic, lambda: self.proxies)
+                self.counters[endpoint.id] = Counters(time.monotonic)
+        for label in [label for label in self.pools if label not in book.endpoints]:
+            pool = self.pools.pop(label)
+            self.counters.pop(pool.endpoint.id, None)
+
+    async def _report_for_ever(self) -> None:
+        while True:
+            with contextlib.suppress(Away):
+                await self._report()
+            await asyncio.sleep(BUSY_SECONDS)
+
+    async def _report(self, *, everything: bool = False) -> None:
+        """Tell what has changed, and at times everything. What is not taken is told with the next report."""
+        now = time.monotonic()
+        is_due = everything or now - self._told_at >= REST_SECONDS
+        told, tallies = {}, []
+        for pool in self.pools.values():
+            counters, endpoint = self.counters_of(pool), pool.endpoint
+            sign = (endpoint.version, counters.requests, counters.completions)
+            if is_due or counters.is_busy or self._told.get(endpoint.id) != sign:
+                tallies.append(counters.reading(UUID(endpoint.id), endpoint.version))
+                told[endpoint.id] = sign
+        sights = sights_of(self.pools.values())
+        if not tallies and not sights and not is_due:
+            return
+        uptime = now - self._began
+        said = [sight for _, sight in sights]
+
+        def tell() -> int:
+            record(self.name, self.boot, uptime, tallies, said, now=timezone.now())
+            return ServingProxy.objects.filter(left_at=None, seen_at__gte=timezone.now() - HEARD).count()
+
+        self.proxies = max(await self.keeper.ask(tell), 1)
+        self._told |= told
+        self._told_at = now if is_due else self._told_at
+        for known, sight in sights:
+            known.reported = sight
+        for pool in self.pools.values():
+            pool.forget_gone()
+
+
+def usual_name(port: int) -> str:
+    """Return the name of the proxy that listens here."""
+    return f"{socket.gethostname()[:100]}:{port}"

@@ -1,0 +1,176 @@
+"""What app proxies know of all endpoints: one immutable picture, which they keep on disk, too. Of tokens it has digests
+alone. Pure but for ``read_book``, which takes four queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Sum
+
+from backendai.compute.models import Kernel
+from backendai.compute.status import Status
+from backendai.serving.models import Endpoint, EndpointToken, Replica, ScalingRecord, State, Wish
+
+FORMAT = 1
+_SERVES = (State.LOADING, State.READY)
+
+
+@dataclass(frozen=True, slots=True)
+class BookReplica:
+    """A replica that may get requests once this proxy's own probe has had an answer."""
+
+    id: str
+    number: int
+    revision: int
+    kernel_id: str
+    generation: int
+    gateway_url: str
+    port: int
+    probe_path: str
+    is_ready: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BookToken:
+    """A token by its digest. ``expires_at``: seconds since the epoch, 0: never."""
+
+    digest: str
+    id: str
+    expires_at: float
+    per_minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class BookEndpoint:
+    """One endpoint. ``why_none``: why it has no replica that serves, for those who wait."""
+
+    id: str
+    label: str
+    version: int
+    is_stopped: bool
+    can_sleep: bool
+    is_public: bool
+    concurrency: int
+    queue: int
+    queue_seconds: float
+    hold_seconds: float
+    answer_timeout: float
+    max_body: int
+    is_repeatable: bool
+    model_name: str
+    why_none: str = ""
+    tokens: tuple[BookToken, ...] = ()
+    replicas: tuple[BookReplica, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """All endpoints by the label of their host name. ``sign``: of everything that was written, to see changes by."""
+
+    sign: str = ""
+    endpoints: dict[str, BookEndpoint] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {"format": FORMAT, "sign": self.sign, "endpoints": [asdict(one) for one in self.endpoints.values()]}
+
+
+def from_json(said: dict[str, Any]) -> Book:
+    """Return the book of ``to_json``; ValueError for one of another format."""
+    if said.get("format") != FORMAT:
+        raise ValueError(f"a book of format {said.get('format')!r}")
+    try:
+        endpoints = [
+            BookEndpoint(
+                **{
+                    **one,
+                    "tokens": tuple(BookToken(**token) for token in one["tokens"]),
+                    "replicas": tuple(BookReplica(**replica) for replica in one["replicas"]),
+                }
+            )
+            for one in said["endpoints"]
+        ]
+    except (TypeError, KeyError) as error:
+        raise ValueError("a book that cannot be read") from error
+    return Book(str(said.get("sign", "")), {one.label: one for one in endpoints})
+
+
+def read_sign() -> str:
+    """Return what changes whenever a book would say something else. One query."""
+    found = Endpoint.objects.aggregate(number=Count("pk"), versions=Sum("version"))
+    return f"{found['number']}.{found['versions'] or 0}"
+
+
+def read_book(now: datetime) -> Book:
+    """Return the book as the database has it. Five queries."""
+    sign = read_sign()  # first: what changes meanwhile is read again
+    endpoints = list(Endpoint.objects.live().select_related("current").order_by("pk"))
+    tokens: defaultdict[UUID, list[BookToken]] = defaultdict(list)
+    for token in EndpointToken.objects.valid_at(now).filter(endpoint__in=endpoints):
+        expires = token.expires_at.timestamp() if token.expires_at else 0.0
+        tokens[token.endpoint_id].append(BookToken(token.digest, str(token.pk), expires, token.per_minute))
+    replicas = _replicas(endpoints)
+    reasons = _reasons([one for one in endpoints if not replicas[one.pk]])
+    book = {
+        one.label: _entry(one, tuple(tokens[one.pk]), tuple(replicas[one.pk]), reasons.get(one.pk, ""))
+        for one in endpoints
+    }
+    return Book(sign, book)
+
+
+def _entry(
+    endpoint: Endpoint, tokens: tuple[BookToken, ...], replicas: tuple[BookReplica, ...], why_none: str
+) -> BookEndpoint:
+    return BookEndpoint(
+        id=str(endpoint.pk),
+        label=endpoint.label,
+        version=endpoint.version,
+        is_stopped=endpoint.wish != Wish.RUN,
+        can_sleep=endpoint.minimum == 0,
+        is_public=endpoint.is_public,
+        concurrency=endpoint.concurrency,
+        queue=endpoint.queue,
+        queue_seconds=endpoint.queue_seconds,
+        hold_seconds=endpoint.hold_seconds,
+        answer_timeout=endpoint.answer_timeout,
+        max_body=endpoint.max_body,
+        is_repeatable=endpoint.is_repeatable,
+        model_name=endpoint.current.model_name if endpoint.current else "",
+        why_none=why_none,
+        tokens=tokens,
+        replicas=replicas,
+    )
+
+
+def _replicas(endpoints: list[Endpoint]) -> defaultdict[UUID, list[BookReplica]]:
+    rows = Replica.objects.filter(endpoint__in=endpoints, state__in=_SERVES, session__status=Status.RUNNING)
+    replicas = {one.session_id: one for one in rows.select_related("revision").order_by("number")}
+    found: defaultdict[UUID, list[BookReplica]] = defaultdict(list)
+    kernels = Kernel.objects.filter(session__in=replicas, rank=0, status=Status.RUNNING, agent__isnull=False)
+    for kernel in kernels.select_related("agent").only("session", "generation", "agent__gateway_url"):
+        one = replicas[kernel.session_id]
+        assert kernel.agent is not None
+        found[one.endpoint_id].append(
+            BookReplica(
+                id=str(one.pk),
+                number=one.number,
+                revision=one.revision.number,
+                kernel_id=str(kernel.pk),
+                generation=kernel.generation,
+                gateway_url=kernel.agent.gateway_url,
+                port=one.revision.port,
+                probe_path=one.revision.probe_path,
+                is_ready=one.state == State.READY,
+            )
+        )
+    return found
+
+
+def _reasons(endpoints: list[Endpoint]) -> dict[UUID, str]:
+    """Return the newest decision about each endpoint without a replica, in words."""
+    rows = ScalingRecord.objects.filter(endpoint__in=endpoints).order_by("pk").values_list("endpoint", "message")
+    return dict(rows)

@@ -1,0 +1,207 @@
+"""Database → frozen picture of all endpoints, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from backendai.cluster.models import Agent
+from backendai.compute.models import Kernel
+from backendai.compute.status import PLACED, Status
+from backendai.scheduler.serving.snapshot import (
+    EndpointView,
+    ReplicaState,
+    ReplicaView,
+    RevisionView,
+    RuleView,
+    Wish,
+)
+from backendai.serving.measures import Reading, highest, load_of, metrics_of, with_peaks
+from backendai.serving.models import (
+    AutoScalingRule,
+    Endpoint,
+    Metric,
+    ProxyReading,
+    Replica,
+    ReplicaSight,
+    Revision,
+    ServingProxy,
+    State,
+)
+
+HEARD, GONE = timedelta(seconds=10), timedelta(minutes=10)
+SILENT = timedelta(seconds=30)  # then a replica is no capacity any more
+_WINDOW = timedelta(seconds=45)
+_READING = tuple(Reading._fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A replica with its session, and what app proxies say of it. ``answering``: by live proxy."""
+
+    replica: Replica
+    agents: tuple[tuple[str, bool, bool], ...]  # of its kernels: name, is lost, is being drained
+    answering: Mapping[str, bool]
+    open: int
+    message: str
+
+    @property
+    def is_silent(self) -> bool:
+        """Every app proxy that can be heard says that it does not answer; unknown is not silent."""
+        return bool(self.answering) and not any(self.answering.values())
+
+    @property
+    def has_answered(self) -> bool:
+        """An app proxy gets answers of it."""
+        return any(self.answering.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """All endpoints that have something to do, as one look saw them."""
+
+    now: datetime
+    endpoints: Mapping[UUID, Endpoint]
+    views: Mapping[UUID, EndpointView]
+    seen: Mapping[UUID, Seen]
+    peaks: Mapping[UUID, list[list[float]]]
+    proxies: Sequence[ServingProxy]  # that can be heard
+    versions: Mapping[tuple[UUID, str], int]  # endpoint and proxy → the version in the proxy's book
+
+
+def read_picture(now: datetime, endpoint_ids: Collection[UUID] | None = None) -> Picture:
+    """Return all endpoints that are not over (or these alone). Eight queries, however many there are."""
+    rows = Endpoint.objects.unfinished() if endpoint_ids is None else Endpoint.objects.filter(pk__in=endpoint_ids)
+    endpoints = {one.pk: one for one in rows.select_related("current", "next", "resource_group", "owner").order_by()}
+    everything = list(ServingProxy.objects.filter(left_at=None, seen_at__gt=now - GONE))
+    proxies = [one for one in everything if one.seen_at >= now - HEARD]
+    replicas = list(
+        Replica.objects.live().filter(endpoint__in=endpoints).select_related("session", "revision").order_by("number")
+    )
+    seen = _seen(replicas, proxies)
+    readings = _readings(endpoints, now)
+    rules, errors = _rules(endpoints), _answers_by_revision(endpoints)
+    versions = {(pk, proxy): version for pk, rows in readings.items() for proxy, version in rows[1].items()}
+    is_partial = len(proxies) < len(everything)
+    own: defaultdict[UUID, list[Seen]] = defaultdict(list)
+    for one in replicas:
+        own[one.endpoint_id].append(seen[one.pk])
+    views, peaks = {}, {}
+    for pk, endpoint in endpoints.items():
+        load = load_of(readings[pk][0], now, is_partial=is_partial)
+        peaks[pk] = with_peaks(endpoint.peaks, load.long + load.backlog, now)
+        ready = sum(one.replica.state == State.READY for one in own[pk])
+        views[pk] = replace(
+            _endpoint_view(endpoint, errors),
+            replicas=tuple(_replica_view(one, now) for one in own[pk]),
+            load=replace(load, peak=highest(peaks[pk], now)),
+            rules=_rule_views(rules[pk], readings[pk][0], ready),
+        )
+    return Picture(now, endpoints, views, seen, peaks, proxies, versions)
+
+
+def _endpoint_view(endpoint: Endpoint, errors: Mapping[UUID, tuple[int, int]]) -> EndpointView:
+    revisions = [one for one in (endpoint.current, endpoint.next) if one is not None]
+    return EndpointView(
+        id=endpoint.pk,
+        wish=Wish(endpoint.wish),
+        current=endpoint.current.number if endpoint.current else 0,
+        next=endpoint.next.number if endpoint.next else None,
+        minimum=endpoint.minimum,
+        maximum=endpoint.maximum,
+        target=endpoint.target,
+        desired=endpoint.desired,
+        panic_until=endpoint.panic_until,
+        scaled_at=endpoint.scaled_at,
+        asked_at=endpoint.asked_at,
+        asleep_after=endpoint.asleep_after,
+        max_surge=endpoint.max_surge,
+        max_unavailable=endpoint.max_unavailable,
+        revisions={one.number: _revision_view(one, errors) for one in revisions},
+    )
+
+
+def _replica_view(one: Seen, now: datetime) -> ReplicaView:
+    replica, session = one.replica, one.replica.session
+    waits = session.status == Status.PENDING
+    lost = any(is_lost for _, is_lost, _ in one.agents)
+    silent = replica.silent_since is not None and now - replica.silent_since >= SILENT
+    return ReplicaView(
+        id=replica.pk,
+        number=replica.number,
+        revision=replica.revision.number,
+        state=ReplicaState(replica.state),
+        waits_for=(session.status_reason or "waiting") if waits else "",
+        wait_message=session.status_message if waits else "",
+        is_answering=not lost and not silent,
+        is_leaving=any(is_drained for *_, is_drained in one.agents),
+        ready_at=replica.ready_at,
+        open=one.open,
+    )
+
+
+def _seen(replicas: Sequence[Replica], proxies: Sequence[ServingProxy]) -> dict[UUID, Seen]:
+    boots = {one.name: one.boot for one in proxies}
+    agents: defaultdict[UUID, list[tuple[str, bool, bool]]] = defaultdict(list)
+    kernels = Kernel.objects.filter(session__in=[one.session_id for one in replicas], status__in=PLACED)
+    columns = ("session", "agent__name", "agent__status", "agent__drain_started_at")
+    for session, name, status, drained_at in kernels.order_by("rank").values_list(*columns):
+        agents[session].append((name, status == Agent.Status.LOST, drained_at is not None))
+    answering: defaultdict[UUID, dict[str, bool]] = defaultdict(dict)
+    opened: defaultdict[UUID, int] = defaultdict(int)
+    messages: dict[UUID, str] = {}
+    for sight in ReplicaSight.objects.filter(replica__in=[one.pk for one in replicas]):
+        if boots.get(sight.proxy) == sight.boot:
+            answering[sight.replica_id][sight.proxy] = sight.is_answering
+            opened[sight.replica_id] += sight.open
+            messages[sight.replica_id] = sight.message
+    return {
+        pk: Seen(one, tuple(agents[one.session_id]), answering[pk], opened[pk], messages.get(pk, ""))
+        for pk, one in ((one.pk, one) for one in replicas)
+    }
+
+
+def _readings(endpoints: Iterable[UUID], now: datetime) -> dict[UUID, tuple[list[Reading], dict[str, int]]]:
+    found: dict[UUID, tuple[list[Reading], dict[str, int]]] = {pk: ([], {}) for pk in endpoints}
+    rows = ProxyReading.objects.filter(endpoint__in=found, at__gt=now - _WINDOW).order_by("at")
+    for pk, version, *columns in rows.values_list("endpoint", "book_version", *_READING):
+        reading = Reading(*columns)
+        found[pk][0].append(reading)
+        found[pk][1][reading.proxy] = version
+    return found
+
+
+def _rules(endpoints: Iterable[UUID]) -> defaultdict[UUID, list[AutoScalingRule]]:
+    found: defaultdict[UUID, list[AutoScalingRule]] = defaultdict(list)
+    for rule in AutoScalingRule.objects.filter(endpoint__in=list(endpoints), is_active=True):
+        found[rule.endpoint_id].append(rule)
+    return found
+
+
+def _rule_views(rules: Sequence[AutoScalingRule], readings: Sequence[Reading], ready: int) -> tuple[RuleView, ...]:
+    if not rules:
+        return ()
+    values = metrics_of(readings, ready)
+    return tuple(
+        RuleView(Metric(one.metric).label, values.get(one.metric), one.up_over, one.down_under, one.step)
+        for one in rules
+    )
+
+
+def _answers_by_revision(endpoints: Mapping[UUID, Endpoint]) -> dict[UUID, tuple[int, int]]:
+    """Return requests and errors of each revision that is part of an update, as its live replicas counted them."""
+    updating = [one.pk for one in endpoints.values() if one.next_id]
+    found: defaultdict[UUID, list[int]] = defaultdict(lambda: [0, 0])
+    rows = ReplicaSight.objects.filter(replica__endpoint__in=updating).exclude(replica__state=State.ENDED)
+    for revision, requests, errors in rows.values_list("replica__revision", "requests", "errors"):
+        found[revision][0] += requests
+        found[revision][1] += errors
+    return {pk: (requests, errors) for pk, (requests, errors) in found.items()}
+
+
+def _revision_view(revision: Revision, errors: Mapping[UUID, tuple[int, int]]) -> RevisionView:
+    requests, failed = errors.get(revision.pk, (0, 0))
+    return RevisionView(revision.failed_starts, revision.retry_at, revision.last_error, requests, failed)

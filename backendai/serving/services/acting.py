@@ -1,0 +1,162 @@
+"""Carrying out what was decided about an endpoint: numbers, starts, drains, the steps of an update."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+
+from backendai.compute.services.bulk import update_rows
+from backendai.compute.services.create import launch_session
+from backendai.core.errors import BackendAIError
+from backendai.scheduler.serving.rollout import Rollout, decide_rollout
+from backendai.scheduler.serving.scale import Scale, decide_scale
+from backendai.scheduler.serving.snapshot import EndpointView
+from backendai.serving.models import Endpoint, Replica, Revision, State
+from backendai.serving.moves import move_replicas, note, set_desired
+from backendai.serving.reading import Picture
+from backendai.serving.services.checks import session_spec
+from backendai.serving.services.following import count_failed_start
+from backendai.serving.spec import RevisionSpec
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is decided about one endpoint now."""
+
+    scale: Scale
+    rollout: Rollout
+
+
+def decide(view: EndpointView, now: datetime) -> Decision:
+    """Return what is to be done about an endpoint; changes nothing."""
+    scale = decide_scale(view, now)
+    return Decision(scale, decide_rollout(view, scale.desired, now))
+
+
+def act(picture: Picture) -> int:
+    """Decide about each endpoint and carry it out; returns how many changed. An endpoint that fails is logged and does
+    not keep the others from their turn."""
+    _keep_peaks(picture)
+    changed = 0
+    for pk, view in picture.views.items():
+        try:
+            changed += _act(picture.endpoints[pk], picture, decide(view, picture.now))
+        except Exception:
+            logger.exception("endpoint %s could not be served by this pass", pk)
+    return changed
+
+
+def _act(endpoint: Endpoint, picture: Picture, decision: Decision) -> bool:
+    now, scale, rollout = picture.now, decision.scale, decision.rollout
+    if scale.desired != endpoint.desired or scale.panic_until != endpoint.panic_until:
+        about = {"message": scale.reason.message, "data": scale.reason.data}
+        if scale.desired == endpoint.desired:
+            Endpoint.objects.filter(pk=endpoint.pk, version=endpoint.version).update(panic_until=scale.panic_until)
+        elif not set_desired(
+            endpoint, scale.desired, now=now, panic_until=scale.panic_until, code=scale.reason.code, **about
+        ):
+            return False  # somebody changed the endpoint since it was read: the next pass decides anew
+    if rollout.rolls_back or rollout.finishes:
+        _end_update(endpoint, rollout, now)
+    if rollout.drains:
+        drain(picture, rollout.drains, scale.reason.message)
+    for number, count in rollout.starts:
+        revision = _revision(endpoint, number)
+        for _ in range(count):
+            start_replica(endpoint, revision, now=now)
+    if rollout.reason is not None and not rollout.rolls_back:
+        _note_hold(endpoint, rollout, scale, now)
+    return bool(rollout.drains or rollout.starts or scale.desired != endpoint.desired)
+
+
+def drain(picture: Picture, replica_ids: Sequence[UUID], message: str) -> None:
+    """Let replicas get no new requests; they end when their last one is answered."""
+    now = picture.now
+    for pk in replica_ids:
+        replica = picture.seen[pk].replica
+        until = now + replica.revision.drain_timeout if replica.state == State.READY else now
+        move_replicas([pk], State.DRAINING, now=now, reason="scaled", message=message, drain_by=until)
+
+
+def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> Replica | None:
+    """Launch the session of a new replica, both in one transaction; None when the launch is refused, which counts as a
+    failed start."""
+    try:
+        with transaction.atomic():
+            Endpoint.objects.filter(pk=endpoint.pk).update(last_number=F("last_number") + 1)
+            number = Endpoint.objects.values_list("last_number", flat=True).get(pk=endpoint.pk)
+            spec = session_spec(
+                _spec_of(revision),
+                project=str(endpoint.project_id),
+                resource_group=endpoint.resource_group.name,
+                name=f"{endpoint.name}-{endpoint.pk.hex[:6]}-{number}",
+            )
+            launched = launch_session(endpoint.owner, spec, idempotency_key=f"endpoint:{endpoint.pk}:{number}")
+            return Replica.objects.create(
+                endpoint=endpoint, revision=revision, number=number, session=launched.session, created_at=now
+            )
+    except BackendAIError as error:
+        count_failed_start(revision.pk, error.message, now)
+        note(endpoint.pk, error.code, now=now, message=f"A replica could not be launched. {error.message}")
+        return None
+
+
+def _spec_of(revision: Revision) -> RevisionSpec:
+    return RevisionSpec(
+        image=revision.image.name,
+        command=revision.command,
+        port=revision.port,
+        environ=revision.environ,
+        resources=revision.slots,
+        cluster_size=revision.cluster_size,
+        cluster_mode=revision.cluster_mode,
+    )
+
+
+def _end_update(endpoint: Endpoint, rollout: Rollout, now: datetime) -> None:
+    seen = Endpoint.objects.filter(pk=endpoint.pk, next=endpoint.next_id)
+    number = endpoint.next.number if endpoint.next else 0
+    if rollout.rolls_back:
+        changed = seen.update(next=None, version=F("version") + 1)
+        code, message = "rolled-back", rollout.reason.message if rollout.reason else ""
+    else:
+        changed = seen.update(next=None, current=endpoint.next_id, version=F("version") + 1)
+        code, message = "updated", f"All replicas run revision {number}."
+    if changed:
+        note(endpoint.pk, code, now=now, message=message, before=endpoint.desired, after=endpoint.desired)
+
+
+def _revision(endpoint: Endpoint, number: int) -> Revision:
+    for one in (endpoint.next, endpoint.current):
+        if one is not None and one.number == number:
+            return one
+    return endpoint.revisions.get(number=number)
+
+
+def _note_hold(endpoint: Endpoint, rollout: Rollout, scale: Scale, now: datetime) -> None:
+    assert rollout.reason is not None
+    note(
+        endpoint.pk,
+        rollout.reason.code,
+        now=now,
+        message=rollout.reason.message,
+        data=rollout.reason.data,
+        before=scale.desired,
+        after=scale.desired,
+    )
+
+
+def _keep_peaks(picture: Picture) -> None:
+    """Write the peaks that have changed, in one statement."""
+    changed = [pk for pk, peaks in picture.peaks.items() if peaks != picture.endpoints[pk].peaks]
+    peaks = [json.dumps(picture.peaks[pk]) for pk in changed]
+    update_rows(Endpoint._meta.db_table, changed, {"peaks": ("jsonb", peaks)})

@@ -1,0 +1,209 @@
+"""What owners do with endpoints: create, scale, stop, start, delete, update, roll back."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F, Max
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.compute.services.check import Checked
+from backendai.core.errors import Conflict, UserError
+from backendai.serving.models import AutoScalingRule, Endpoint, Revision, Wish
+from backendai.serving.moves import note
+from backendai.serving.services.checks import check_endpoint, check_numbers, check_public, check_revision
+from backendai.serving.spec import EndpointSpec, RevisionSpec
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
+
+SETTABLE = frozenset(
+    {
+        "minimum",
+        "maximum",
+        "target",
+        "concurrency",
+        "queue",
+        "queue_seconds",
+        "hold_seconds",
+        "answer_timeout",
+        "is_public",
+        "is_repeatable",
+        "max_surge",
+        "max_unavailable",
+    }
+)
+
+
+def create_endpoint(user: User, spec: EndpointSpec, *, idempotency_key: str | None = None) -> Endpoint:
+    """Return a new endpoint, whose first replicas the next pass starts; with a key that came before, the earlier one.
+    Raises UserError, Conflict for a name that the project has."""
+    key = (idempotency_key or "")[:128] or None
+    if key and (earlier := Endpoint.objects.filter(owner=user, idempotency_key=key).first()):
+        return _same(earlier, spec)
+    checked = check_endpoint(user, spec)
+    now = timezone.now()
+    try:
+        with transaction.atomic():
+            endpoint = Endpoint.objects.create(
+                name=spec.name,
+                owner=user,
+                project=checked.project,
+                resource_group=checked.group,
+                minimum=spec.minimum,
+                maximum=spec.maximum,
+                target=spec.target,
+                concurrency=spec.concurrency,
+                is_public=spec.is_public,
+                is_repeatable=spec.is_repeatable,
+                asleep_after=timedelta(seconds=spec.asleep_after),
+                max_surge=spec.max_surge,
+                max_unavailable=spec.max_unavailable,
+                desired=spec.minimum,
+                scaled_at=now,
+                idempotency_key=key,
+                created_at=now,
+            )
+            endpoint.current = _write_revision(endpoint, user, spec.revision, checked, 1, now)
+            endpoint.save(update_fields=["current"])
+            note(endpoint.pk, "created", now=now, after=spec.minimum, message=f"Created by {user.email}.")
+            audit(user.pk, "endpoint.create", "endpoint", [endpoint.pk], name=spec.name, image=spec.revision.image)
+            _hint()
+    except IntegrityError as error:
+        text = f"Project {checked.project.name} has an endpoint named {spec.name!r}: choose another name."
+        raise Conflict(text, field="name", code="name-taken") from error
+    return endpoint
+
+
+def update_endpoint(endpoint: Endpoint, user: User, spec: RevisionSpec, *, allow_gap: bool = False) -> Revision:
+    """Return a new revision, which replaces the current one step by step. ``allow_gap``: an old replica may end before
+    its successor serves. Raises UserError."""
+    _refuse_deleted(endpoint)
+    place = {"project": str(endpoint.project_id), "resource_group": endpoint.resource_group.name}
+    checked = check_revision(endpoint.owner, spec, **place)
+    now = timezone.now()
+    with transaction.atomic():
+        Endpoint.objects.select_for_update().get(pk=endpoint.pk)
+        last = endpoint.revisions.aggregate(last=Max("number"))["last"] or 0
+        revision = _write_revision(endpoint, user, spec, checked, last + 1, now)
+        _begin(
+            endpoint, revision, user, now, f"{user.email} began the update to revision {revision.number}.", allow_gap
+        )
+    return revision
+
+
+def roll_back(endpoint: Endpoint, user: User, number: int) -> None:
+    """Let an earlier revision replace the others. Raises UserError when there is none of this number."""
+    _refuse_deleted(endpoint)
+    revision = endpoint.revisions.filter(number=number).first()
+    if revision is None:
+        known = ", ".join(str(one) for one in endpoint.revisions.values_list("number", flat=True)[:10])
+        raise UserError(
+            f"There is no revision {number}; there are: {known}.", field="revision", code="unknown-revision"
+        )
+    now = timezone.now()
+    with transaction.atomic():
+        Revision.objects.filter(pk=revision.pk).update(failed_starts=0, retry_at=None, last_error="")
+        _begin(endpoint, revision, user, now, f"{user.email} went back to revision {number}.", False)
+
+
+def change_endpoint(endpoint: Endpoint, user: User, **values: Any) -> None:
+    """Change limits, numbers and access. Raises UserError."""
+    _refuse_deleted(endpoint)
+    if unknown := sorted(values.keys() - SETTABLE):
+        raise UserError(f"{unknown[0]} cannot be changed.", field=unknown[0], code="not-changeable")
+    after = {name: values.get(name, getattr(endpoint, name)) for name in SETTABLE}
+    check_numbers(after["minimum"], after["maximum"], after["target"])
+    check_public(bool(values.get("is_public")))
+    if after["max_surge"] + after["max_unavailable"] < 1:
+        raise UserError("Set max_surge or max_unavailable to 1 or more.", field="max_surge", code="invalid-update")
+    told = {name: value for name, value in values.items() if getattr(endpoint, name) != value}
+    with transaction.atomic():
+        Endpoint.objects.filter(pk=endpoint.pk).update(**told, version=F("version") + 1)
+        audit(user.pk, "endpoint.change", "endpoint", [endpoint.pk], name=endpoint.name, **told)
+        _hint()
+
+
+def set_wish(endpoint: Endpoint, user: User, wish: Wish) -> None:
+    """Start, stop or delete the endpoint: a stopped one has no replicas and keeps its address. Raises Conflict."""
+    _refuse_deleted(endpoint)
+    now = timezone.now()
+    values: dict[str, Any] = {"wish": wish, "version": F("version") + 1}
+    if wish == Wish.DELETED:
+        values |= {"deleted_at": now, "idempotency_key": None}
+    if wish == Wish.RUN:
+        values |= {"desired": endpoint.minimum, "scaled_at": now, "asked_at": now}
+    with transaction.atomic():
+        Endpoint.objects.filter(pk=endpoint.pk).update(**values)
+        note(endpoint.pk, f"wish-{wish}", now=now, before=endpoint.desired, message=f"Ordered by {user.email}.")
+        action = {Wish.RUN: "start", Wish.STOPPED: "stop", Wish.DELETED: "delete"}[wish]
+        audit(user.pk, f"endpoint.{action}", "endpoint", [endpoint.pk], name=endpoint.name)
+        _hint()
+
+
+def retry_now(endpoint: Endpoint, user: User) -> None:
+    """Start failed replicas again without waiting any longer."""
+    with transaction.atomic():
+        Revision.objects.filter(endpoint=endpoint).update(retry_at=None)
+        audit(user.pk, "endpoint.retry", "endpoint", [endpoint.pk], name=endpoint.name)
+        _hint()
+
+
+def set_rules(endpoint: Endpoint, user: User, rules: list[AutoScalingRule]) -> None:
+    """Replace the scaling rules of the endpoint."""
+    with transaction.atomic():
+        endpoint.rules.all().delete()
+        for rule in rules:
+            rule.endpoint = endpoint
+        AutoScalingRule.objects.bulk_create(rules)
+        audit(user.pk, "endpoint.rules", "endpoint", [endpoint.pk], name=endpoint.name, rules=len(rules))
+
+
+def _begin(endpoint: Endpoint, revision: Revision, user: User, now: datetime, message: str, allow_gap: bool) -> None:
+    gap = {"max_unavailable": max(endpoint.max_unavailable, 1)} if allow_gap else {}
+    target = None if revision.pk == endpoint.current_id else revision
+    Endpoint.objects.filter(pk=endpoint.pk).update(next=target, version=F("version") + 1, **gap)
+    note(endpoint.pk, "update", now=now, message=message, before=endpoint.desired, after=endpoint.desired)
+    audit(user.pk, "endpoint.update", "endpoint", [endpoint.pk], name=endpoint.name, revision=revision.number)
+    _hint()
+
+
+def _write_revision(
+    endpoint: Endpoint, user: User, spec: RevisionSpec, checked: Checked, number: int, now: datetime
+) -> Revision:
+    return Revision.objects.create(
+        endpoint=endpoint,
+        number=number,
+        image=checked.image,
+        command=spec.command,
+        port=spec.port,
+        environ=dict(spec.environ),
+        slots=checked.slots.to_json(),
+        cluster_size=spec.cluster_size,
+        cluster_mode=spec.cluster_mode,
+        probe_path=spec.probe_path,
+        startup_timeout=timedelta(seconds=spec.startup_timeout),
+        drain_timeout=timedelta(seconds=spec.drain_timeout),
+        model_name=spec.model_name,
+        created_by=user,
+        created_at=now,
+    )
+
+
+def _same(earlier: Endpoint, spec: EndpointSpec) -> Endpoint:
+    if earlier.name != spec.name:
+        text = f"This idempotency key belongs to another request, which made endpoint {earlier.name!r}."
+        raise Conflict(text, code="idempotency-key-reused", endpoint=str(earlier.pk))
+    return earlier
+
+
+def _refuse_deleted(endpoint: Endpoint) -> None:
+    if endpoint.wish == Wish.DELETED:
+        raise Conflict("The endpoint is deleted: create a new one.", code="deleted")
+
+
+def _hint() -> None:
+    hint_on_commit("controller.run_serving", queue=CONTROL_QUEUE)

@@ -1,0 +1,141 @@
+"""Taking in what app proxies count: three statements for however many endpoints and replicas, on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+
+from backendai.serving.models import Endpoint, ProxyReading, Replica, ReplicaSight, ServingProxy, Wish
+from backendai.wire.broker import hint_on_commit
+from backendai.wire.queues import CONTROL_QUEUE
+
+KEEP_FINE = timedelta(minutes=15)
+KEEP_COARSE = timedelta(days=7)
+_COUNTERS = ("at", "is_answering", "message", "open", "requests", "errors", "boot")
+_MOST_FORGOTTEN = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one proxy has counted of an endpoint since its boot; the fields are those of ``ProxyReading``."""
+
+    endpoint_id: UUID
+    book_version: int
+    requests: int = 0
+    completions: int = 0
+    errors: int = 0
+    refused: int = 0
+    busy_seconds: float = 0.0
+    queued_seconds: float = 0.0
+    open: int = 0
+    queued: int = 0
+    held: int = 0
+    histogram: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What one proxy knows of a replica now."""
+
+    replica_id: UUID
+    is_answering: bool
+    message: str = ""
+    open: int = 0
+    requests: int = 0
+    errors: int = 0
+
+
+def record(
+    proxy: str, boot: str, uptime: float, tallies: Sequence[Tally], sights: Sequence[Sight], *, now: datetime
+) -> None:
+    """Write that the proxy lives, and what it has counted. Endpoints and replicas that are gone are passed over."""
+    with transaction.atomic():
+        ServingProxy.objects.update_or_create(name=proxy, defaults={"boot": boot, "seen_at": now, "left_at": None})
+        known = set(Endpoint.objects.filter(pk__in=[one.endpoint_id for one in tallies]).values_list("pk", flat=True))
+        ProxyReading.objects.bulk_create(
+            _reading(proxy, boot, uptime, one, now) for one in tallies if one.endpoint_id in known
+        )
+        _note_asked([one for one in tallies if one.open or one.queued or one.held], now)
+        live = set(
+            Replica.objects.live().filter(pk__in=[one.replica_id for one in sights]).values_list("pk", flat=True)
+        )
+        ReplicaSight.objects.bulk_create(
+            [_sight(proxy, boot, one, now) for one in sights if one.replica_id in live],
+            update_conflicts=True,
+            unique_fields=["replica", "proxy"],
+            update_fields=_COUNTERS,
+        )
+
+
+def farewell(proxy: str, boot: str, *, now: datetime) -> None:
+    """Note that the proxy stops in good order: what it counted is complete, and nobody waits for its word."""
+    ServingProxy.objects.filter(name=proxy, boot=boot).update(left_at=now)
+
+
+def note_wake(endpoint_id: UUID, *, now: datetime) -> None:
+    """Start the first replica of an endpoint that sleeps, at once."""
+    asleep = Endpoint.objects.filter(pk=endpoint_id, desired=0, wish=Wish.RUN)
+    with transaction.atomic():
+        if asleep.update(desired=1, asked_at=now, scaled_at=now, version=F("version") + 1):
+            hint_on_commit("controller.run_serving", queue=CONTROL_QUEUE)
+
+
+def forget_readings(now: datetime) -> int:
+    """Delete what is old: of fine readings all but the last of each minute, and everything after a week; returns how
+    many rows."""
+    old = ProxyReading.objects.filter(at__lt=now - KEEP_COARSE)
+    doomed = list(old.values_list("pk", flat=True)[:_MOST_FORGOTTEN])
+    fine = ProxyReading.objects.filter(at__lt=now - KEEP_FINE, at__gte=now - 2 * KEEP_FINE).order_by("at", "pk")
+    last: dict[tuple[object, ...], int] = {}
+    for pk, proxy, boot, endpoint, at in fine.values_list("pk", "proxy", "boot", "endpoint", "at"):
+        key = (proxy, boot, endpoint, int(at.timestamp()) // 60)
+        if key in last:
+            doomed.append(last[key])
+        last[key] = pk
+    return ProxyReading.objects.filter(pk__in=doomed[:_MOST_FORGOTTEN]).delete()[0] if doomed else 0
+
+
+def _note_asked(tallies: Sequence[Tally], now: datetime) -> None:
+    """Note when endpoints that may sleep were asked; to the half minute, which saves writes."""
+    asked = Endpoint.objects.filter(pk__in=[one.endpoint_id for one in tallies], minimum=0)
+    asked.exclude(asked_at__gt=now - timedelta(seconds=30)).update(asked_at=now)
+
+
+def _reading(proxy: str, boot: str, uptime: float, one: Tally, now: datetime) -> ProxyReading:
+    return ProxyReading(
+        proxy=proxy,
+        boot=boot,
+        endpoint_id=one.endpoint_id,
+        at=now,
+        uptime=uptime,
+        book_version=one.book_version,
+        requests=one.requests,
+        completions=one.completions,
+        errors=one.errors,
+        refused=one.refused,
+        busy_seconds=one.busy_seconds,
+        queued_seconds=one.queued_seconds,
+        open=one.open,
+        queued=one.queued,
+        held=one.held,
+        histogram=list(one.histogram),
+    )
+
+
+def _sight(proxy: str, boot: str, one: Sight, now: datetime) -> ReplicaSight:
+    return ReplicaSight(
+        proxy=proxy,
+        boot=boot,
+        replica_id=one.replica_id,
+        at=now,
+        is_answering=one.is_answering,
+        message=one.message[:300],
+        open=one.open,
+        requests=one.requests,
+        errors=one.errors,
+    )

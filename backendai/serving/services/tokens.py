@@ -1,0 +1,63 @@
+"""Tokens with which callers send requests to one endpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from datetime import datetime
+
+from django.db import transaction
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.activity.services import audit
+from backendai.core.errors import UserError
+from backendai.core.names import clean_line
+from backendai.serving.models import Endpoint, EndpointToken
+from backendai.serving.moves import grow_versions
+
+MOST_TOKENS = 100
+_PREFIX = "bsk-"
+
+
+def digest_of(text: str) -> str:
+    """Return the form in which a token is kept; it is long and random, so one SHA-256 is enough."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def create_token(
+    endpoint: Endpoint, user: User, name: str, *, expires_at: datetime | None = None, per_minute: int = 0
+) -> tuple[EndpointToken, str]:
+    """Return the token and its text, which nobody sees again. Raises UserError."""
+    name = clean_line(name) or "token"
+    now = timezone.now()
+    if expires_at is not None and expires_at <= now:
+        raise UserError("The expiry is in the past: choose a later time.", field="expires_at", code="invalid-date")
+    if per_minute < 0:
+        raise UserError("Enter 0 (unlimited) or more.", field="per_minute", code="invalid-rate")
+    if EndpointToken.objects.valid_at(now).filter(endpoint=endpoint).count() >= MOST_TOKENS:
+        text = f"An endpoint has at most {MOST_TOKENS} tokens: revoke one first."
+        raise UserError(text, code="too-many-tokens")
+    text = _PREFIX + secrets.token_urlsafe(32)
+    with transaction.atomic():
+        token = EndpointToken.objects.create(
+            endpoint=endpoint,
+            name=name,
+            digest=digest_of(text),
+            hint=text[-4:],
+            per_minute=per_minute,
+            expires_at=expires_at,
+            created_by=user,
+        )
+        grow_versions([endpoint.pk])
+        audit(user.pk, "endpoint.token-create", "endpoint", [endpoint.pk], name=endpoint.name, token=name)
+    return token, text
+
+
+def revoke_token(token: EndpointToken, user: User) -> None:
+    """Let the token open nothing any more; app proxies know within two seconds. Revoked already is success."""
+    with transaction.atomic():
+        changed = EndpointToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now())
+        if changed:
+            grow_versions([token.endpoint_id])
+            audit(user.pk, "endpoint.token-revoke", "endpoint", [token.endpoint_id], token=token.name)

@@ -1,0 +1,223 @@
+"""The app proxy before a real gateway, behind which replicas of one endpoint listen, each on an address of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import aiohttp
+from aiohttp import web
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.utils import timezone
+
+from backendai.agent.backends.base import KernelGone
+from backendai.agent.gateway import Gateway, GatewayView
+from backendai.agent.roster import Roster
+from backendai.appproxy.server import serving
+from backendai.cluster.models import Agent
+from backendai.compute.models import Kernel
+from backendai.compute.services.reports import kernel_reported
+from backendai.controller import loops
+from backendai.controller.serving import run_serving
+from backendai.serving.models import Endpoint, Replica, State
+from backendai.serving.moves import grow_versions
+from backendai.serving.services.tokens import create_token
+from backendai.wire.messages import KernelState
+from backendai.wire.tickets import public_key_of
+from tests.agent.fake_services import FakeServices
+from tests.agent.memory_backend import Entry, MemoryBackend
+from tests.cast import make_cast
+from tests.factories import make_agent, report_of
+from tests.serving.world import a_revision, make_endpoint
+
+
+class Model:
+    """A model server. ``gate`` holds answers up; ``refuses`` lets it answer 503 to probes."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.requests: list[web.Request] = []
+        self.bodies: list[bytes] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.status, self.refuses, self.breaks = 200, False, False
+        self.left = asyncio.Event()
+
+    def application(self) -> web.Application:
+        app = web.Application(client_max_size=2**30)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/stream", self._stream)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        return app
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.Response(status=503 if self.refuses else 200)
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.requests.append(request)
+        self.bodies.append(await request.read())
+        if self.breaks:
+            assert request.transport is not None
+            request.transport.abort()
+        await self.gate.wait()
+        return web.Response(text=self.name, status=self.status)
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        try:
+            await response.write(b"data: one\n\n")
+            await self.gate.wait()
+            await response.write(b"data: two\n\n")
+        except (asyncio.CancelledError, ConnectionError):
+            self.left.set()
+            raise
+        return response
+
+
+class Services(FakeServices):
+    """Each kernel has an address of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_kernel: dict[UUID, str] = {}
+
+    def address(self, kernel_id: UUID) -> str:
+        if kernel_id not in self.of_kernel:
+            raise KernelGone("It is gone.")
+        return self.of_kernel[kernel_id]
+
+
+class Stage:
+    """What a test of endpoints needs."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.model_port = 0, port
+        self.services, self.models = Services(), dict[int, Model]()
+        self.backend, self.roster = MemoryBackend(), Roster()
+        self.backend.services = self.services
+        self.client: aiohttp.ClientSession
+        self.now = timezone.now()
+        self._runners: list[web.AppRunner] = []
+        self.cast = make_cast()
+        make_agent("node", cpu=32, mem="64g")
+
+    def create(self, **over: Any) -> None:
+        """Create the endpoint and a token."""
+        revision = a_revision(port=self.model_port)
+        self.endpoint: Endpoint = make_endpoint(self.cast.alice, revision=revision, **over)
+        self.token, self.text = create_token(self.endpoint, self.cast.alice, "test")
+
+    def _pass(self) -> list[tuple[int, UUID, int]]:
+        """Run the passes, and report what started or ended; returns the new ones."""
+        self.now = max(timezone.now(), self.now + timedelta(milliseconds=1))
+        run_serving(self.now)
+        loops.run_pass(self.now)
+        new = []
+        for kernel in Kernel.objects.filter(status__in=["SCHEDULED", "TERMINATING"]).select_related("agent"):
+            number = Replica.objects.get(session=kernel.session_id).number
+            if kernel.status == "SCHEDULED":
+                kernel_reported(kernel.agent, report_of(kernel, KernelState.RUNNING, container_id="c"))
+                new.append((number, kernel.pk, kernel.generation))
+            else:
+                kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, exit_code=143))
+                self.services.of_kernel.pop(kernel.pk, None)
+        return new
+
+    async def step(self) -> None:
+        """Run a pass and give new replicas their servers."""
+        for number, kernel_id, generation in await sync_to_async(self._pass)():
+            self.backend.entries[kernel_id] = Entry(generation)
+            self.roster.note(kernel_id, generation)
+            self.models.setdefault(number, Model(str(number)))
+            address = f"127.0.1.{number}"
+            runner = web.AppRunner(self.models[number].application(), handler_cancellation=True)
+            await runner.setup()
+            await web.TCPSite(runner, address, self.model_port).start()
+            self._runners.append(runner)
+            self.services.of_kernel[kernel_id] = address
+
+    async def until(self, condition: Any, *, steps: bool = True) -> None:
+        """Let the platform work until something is so; a limit for broken tests only."""
+        for _ in range(600):
+            if await sync_to_async(condition)():
+                return
+            if steps:
+                await self.step()
+            await asyncio.sleep(0.05)
+        raise AssertionError("it did not come about")
+
+    async def until_ready(self, number: int) -> None:
+        """Let so many replicas be READY, and known to the proxy."""
+        await self.until(lambda: Replica.objects.filter(state=State.READY).count() == number)
+
+    @property
+    def host(self) -> str:
+        return f"{self.endpoint.label}.{settings.APPS_DOMAIN}"
+
+    async def ask(self, method: str = "GET", path: str = "/v1/models", **options: Any) -> aiohttp.ClientResponse:
+        """Send a request with the token."""
+        headers = {"Host": self.host, "Authorization": f"Bearer {self.text}", **options.pop("headers", {})}
+        url = f"http://127.0.0.1:{self.port}{path}"
+        return await self.client.request(method, url, headers=headers, allow_redirects=False, **options)
+
+    async def cut(self, number: int) -> None:
+        """Let nothing listen any more where this replica was."""
+        for kernel_id, address in list(self.services.of_kernel.items()):
+            if address == f"127.0.1.{number}":
+                self.services.of_kernel[kernel_id] = "127.0.1.250"
+
+    async def change(self, **columns: Any) -> None:
+        """Change columns of the endpoint as its owner could."""
+
+        def write() -> None:
+            Endpoint.objects.filter(pk=self.endpoint.pk).update(**columns)
+            grow_versions([self.endpoint.pk])
+
+        await sync_to_async(write)()
+
+    async def close(self) -> None:
+        for model in self.models.values():
+            model.gate.set()
+        for runner in self._runners:
+            await runner.cleanup()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@asynccontextmanager
+async def endpoint_stage(replicas: int = 1, **over: Any) -> AsyncIterator[Stage]:
+    """Put everything up, with so many replicas that serve."""
+    here = await sync_to_async(Stage)(free_port())
+    over = {"minimum": replicas, "maximum": max(replicas, 1)} | over
+    await sync_to_async(here.create)(**over)
+    key = public_key_of(settings.TICKET_KEY)
+    gateway = Gateway(GatewayView(here.backend, here.roster, lambda: key, time.time, dict))
+    runner = web.AppRunner(gateway.application(), handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    await Agent.objects.aupdate(gateway_url=f"http://127.0.0.1:{port}")
+    listener = socket.create_server(("127.0.0.1", 0))
+    here.port = listener.getsockname()[1]
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as client:
+        here.client = client
+        async with serving(listener):
+            if replicas:
+                await here.until_ready(replicas)
+            yield here
+        await here.close()
+    await gateway.close_websockets()
+    await runner.cleanup()

@@ -1,0 +1,259 @@
+"""Requests to endpoints, through the app proxy and a real gateway, to servers that behave as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.db import DatabaseError
+
+from backendai.appproxy.endpoints import keeper as keeper_module
+from backendai.serving.models import Endpoint, Replica, State
+from backendai.serving.services.endpoints import change_endpoint, set_wish
+from backendai.serving.services.tokens import revoke_token
+from tests.appproxy.endpoint_stage import endpoint_stage
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    settings.DATA_DIR = tmp_path
+
+
+def test_requests_are_spread_over_the_replicas_and_the_token_stays_here() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(2) as here:
+            answers = [await (await here.ask("POST", data=b"{}")).text() for _ in range(20)]
+            assert set(Counter(answers)) == {"1", "2"}
+            for model in here.models.values():
+                assert all("Authorization" not in request.headers for request in model.requests)
+                assert set(model.bodies) == {b"{}"}
+
+    asyncio.run(scene())
+
+
+def test_without_a_token_with_a_foreign_or_a_revoked_one_nobody_gets_in() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            for value in ("", "Bearer wrong", f"Basic {here.text}"):
+                answer = await here.ask(headers={"Authorization": value})
+                assert answer.status == 401
+                assert (await answer.json())["error"]["code"] == "token-refused"
+            plain = await here.ask(path="/generate", headers={"Authorization": ""})
+            assert (await plain.json())["code"] == "token-refused"
+            await sync_to_async(revoke_token)(here.token, here.cast.alice)
+            while (await here.ask()).status != 401:
+                await asyncio.sleep(0.05)
+            assert not any(request.path == "/generate" for request in here.models[1].requests)
+
+    asyncio.run(scene())
+
+
+def test_a_rate_is_kept_for_each_token() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            await sync_to_async(lambda: type(here.token).objects.update(per_minute=12))()
+            await here.change()
+            seen = []
+            while 429 not in seen:
+                answer = await here.ask()
+                seen.append(answer.status)
+                await asyncio.sleep(0.01)
+            assert 1 <= int(answer.headers["Retry-After"]) <= 60
+
+    asyncio.run(scene())
+
+
+def test_a_full_replica_makes_wait_and_a_full_queue_refuses() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(concurrency=1) as here:
+            await here.change(queue=1)
+            model = here.models[1]
+            model.gate.clear()
+            asked = [asyncio.create_task(here.ask())]
+            while not model.requests:
+                await asyncio.sleep(0.01)
+            refused = []
+            while not refused:  # one waits; once the proxy knows of the short queue, another one is refused
+                task = asyncio.create_task(here.ask())
+                done, _ = await asyncio.wait([task], timeout=0.2)
+                refused += [one.result() for one in done]
+                asked += [task] if not done else []
+            assert refused[0].status == 503
+            assert (await refused[0].json())["error"]["code"] == "queue-full"
+            assert "Retry-After" in refused[0].headers
+            model.gate.set()
+            assert {(await one).status for one in asked} == {200}
+
+    asyncio.run(scene())
+
+
+def test_a_broken_replica_costs_no_request_that_may_be_repeated() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(2) as here:
+            await here.cut(1)
+            for _ in range(8):  # connections that were open end with the old address
+                answer = await here.ask("POST", data=b"x" * 1000)
+                assert (answer.status, await answer.text()) in [(200, "2"), (200, "1")]
+            await here.cut(2)
+
+    asyncio.run(scene())
+
+
+def test_a_request_that_was_sent_is_not_sent_twice() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(2) as here:
+            for model in here.models.values():
+                model.breaks = True
+            answer = await here.ask("POST", data=b"charge the card")
+            assert answer.status == 502
+            assert sum(len(model.requests) for model in here.models.values()) == 1
+            answer = await here.ask("GET")  # may be repeated, once, and never on the same replica
+            assert answer.status == 502
+            assert sum(len(model.requests) for model in here.models.values()) == 3
+
+    asyncio.run(scene())
+
+
+def test_streams_pass_piece_by_piece_and_end_when_the_caller_leaves() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            model = here.models[1]
+            model.gate.clear()
+            answer = await here.ask(path="/stream")
+            assert await answer.content.readany() == b"data: one\n\n"
+            answer.close()
+            await asyncio.wait_for(model.left.wait(), 20)
+
+    asyncio.run(scene())
+
+
+def test_a_body_over_the_limit_is_refused() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            await here.change(max_body=1000)
+            while (answer := await here.ask("POST", data=b"x" * 2000)).status != 413:
+                await asyncio.sleep(0.05)
+            assert (await answer.json())["error"]["code"] == "body-too-large"
+
+            async def endless() -> Any:
+                for _ in range(100):
+                    yield b"x" * 100
+
+            assert (await here.ask("POST", data=endless())).status == 413
+
+    asyncio.run(scene())
+
+
+def test_a_sleeping_endpoint_holds_the_request_and_wakes() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(0) as here:
+            asked = [asyncio.create_task(here.ask("POST", data=b"hello")) for _ in range(20)]
+            await here.until(lambda: Endpoint.objects.filter(desired=1).exists(), steps=False)
+            await here.until(lambda: all(one.done() for one in asked))
+            assert {one.result().status for one in asked} == {200}
+            assert here.models[1].bodies == [b"hello"] * 20
+
+    asyncio.run(scene())
+
+
+def test_who_holds_for_too_long_is_told_why() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(0) as here:
+            answer = await here.ask(headers={"X-Scale-Up-Timeout": "1"})
+            assert answer.status == 503
+            assert (await answer.json())["error"]["code"] == "no-replica"
+            assert "Retry-After" in answer.headers
+
+    asyncio.run(scene())
+
+
+def test_a_drain_loses_no_open_request() -> None:
+    async def scene() -> None:
+        async with endpoint_stage(2) as here:
+            for model in here.models.values():
+                model.gate.clear()
+            asked = [asyncio.create_task(here.ask("POST", data=b"slow")) for _ in range(4)]
+            while sum(len(model.requests) for model in here.models.values()) < 4:
+                await asyncio.sleep(0.01)
+            await sync_to_async(change_endpoint)(here.endpoint, here.cast.alice, minimum=1, maximum=1)
+            await here.until(lambda: Replica.objects.filter(state=State.DRAINING).exists())
+            for _ in range(60):  # however often the passes look, a replica with open requests stays
+                await here.step()
+                await asyncio.sleep(0.05)
+            assert await sync_to_async(Replica.objects.live().count)() == 2
+            for model in here.models.values():
+                model.gate.set()
+            assert {(await one).status for one in asked} == {200}
+            await here.until(lambda: Replica.objects.live().count() == 1)
+
+    asyncio.run(scene())
+
+
+def test_a_stopped_endpoint_says_so() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            await sync_to_async(set_wish)(here.endpoint, here.cast.alice, "stopped")
+            while (answer := await here.ask()).status != 503:
+                await asyncio.sleep(0.05)
+            assert (await answer.json())["error"]["code"] == "endpoint-stopped"
+
+    asyncio.run(scene())
+
+
+def test_without_a_database_requests_go_on_also_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        async with endpoint_stage(2) as here:
+            book = settings.DATA_DIR / f"endpoints-{here.port}.json"
+            kept = json.loads(book.read_text())
+            assert stat.S_IMODE(book.stat().st_mode) == 0o600
+            assert here.text not in book.read_text()
+            assert len(kept["book"]["endpoints"][0]["replicas"]) == 2
+
+            def away() -> Any:
+                raise DatabaseError("the database is away")
+
+            monkeypatch.setattr(keeper_module, "read_sign", away)
+            monkeypatch.setattr(keeper_module, "read_book", lambda now: away())
+            again = keeper_module.Keeper(book, lambda book: None)
+            await again.open()
+            assert again.is_trusted
+            assert len(again.book.endpoints[here.endpoint.label].replicas) == 2
+            again.close()
+            assert (await here.ask()).status == 200
+            monkeypatch.setattr(settings, "SERVING_TRUST", -1)
+            answer = await here.ask()
+            assert (answer.status, (await answer.json())["error"]["code"]) == (503, "book-too-old")
+
+    asyncio.run(scene())
+
+
+def test_what_is_counted_as_open_is_what_is_open() -> None:
+    async def scene() -> None:
+        async with endpoint_stage() as here:
+            model = here.models[1]
+            model.gate.clear()
+            asked = [asyncio.create_task(here.ask()) for _ in range(5)]
+            while len(model.requests) < 5:
+                await asyncio.sleep(0.01)
+            sights = here.models and Replica.objects.get
+            await here.until(lambda: sights().sights.filter(open=5).exists(), steps=False)
+            for one in asked[:3]:
+                one.cancel()
+            await here.until(lambda: sights().sights.filter(open=2).exists(), steps=False)
+            model.gate.set()
+            assert {(await one).status for one in asked[3:]} == {200}
+            await here.until(lambda: sights().sights.filter(open=0).exists(), steps=False)
+            reading = await sync_to_async(here.endpoint.readings.order_by("-at").first)()
+            assert (reading.open, reading.queued, reading.held) == (0, 0, 0)
+            assert reading.busy_seconds > 0
+
+    asyncio.run(scene())

@@ -1,0 +1,225 @@
+"""Endpoints from their creation to their end, through the real passes."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from backendai.compute.models import ComputeSession
+from backendai.compute.services.ending import terminate_session
+from backendai.compute.status import LIVE, SessionType
+from backendai.core.errors import Conflict, UserError
+from backendai.serving.models import Endpoint, Revision, State, Wish
+from backendai.serving.moves import set_desired
+from backendai.serving.reading import read_picture
+from backendai.serving.services.endpoints import change_endpoint, create_endpoint, roll_back, set_wish, update_endpoint
+from backendai.serving.spec import EndpointSpec
+from tests.cast import Cast
+from tests.serving.world import World, a_revision, codes_of, make_endpoint, states_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
+
+
+def fresh(endpoint: Endpoint) -> Endpoint:
+    return Endpoint.objects.select_related("current", "next").get(pk=endpoint.pk)
+
+
+def all_ready(endpoint: Endpoint, number: int) -> bool:
+    return [state for _, _, state in states_of(endpoint)] == [State.READY] * number
+
+
+def test_a_new_endpoint_starts_its_replicas_as_sessions_of_its_owner(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=2, maximum=3), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 2))
+    session = endpoint.replicas.first().session
+    assert (session.owner, session.session_type) == (cast.alice, SessionType.INFERENCE)
+    assert session.startup_command == "serve --port 8000"
+    assert session.environ["PORT"] == "8000"
+
+
+def test_a_replica_that_its_owner_terminates_is_replaced(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 1))
+    terminate_session(endpoint.replicas.get().session, cast.alice)
+    world.until(lambda: states_of(endpoint) == [(2, 1, State.READY)])
+    assert fresh(endpoint).current.failed_starts == 0
+
+
+def test_a_program_that_ends_backs_off_and_says_why(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice, broken={1})
+    world.until(lambda: Revision.objects.get().failed_starts >= 3)
+    assert "start-backoff" in codes_of(endpoint)
+    started = endpoint.replicas.count()
+    world.steps(5)  # the third failure waits for 40 s
+    assert endpoint.replicas.count() == started
+    world.broken = set()
+    world.until(lambda: all_ready(endpoint, 1))
+    assert Revision.objects.get().failed_starts == 0
+
+
+def test_load_raises_and_quiet_lowers_the_number(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, maximum=3), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 1))
+    world.open, world.each_second = 11, 5.5
+    world.until(lambda: all_ready(endpoint, 3))
+    assert fresh(endpoint).desired == 3
+    world.open, world.each_second = 0, 0
+    world.until(lambda: all_ready(endpoint, 1), most=400)
+    assert "load-fell" in codes_of(endpoint)
+
+
+def test_zero_and_awake_again(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=0, asleep_after=20), World(cast.alice)
+    world.open = 1
+    world.until(lambda: all_ready(endpoint, 1))
+    world.open = 0
+    world.until(lambda: states_of(endpoint) == [])
+    assert "fell-asleep" in codes_of(endpoint)
+    world.open = 1
+    world.until(lambda: all_ready(endpoint, 1))
+
+
+def test_a_silent_replica_is_replaced_and_one_proxy_alone_decides_nothing(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 1))
+    world.silent = {1}
+    world.until(lambda: states_of(endpoint) == [(2, 1, State.READY)])
+
+
+def test_no_proxy_heard_replaces_nothing(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 1))
+    world.proxies = []
+    world.steps(60)
+    assert states_of(endpoint) == [(1, 1, State.READY)]
+
+
+def test_a_drain_waits_for_the_word_of_the_proxies(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=2, maximum=2), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 2))
+    world.knows_drains = False
+    change_endpoint(endpoint, cast.alice, minimum=1, maximum=1)
+    world.steps(20)
+    assert [state for _, _, state in states_of(endpoint)] == [State.READY, State.DRAINING]
+    world.knows_drains = True
+    world.until(lambda: all_ready(endpoint, 1))
+
+
+def test_an_update_replaces_one_by_one_and_becomes_current(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=2, maximum=2), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 2))
+    update_endpoint(fresh(endpoint), cast.alice, a_revision(command="serve --better"))
+    while fresh(endpoint).next_id:
+        world.steps()
+        serving = [one for one in states_of(endpoint) if one[2] == State.READY]
+        assert len(serving) >= 2
+    assert fresh(endpoint).current.number == 2
+    world.until(lambda: all_ready(endpoint, 2))
+    assert {revision for _, revision, _ in states_of(endpoint)} == {2}
+
+
+def test_a_broken_revision_rolls_back_by_itself(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice, broken={2})
+    world.until(lambda: all_ready(endpoint, 1))
+    update_endpoint(fresh(endpoint), cast.alice, a_revision(command="serve --broken"))
+    world.until(lambda: fresh(endpoint).next_id is None)
+    assert "rolled-back" in codes_of(endpoint)
+    world.until(lambda: states_of(endpoint) == [(1, 1, State.READY)])
+
+
+def test_an_update_without_room_says_so_and_a_gap_helps(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice, cpu=1)
+    world.until(lambda: all_ready(endpoint, 1))
+    update_endpoint(fresh(endpoint), cast.alice, a_revision(command="serve --better"))
+    world.until(lambda: "update-needs-room" in codes_of(endpoint))
+    assert (1, 1, State.READY) in states_of(endpoint)
+    change_endpoint(fresh(endpoint), cast.alice, max_unavailable=1)
+    world.until(lambda: fresh(endpoint).next_id is None)
+    assert fresh(endpoint).current.number == 2
+
+
+def test_an_earlier_revision_comes_back(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 1))
+    update_endpoint(fresh(endpoint), cast.alice, a_revision(command="serve --better"))
+    world.until(lambda: fresh(endpoint).next_id is None)
+    roll_back(fresh(endpoint), cast.alice, 1)
+    world.until(lambda: fresh(endpoint).next_id is None)
+    assert fresh(endpoint).current.number == 1
+    with pytest.raises(UserError, match="no revision 7"):
+        roll_back(fresh(endpoint), cast.alice, 7)
+
+
+def test_stopped_deleted_and_nothing_is_left(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=2, maximum=2), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 2))
+    set_wish(fresh(endpoint), cast.alice, Wish.STOPPED)
+    world.until(lambda: states_of(endpoint) == [])
+    set_wish(fresh(endpoint), cast.alice, Wish.RUN)
+    world.until(lambda: all_ready(endpoint, 2))
+    set_wish(fresh(endpoint), cast.alice, Wish.DELETED)
+    world.until(lambda: states_of(endpoint) == [])
+    world.steps(3)
+    assert not ComputeSession.objects.filter(status__in=LIVE).exists()
+    assert make_endpoint(cast.alice).name == endpoint.name  # the name is free again
+    with pytest.raises(Conflict, match="deleted"):
+        set_wish(fresh(endpoint), cast.alice, Wish.RUN)
+
+
+def test_a_waiting_replica_says_why_and_only_two_wait(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, minimum=6, maximum=6), World(cast.alice, cpu=2)
+    world.until(lambda: "no-room" in codes_of(endpoint))
+    world.steps(10)
+    assert len(states_of(endpoint)) == 4
+
+
+def test_what_cannot_be_is_refused_by_field(cast: Cast) -> None:
+    for over, field in [
+        ({"name": "Chat"}, "name"),
+        ({"maximum": 0}, "maximum"),
+        ({"minimum": 2, "maximum": 1}, "minimum"),
+        ({"target": 0.0}, "target"),
+        ({"is_public": True}, "is_public"),
+        ({"max_surge": 0}, "max_surge"),
+        ({"revision": a_revision(command=" ")}, "command"),
+        ({"revision": a_revision(port=0)}, "port"),
+        ({"revision": a_revision(probe_path="health")}, "probe_path"),
+        ({"revision": a_revision(image="unheard-of")}, "image"),
+    ]:
+        with pytest.raises(UserError) as refused:
+            make_endpoint(cast.alice, **({"name": "chat"} | over))
+        assert refused.value.field == field
+
+
+def test_a_name_is_taken_once_and_a_key_gives_the_same_endpoint(cast: Cast) -> None:
+    first = make_endpoint(cast.alice)
+    with pytest.raises(Conflict, match="named 'chat'"):
+        make_endpoint(cast.bob)
+    spec = EndpointSpec("other", a_revision())
+    once = create_endpoint(cast.alice, spec, idempotency_key="k")
+    assert create_endpoint(cast.alice, spec, idempotency_key="k") == once != first
+
+
+def test_a_look_takes_the_same_number_of_queries_for_one_endpoint_and_for_many(cast: Cast) -> None:
+    world = World(cast.alice, cpu=32)
+    make_endpoint(cast.alice, "first")
+    world.steps(5)
+    with CaptureQueriesContext(connection) as few:
+        read_picture(timezone.now())
+    for number in range(5):
+        make_endpoint(cast.alice, f"more-{number}", minimum=2, maximum=2)
+    world.steps(5)
+    with CaptureQueriesContext(connection) as many:
+        read_picture(timezone.now())
+    assert len(many) == len(few) <= 9
+
+
+def test_a_plan_from_an_old_picture_changes_no_number(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, maximum=3), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 1))
+    old = fresh(endpoint)
+    change_endpoint(fresh(endpoint), cast.alice, maximum=2)
+    assert not set_desired(old, 3, now=world.now, panic_until=None, code="load-grew")
+    assert fresh(endpoint).desired == 1

@@ -1,0 +1,119 @@
+"""A small world around endpoints: real services, passes and scheduler; agents and app proxies are told what to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from backendai.accounts.models import User
+from backendai.compute.models import Kernel
+from backendai.compute.services.reports import kernel_reported
+from backendai.compute.status import Status
+from backendai.controller import loops
+from backendai.controller.serving import run_serving
+from backendai.serving.models import Endpoint, Replica, ScalingRecord, State
+from backendai.serving.services.endpoints import create_endpoint
+from backendai.serving.services.readings import Sight, Tally, record
+from backendai.serving.spec import EndpointSpec, RevisionSpec
+from backendai.wire.messages import KernelState
+from tests.factories import make_agent, make_group, make_image, report_of
+
+
+def a_revision(**over: Any) -> RevisionSpec:
+    usual = {"image": "python", "command": "serve --port 8000", "resources": {"cpu": 1, "mem": "512m"}}
+    return RevisionSpec(**(usual | over))
+
+
+def make_endpoint(owner: User, name: str = "chat", *, revision: RevisionSpec | None = None, **over: Any) -> Endpoint:
+    """Return an endpoint of this owner, created as a person would create it."""
+    make_group()
+    make_image()
+    return create_endpoint(owner, EndpointSpec(name, revision or a_revision(), **over))
+
+
+@dataclass
+class World:
+    """Time passes in steps of two seconds. ``silent`` replicas answer no probe, by number; ``load`` is counted."""
+
+    owner: User
+    cpu: int = 8
+    now: datetime = field(default_factory=timezone.now)
+    silent: set[int] = field(default_factory=set)
+    broken: set[int] = field(default_factory=set)  # revisions whose program ends at once
+    open: int = 0
+    each_second: float = 0.0
+    proxies: list[str] = field(default_factory=lambda: ["one"])
+    uptime: float = 100.0
+    requests: float = 0.0
+    busy: float = 0.0
+    knows_drains: bool = True
+
+    def __post_init__(self) -> None:
+        make_group()
+        make_image()
+        self.agent = make_agent("a1", cpu=self.cpu, mem="64g")
+
+    def steps(self, number: int = 1) -> None:
+        """Let so many steps pass."""
+        for _ in range(number):
+            self.now += timedelta(seconds=2)
+            self.uptime += 2
+            type(self.agent).objects.exclude(status="LOST").update(last_seen_at=self.now)
+            self._proxies_report()
+            run_serving(self.now)
+            loops.run_pass(self.now)
+            self._node_works()
+
+    def until(self, condition: Any, most: int = 200) -> None:
+        """Let steps pass until something is so."""
+        for _ in range(most):
+            if condition():
+                return
+            self.steps()
+        raise AssertionError(f"it did not come about; records: {codes_of()}")
+
+    def _node_works(self) -> None:
+        for kernel in Kernel.objects.filter(status__in=[Status.SCHEDULED, Status.TERMINATING]).select_related("agent"):
+            replica = Replica.objects.filter(session=kernel.session_id).select_related("revision").first()
+            if kernel.status == Status.TERMINATING:
+                kernel_reported(kernel.agent, report_of(kernel, KernelState.TERMINATED, exit_code=143), now=self.now)
+                continue
+            kernel_reported(kernel.agent, report_of(kernel, KernelState.RUNNING, container_id="c"), now=self.now)
+            if replica and replica.revision.number in self.broken:
+                ended = report_of(kernel, KernelState.TERMINATED, exit_code=1, reason="exited")
+                kernel_reported(kernel.agent, ended, now=self.now)
+
+    def _proxies_report(self) -> None:
+        endpoints = list(Endpoint.objects.all())
+        self.requests += 2 * self.each_second
+        self.busy += 2 * self.open
+        replicas = Replica.objects.live().filter(state__in=[State.LOADING, State.READY, State.DRAINING])
+        sights = [Sight(one.pk, one.number not in self.silent, "503 of /health") for one in replicas]
+        for number, proxy in enumerate(self.proxies):
+            share = self.open if number == 0 else 0
+            tallies = [
+                Tally(
+                    one.pk,
+                    one.version if self.knows_drains else 0,
+                    requests=int(self.requests),
+                    completions=int(self.requests),
+                    busy_seconds=self.busy if number == 0 else 0.0,
+                    open=share,
+                )
+                for one in endpoints
+            ]
+            record(proxy, "boot", self.uptime, tallies, sights, now=self.now)
+
+
+def codes_of(endpoint: Endpoint | None = None) -> list[str]:
+    rows = ScalingRecord.objects.filter(endpoint=endpoint) if endpoint else ScalingRecord.objects.all()
+    return list(rows.order_by("pk").values_list("code", flat=True))
+
+
+def states_of(endpoint: Endpoint) -> list[tuple[int, int, str]]:
+    """Return number, revision and state of the replicas that have not ended."""
+    rows = endpoint.replicas.live().order_by("number")
+    return list(rows.values_list("number", "revision__number", "state"))
