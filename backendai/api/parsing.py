@@ -21,13 +21,15 @@ _LONGEST_SLOT = 64
 
 
 class StrictJSONParser(JSONParser):
-    """JSON of at most ``LARGEST_BODY`` bytes."""
+    """JSON of at most ``largest`` bytes."""
+
+    largest = LARGEST_BODY
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
         """Return the parsed body; raises ParseError or BodyTooLarge."""
-        content = stream.read(LARGEST_BODY + 1)
-        if len(content) > LARGEST_BODY:
-            raise BodyTooLarge(f"A request may have at most {LARGEST_BODY} bytes.")
+        content = stream.read(self.largest + 1)
+        if len(content) > self.largest:
+            raise BodyTooLarge(f"A request may have at most {self.largest} bytes.")
         try:
             return super().parse(BytesIO(content), media_type, parser_context)
         except RecursionError as error:

@@ -23,7 +23,13 @@ class Route:
     is_async: bool = False
 
 
-ROUTES: tuple[Route, ...] = (Route(re.compile(r"/node/v1/sync"), is_async=True),)  # a long poll
+_LARGEST_FILE = 2**30
+_SESSION = "/api/v1/sessions/[0-9a-f-]{36}/"
+ROUTES: tuple[Route, ...] = (
+    Route(re.compile(r"/node/v1/sync"), is_async=True),  # a long poll
+    Route(re.compile(_SESSION + "(runs|contexts|complete|execute)/.*"), is_async=True),
+    Route(re.compile(_SESSION + "files/.*"), largest_body=_LARGEST_FILE, is_async=True),
+)
 _USUAL = Route(re.compile(""))
 
 

@@ -10,6 +10,7 @@ from django.urls import path, re_path
 from backendai.realtime.events import EventsConsumer
 from backendai.realtime.logs import LogConsumer
 from backendai.realtime.origin import OriginGate
+from backendai.realtime.runs import RunsConsumer
 from backendai.realtime.terminal import TerminalConsumer
 
 
@@ -23,6 +24,7 @@ _nowhere: Any = nowhere  # the types of ``path`` know HTTP views only
 websocket_urlpatterns = [
     path("ws/events/", EventsConsumer.as_asgi(), name="ws-events"),
     path("ws/sessions/<uuid:session_id>/terminal/", TerminalConsumer.as_asgi(), name="ws-terminal"),
+    path("ws/sessions/<uuid:session_id>/runs/", RunsConsumer.as_asgi(), name="ws-runs"),
     path("ws/sessions/<uuid:session_id>/logs/", LogConsumer.as_asgi(), name="ws-logs"),
     re_path("^", _nowhere, name="ws-nowhere"),
 ]

@@ -57,6 +57,14 @@ def log_gateway(status: int, content: bytes) -> Iterator[tuple[str, list[tuple[s
             self.end_headers()
             self.wfile.write(content)
 
+        def do_POST(self) -> None:
+            """Refuse as an agent of an older version does, after reading the body."""
+            if "chunked" in self.headers.get("Transfer-Encoding", ""):
+                while size := int(self.rfile.readline(), 16):
+                    self.rfile.read(size + 2)
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.send_error(404)
+
         def log_message(self, *_: Any) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)

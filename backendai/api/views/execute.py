@@ -1,0 +1,168 @@
+"""The original's call to run code, and the files of a session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID, uuid4
+
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.api.errors import BodyTooLarge
+from backendai.api.run_bodies import ExecuteWish
+from backendai.api.views.runs import GuestView
+from backendai.gateways.guests import file_of, put_file
+from backendai.wire.runs import ENDED, FILE_CHUNK, LARGEST_FILE
+
+_PATIENCE = 2.0
+_IMAGES = {"image/png": "png", "image/svg+xml": "svg"}
+
+
+class Execute(GuestView):
+    """Running code as clients of the original ask for it."""
+
+    runs_code = True
+
+    @extend_schema(request=ExecuteWish, responses={200: dict})
+    async def post(self, request: Request, session_id: UUID) -> Response:
+        """Run, go on with, answer, complete or interrupt; what has not ended after 2 s is ``continued``."""
+        wish = self.read(ExecuteWish, request.data)
+        run_id, mode, code = str(wish.get("runId") or uuid4().hex), wish["mode"], wish["code"]
+        if mode == "complete":
+            found = await self.ask("complete", code=code, cursor=_cursor(wish["options"], code))
+            return Response({"result": _completed(run_id, found.get("matches") or [])})
+        if mode == "interrupt":
+            told = await self.ask("interrupt", run_id=run_id)
+            return Response({"result": _shape({**told, "items": []})})
+        if mode == "input":
+            await self.ask("input", run_id=run_id, text=code)
+        if mode in ("query", "batch"):
+            options = {name: wish["options"].get(name) for name in _STEPS}
+            told = await self.ask("run", run_id=run_id, mode=mode, code=code, wait=_PATIENCE, options=options)
+        else:
+            after = _offset(wish["options"])
+            told = await self.ask("read", run_id=run_id, after=after, wait=_PATIENCE)
+        return Response({"result": _shape(told)})
+
+
+_STEPS = ("clean", "build", "exec")
+
+
+def _shape(told: dict[str, Any]) -> dict[str, Any]:
+    has_all = int(told.get("offset") or 0) >= int(told.get("end") or 0)
+    state = "continued"
+    if told.get("state") in ENDED and has_all:
+        state = "finished"
+    elif told.get("state") == "WAITING_INPUT" and has_all:
+        state = "waiting-input"
+    options = {"offset": told.get("offset", 0)}
+    if state == "waiting-input":
+        options |= {"is_password": bool(told.get("password")), "prompt": told.get("prompt") or ""}
+    console = [pair for item in told.get("items") or () if (pair := _console(item))]
+    if state == "waiting-input" and told.get("prompt"):
+        console.append(["stdout", told["prompt"]])
+    exit_code = told.get("exit_code") if state == "finished" else None
+    return {
+        "runId": told.get("run_id"), "status": state, "exitCode": exit_code, "console": console, "options": options,
+        "files": [],
+    }  # fmt: skip
+
+
+def _console(item: dict[str, Any]) -> list[Any] | None:
+    kind = item.get("type")
+    if kind in ("stdout", "stderr"):
+        return [kind, item.get("text", "")]
+    if kind == "html":
+        return ["html", item.get("html", "")]
+    if kind == "media":
+        mime, data = item.get("mime", ""), item.get("data", "")
+        return [_IMAGES[mime], data] if mime in _IMAGES else ["media", [mime, data]]
+    if kind == "error":
+        return ["stderr", item.get("traceback", "")]
+    text = {"log": str(item.get("text", "")), "gap": "Some output was not kept."}.get(str(kind))
+    return ["stderr", text + "\n"] if text else None
+
+
+def _completed(run_id: str, matches: list[str]) -> dict[str, Any]:
+    suggestions = {"suggestions": matches}
+    return {
+        "runId": run_id, "status": "finished", "exitCode": 0, "console": [["completion", suggestions]],
+        "completions": suggestions, "options": {}, "files": [],
+    }  # fmt: skip
+
+
+def _cursor(options: dict[str, Any], code: str) -> int:
+    value = options.get("cursor", options.get("col"))
+    return value if isinstance(value, int) and 0 <= value <= len(code) else len(code)
+
+
+def _offset(options: dict[str, Any]) -> int:
+    value = options.get("offset", 0)
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+class RawParser(BaseParser):
+    """Leaves the body where it is: it is read in pieces."""
+
+    media_type = "*/*"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
+        """Return the stream."""
+        return stream
+
+
+class SessionFile(GuestView):
+    """A file in the session's home folder; the body of PUT and the answer of GET are its bytes."""
+
+    parser_classes = [RawParser]
+
+    @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
+    async def get(self, request: Request, session_id: UUID, path: str = "") -> Response | StreamingHttpResponse:
+        """Return the file, or the entries of a folder."""
+        opening = AsyncExitStack()
+        try:
+            about, content = await opening.enter_async_context(file_of(self.target, path))
+            if about.get("type") != "file":
+                await opening.aclose()
+                return Response(about)
+        except BaseException:
+            await opening.aclose()
+            raise
+        answer = StreamingHttpResponse(_sent(opening, content), content_type="application/octet-stream")
+        answer["Content-Length"] = str(int(about["size"]))
+        answer["Content-Disposition"] = f"attachment; filename*=UTF-8''{quote(str(about['name']))}"
+        return answer
+
+    @extend_schema(request={"application/octet-stream": OpenApiTypes.BINARY}, responses={201: dict})
+    async def put(self, request: Request, session_id: UUID, path: str = "") -> Response:
+        """Write the file whole or not at all; folders on its way are made."""
+        if int(request.META.get("CONTENT_LENGTH") or 0) > LARGEST_FILE:
+            raise BodyTooLarge("A file may have 1 GiB at most.")
+        size = await put_file(self.target, path, _pieces(request._request))
+        return Response({"size": size}, status.HTTP_201_CREATED)
+
+    @extend_schema(responses={204: None})
+    async def delete(self, request: Request, session_id: UUID, path: str = "") -> Response:
+        """Delete the file, or the folder with what it holds."""
+        await self.ask("delete", path=path)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+async def _sent(opening: AsyncExitStack, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async with opening:
+        async for piece in content:
+            yield piece
+
+
+async def _pieces(request: Any) -> AsyncIterator[bytes]:
+    """Yield the body, which the server has put on its disk; reading it takes no time worth a thread."""
+    while piece := request.read(FILE_CHUNK):
+        yield piece

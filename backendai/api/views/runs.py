@@ -1,0 +1,151 @@
+"""Running code in an interactive session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers, status
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.asynchronous import AsyncAPIView
+from backendai.api.authentication import asker
+from backendai.api.parsing import StrictJSONParser
+from backendai.api.run_bodies import CompletionWish, ContextWish, RunBody, RunInput, RunQuery, RunWish
+from backendai.gateways.guests import GuestTarget, ask, find_target, note_use
+from backendai.wire.runs import ENDED
+
+
+class RunJSONParser(StrictJSONParser):
+    """JSON with code of 1 MiB, escaped."""
+
+    largest = 4 * 2**20
+
+
+class GuestView(AsyncAPIView):
+    """A view that asks the guest agent of the session's main kernel."""
+
+    token_scopes = (Scope.SESSIONS,)
+    parser_classes = [RunJSONParser]
+
+    runs_code = False  # a POST is written to the audit log
+    target: GuestTarget
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Let in who may use the session, before anything of the request is looked at."""
+        super().initial(request, *args, **kwargs)
+        user = asker(request)
+        self.target = find_target(user, kwargs["session_id"])
+        if self.runs_code and request.method == "POST":
+            note_use(user, self.target, by=str(request.auth or request.session.session_key)[:64])
+
+    async def ask(self, op: str, **order: Any) -> dict[str, Any]:
+        """Return the guest's answer."""
+        return await ask(self.target, {"op": op, **order})
+
+    def read(self, kind: type[serializers.Serializer[Any]], data: Any) -> Mapping[str, Any]:
+        """Return the validated values. Raises ValidationError."""
+        body = kind(data=data)
+        body.is_valid(raise_exception=True)
+        values: Mapping[str, Any] = body.validated_data
+        return values
+
+
+class RunList(GuestView):
+    """The runs of a session; code is run by adding one."""
+
+    runs_code = True
+
+    @extend_schema(responses=dict)
+    async def get(self, request: Request, session_id: UUID) -> Response:
+        """Return the newest runs with the beginning of their code, and the contexts."""
+        return Response(await self.ask("runs"))
+
+    @extend_schema(request=RunWish, responses={200: RunBody, 202: RunBody})
+    async def post(self, request: Request, session_id: UUID) -> Response:
+        """Run code: 200 when it has ended within ``wait`` seconds, 202 when not yet."""
+        wish = self.read(RunWish, request.data)
+        told = await self.ask("run", **{**wish, "options": dict(wish["options"])})
+        return Response(told, status.HTTP_200_OK if told.get("state") in ENDED else status.HTTP_202_ACCEPTED)
+
+
+class RunDetail(GuestView):
+    """One run."""
+
+    @extend_schema(parameters=[RunQuery], responses=RunBody)
+    async def get(self, request: Request, session_id: UUID, run_id: str) -> Response:
+        """Return state and items from an offset on; waits for something new if asked to."""
+        query = self.read(RunQuery, request.query_params)
+        return Response(await self.ask("read", run_id=run_id, **query))
+
+    @extend_schema(responses={200: dict})
+    async def delete(self, request: Request, session_id: UUID, run_id: str) -> Response:
+        """Take a run out of the queue, or delete it with its output when it has ended."""
+        return Response(await self.ask("withdraw", run_id=run_id))
+
+
+class RunAnswer(GuestView):
+    """The input of a run."""
+
+    @extend_schema(request=RunInput, responses={200: dict})
+    async def post(self, request: Request, session_id: UUID, run_id: str) -> Response:
+        """Answer a run that waits for input."""
+        text = self.read(RunInput, request.data)["text"]
+        return Response(await self.ask("input", run_id=run_id, text=text))
+
+
+class RunInterrupt(GuestView):
+    """The interruption of a run."""
+
+    @extend_schema(request=None, responses={200: dict})
+    async def post(self, request: Request, session_id: UUID, run_id: str) -> Response:
+        """Interrupt a run; one that waits for its turn is withdrawn."""
+        return Response(await self.ask("interrupt", run_id=run_id))
+
+
+class ContextList(GuestView):
+    """The interpreters of a session."""
+
+    @extend_schema(responses=dict)
+    async def get(self, request: Request, session_id: UUID) -> Response:
+        """Return the contexts."""
+        return Response({"results": (await self.ask("runs"))["contexts"]})
+
+    @extend_schema(request=ContextWish, responses={201: dict})
+    async def post(self, request: Request, session_id: UUID) -> Response:
+        """Make a context of a language; its interpreter starts with its first run."""
+        wish = self.read(ContextWish, request.data)
+        told = await self.ask("context", context=wish["name"], language=wish["language"])
+        return Response(told, status.HTTP_201_CREATED)
+
+
+class ContextDetail(GuestView):
+    """One interpreter."""
+
+    @extend_schema(responses={204: None})
+    async def delete(self, request: Request, session_id: UUID, context: str) -> Response:
+        """End the interpreter and delete the context; what it runs is lost."""
+        await self.ask("delete-context", context=context)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class ContextRestart(GuestView):
+    """A new interpreter."""
+
+    @extend_schema(request=None, responses={200: dict})
+    async def post(self, request: Request, session_id: UUID, context: str) -> Response:
+        """End the interpreter with what it runs; the next run gets a new one."""
+        return Response(await self.ask("restart", context=context))
+
+
+class Completion(GuestView):
+    """Completions of code."""
+
+    @extend_schema(request=CompletionWish, responses={200: dict})
+    async def post(self, request: Request, session_id: UUID) -> Response:
+        """Return completions at the cursor, or ``busy`` within a second."""
+        return Response(await self.ask("complete", **self.read(CompletionWish, request.data)))

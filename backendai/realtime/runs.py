@@ -1,0 +1,118 @@
+"""Runs of code over a websocket: what happens is told as it happens, and orders come back the same way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from channels.db import database_sync_to_async
+
+from backendai.accounts.scopes import Scope
+from backendai.compute.services.traffic import meter
+from backendai.core.errors import PlatformError, UserError
+from backendai.gateways.guests import GuestTarget, ask, find_target, follow, note_use, target_of
+from backendai.realtime.relay import ENDED, RelayConsumer
+from backendai.realtime.targets import NOT_RUNNING, Refusal, find_kernel, signed_in
+
+_RETRY_SECONDS = 1.0
+_LARGEST_FRAME = 4 * 2**20
+_MOST_ORDERS = 64
+_ORDERS: dict[str, tuple[str, ...]] = {
+    "run": ("run_id", "mode", "code", "context", "language", "options", "timeout"),
+    "input": ("run_id", "text"),
+    "interrupt": ("run_id",),
+    "withdraw": ("run_id",),
+    "complete": ("code", "cursor", "context", "language"),
+    "restart": ("context",),
+    "runs": (),
+}
+
+
+class RunsConsumer(RelayConsumer):
+    """Frames are JSON. Up: ``{"type": "attach", "after": {run id: offset}}`` begins to tell what happens; the other
+    types are orders, with ``id`` for their answer. Down: ``{"type": "ready"}``, ``{"type": "run", …}`` (state, items, offset),
+    ``{"type": "answer", "id", …}``, ``{"type": "connection", "is_up"}`` about the way to the agent.
+
+    Closes with 4000 the session has ended, 4003 refused, 4004 not running or not interactive. Whatever happens to this
+    socket, runs go on.
+    """
+
+    token_scope = Scope.SESSIONS
+    _target: GuestTarget
+
+    async def open(self) -> None:
+        """Find the kernel and accept."""
+        self._target = await database_sync_to_async(self._find)()
+        await self.take_places()
+        self._orders: set[asyncio.Task[None]] = set()
+        await self.accept()
+        await self._send({"type": "ready"})
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Take one order; it is carried out beside the others."""
+        try:
+            order = json.loads(text_data or "")
+            kind = str(order["type"]) if len(text_data or "") <= _LARGEST_FRAME else ""
+            after = {str(key): int(value) for key, value in dict(order.get("after") or {}).items()}
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return
+        if kind == "attach" and self._pump is None:
+            self.start_pump(self._tell(after))
+        elif kind in _ORDERS and len(self._orders) < _MOST_ORDERS:
+            task = asyncio.create_task(self._obey(kind, order))
+            self._orders.add(task)
+            task.add_done_callback(self._orders.discard)
+
+    async def hang_up(self) -> None:
+        """Let go of what is open; what runs goes on."""
+        for task in list(getattr(self, "_orders", ())):
+            task.cancel()
+        await super().hang_up()
+
+    def _find(self) -> GuestTarget:
+        kernel = find_kernel(self.credentials, self.session_id, None, "execute")
+        try:
+            return target_of(kernel)
+        except UserError as error:
+            raise Refusal(NOT_RUNNING, error.message) from error
+
+    async def _obey(self, kind: str, order: dict[str, Any]) -> None:
+        question = {name: order[name] for name in _ORDERS[kind] if name in order}
+        try:
+            if kind == "run":
+                await database_sync_to_async(self._note)()
+            answer = await ask(self._target, {"op": kind, **question})
+        except UserError as error:
+            answer = {"error": {"code": error.code, "message": error.message}}
+        except PlatformError as error:
+            answer = {"error": {"code": error.code, "message": "The agent of this session does not answer: try again."}}
+        await self._send({"type": "answer", "id": order.get("id"), **answer})
+
+    def _note(self) -> None:
+        by = self.credentials.bearer or self.credentials.login
+        note_use(signed_in(self.credentials), self._target, by=by[:64])
+
+    async def _tell(self, after: dict[str, int]) -> tuple[int, str]:
+        """Pass on what happens until the session has ended; when agent or guest go away, go on where it was."""
+        while True:
+            try:
+                await self._send({"type": "connection", "is_up": True})
+                async for told in follow(self._target, after):
+                    after[str(told.get("run_id"))] = int(told.get("offset") or 0)
+                    meter.touch(self.session_id)
+                    await self._send({"type": "run", **told})
+            except (UserError, PlatformError, ValueError, TypeError):
+                pass
+            await self._send({"type": "connection", "is_up": False})
+            await asyncio.sleep(_RETRY_SECONDS)
+            try:
+                self._target = await database_sync_to_async(self._look_again)()
+            except (Refusal, UserError):
+                return ENDED, "The session has ended."
+
+    def _look_again(self) -> GuestTarget:
+        return find_target(signed_in(self.credentials), self.session_id)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        await self.base_send({"type": "websocket.send", "text": json.dumps(message)})
