@@ -3,12 +3,13 @@
 window.portal = window.portal || {};
 (() => {
   // A refused handshake (HTTP 403) tells a script nothing: the same question by HTTP says whether it is worth a retry.
-  portal.isShutOut = async (address) => {
+  // Returns 401 (signed out), 403 or 404 (not allowed), and 0 where a retry may help.
+  portal.refusalOf = async (address) => {
     try {
       const { status } = await fetch(address, { headers: { Accept: "application/json" } });
-      return [401, 403, 404].includes(status);
+      return [401, 403, 404].includes(status) ? status : 0;
     } catch {
-      return false;
+      return 0;
     }
   };
 
@@ -49,7 +50,7 @@ window.portal = window.portal || {};
       }
     };
     socket.onclose = async ({ code }) => {
-      if (code === signedOut || (!opened && await portal.isShutOut("/api/v1/me/"))) {
+      if (code === signedOut || (!opened && await portal.refusalOf("/api/v1/me/"))) {
         mark("signedOut", true);
         clearInterval(poll);
         return;

@@ -161,9 +161,10 @@ portal.beginLog = () => {
         state.textContent = say("reconnecting");
         notice(say("interrupted"), say("reconnect"), now);
       },
-      onEnd: (code, reason) => {
+      onEnd: (code, reason, isSignedOut) => {
         state.textContent = code === 4000 ? say("complete") : "";
-        if (code !== 4000) notice(reason || say("unreadable"), say("again"), () => socket.again());
+        if (isSignedOut) notice(say("signedOut"), say("signIn"), () => portal.toSignIn(box));
+        else if (code !== 4000) notice(reason || say("unreadable"), say("again"), () => socket.again());
         else requestAnimationFrame(() => lines.count || queued || notice(say(ofApp() ? "emptyApp" : "empty")));
       },
     });

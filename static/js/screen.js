@@ -93,7 +93,11 @@ window.portal = window.portal || {};
     return { terminal, search, refit };
   };
 
-  // A socket that comes back by itself; `finalCodes` are those after which it must not.
+  const refused = 4003;
+  const signedOut = 401;
+
+  // A socket that comes back by itself, unless the server ended it for a reason; `onEnd` is told the close code, the reason,
+  // and whether nobody is signed in any more.
   const steadySocket = (address, { onOpen, onBytes, onMessage, onAway, onEnd }) => {
     let tries = 0;
     let socket = null;
@@ -116,12 +120,10 @@ window.portal = window.portal || {};
       };
       mine.onclose = async ({ code, reason }) => {
         if (mine !== socket || stopped) return;
-        if (!opened && await portal.isShutOut(`/api/v1/sessions/${mine.url.split("/")[5]}/`)) {
-          if (mine === socket && !stopped) onEnd(4003, "");
-          return;
-        }
+        const refusal = !opened || code === refused ? await portal.refusalOf(`/api/v1/sessions/${mine.url.split("/")[5]}/`) : 0;
         if (mine !== socket || stopped) return;
-        if (code >= 4000 && code < 5000) return onEnd(code, reason);
+        if (refusal) return onEnd(refused, "", refusal === signedOut);
+        if (code >= 4000 && code < 5000) return onEnd(code, reason, false);
         tries += 1;
         const wait = Math.min(20000, 400 * 2 ** tries) * (0.5 + Math.random() / 2);
         timer = setTimeout(connect, wait);
@@ -151,5 +153,11 @@ window.portal = window.portal || {};
     };
   };
 
-  Object.assign(portal, { openScreen, steadySocket, address, noticeOf, remembered, remember });
+  // Whoever signs in there comes back to this place.
+  const toSignIn = (box) => {
+    const next = location.pathname + location.search + location.hash;
+    location.assign(`${box.dataset.signInAt}?${new URLSearchParams({ next })}`);
+  };
+
+  Object.assign(portal, { openScreen, steadySocket, address, noticeOf, toSignIn, remembered, remember });
 })();

@@ -194,7 +194,7 @@ window.portal = window.portal || {};
   const ends = {
     4000: [words.shellEnded, words.openAgain],
     4001: [words.kernelGone],
-    4003: [words.notAllowed],
+    4003: [words.notAllowed, words.reconnect],
     4004: [words.notRunning],
   };
   const connect = () => {
@@ -214,8 +214,9 @@ window.portal = window.portal || {};
         state.textContent = words.reconnecting;
         notice(words.interrupted, words.reconnectNow, now);
       },
-      onEnd: (code, reason) => {
+      onEnd: (code, reason, isSignedOut) => {
         state.textContent = words.closed;
+        if (isSignedOut) return notice(words.signedOut, words.signIn, () => portal.toSignIn(box));
         const [text, label] = ends[code] || [reason || words.terminalClosed, words.openAgain];
         notice(text, label, () => { notice(""); socket.again(); screen.terminal.focus(); });
       },
