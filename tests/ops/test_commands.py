@@ -105,6 +105,8 @@ def test_the_page_that_renews_a_credential_names_the_agent(cast: Cast, settings:
     page = browser(cast.dana).post(reverse("manage:agent-renew", args=[agent.pk])).content.decode()
     assert re.search(r"--token join_\S+ --name gpu-07", page)
     assert f"The address {agents.portal_address()[0]} is a guess" in re.sub("[\u2068\u2069]", "", page)
+    assert "start it again with --host 0.0.0.0" in page
+    assert "such as --data and --backend" in page
 
 
 @pytest.mark.parametrize(("app", "name"), COMMANDS)

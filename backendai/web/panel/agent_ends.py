@@ -82,7 +82,8 @@ class RenewPage(AgentDeed):
     def shown_once(self, text: str) -> HttpResponse:
         """Return the page with the token's text."""
         command = join_command(text, name=self.object.name)
-        context = self.get_context_data(token=text, command=command, guessed=guessed_address())
+        shown = {"token": text, "command": command, "guessed": guessed_address(), "is_renewed": True}
+        context = self.get_context_data(**shown)
         return self.response_class(self.request, ["web/panel/join_token.html"], context)
 
 
