@@ -172,6 +172,7 @@ class Starts:
             generation=spec.generation,
             state=KernelState.RUNNING,
             container_id=started.container_id,
+            message=self._backend.left_out(spec.kernel_id),
             timings={name: round(seconds, 4) for name, seconds in timings.items()},
         )
         try:

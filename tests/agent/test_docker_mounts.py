@@ -118,6 +118,18 @@ def test_a_kernel_does_not_start_without_its_folder(
     assert [kernel.kernel_id for kernel in backend.kernels()] == [spec.kernel_id]
 
 
+def test_a_kernel_starts_without_automatic_folders_and_says_so_until_its_end(
+    backend: DockerBackend, new_spec: NewSpec, root: Path, folder: UUID
+) -> None:
+    (root / MARKER).rename(root / "away")
+    spec = new_spec(mounts=[mount_of(folder, "/home/work/.cache", is_automatic=True)])
+    for is_adopted in (False, True):
+        assert backend.start(spec).adopted is is_adopted
+        assert backend.left_out(spec.kernel_id).startswith("Not mounted on this agent: ")
+    backend.remove(spec.kernel_id)
+    assert backend.left_out(spec.kernel_id) == ""
+
+
 def test_a_kernel_whose_mounts_are_not_as_ordered_is_ended(
     backend: DockerBackend, new_spec: NewSpec, folder: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:

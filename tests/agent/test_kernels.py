@@ -33,6 +33,14 @@ def test_it_starts_on_a_hint_with_one_fetch_and_one_report() -> None:
     assert node.roster.generation(kernel_id) == 1
 
 
+def test_it_tells_which_folders_a_kernel_started_without() -> None:
+    node = Node()
+    node.backend.left_out = lambda kernel_id: f"Not mounted on this agent: .cache of {kernel_id}."  # type: ignore[method-assign]
+    kernel_id = start(node)
+    (report,) = node.portal.reports
+    assert (report.state, report.message) == ("RUNNING", f"Not mounted on this agent: .cache of {kernel_id}.")
+
+
 def test_it_starts_once_when_hint_and_sync_come_together() -> None:
     node = Node()
     node.backend.start_gate.clear()

@@ -133,7 +133,10 @@ def test_a_kernel_starts_without_automatic_folders_but_not_without_others(mounts
     lost = mount_of(uuid4(), "/home/work/.cache", is_automatic=True)
     spec = make_spec(mounts=[mount_of(folder), lost])
     assert [bind.target for bind in mounts.prepare(spec, RULES).all] == ["/home/work/data"]
+    assert mounts.left_out(spec.kernel_id).startswith(f"Not mounted on this agent: {lost.folder_name}. ")
+    assert len(mounts.left_out(spec.kernel_id)) > len(f"Not mounted on this agent: {lost.folder_name}. "), "and why"
     mounts.remove(spec.kernel_id)
+    assert mounts.left_out(spec.kernel_id) == ""
     assert mounts.prepare(make_spec(mounts=[lost]), RULES).all == ()
     assert mounts.prepare(make_spec(mounts=[lost]), MountRules(fault="Nothing is mounted here.")).all == ()
     assert refused(mounts, mount_of(uuid4()), lost).code == "folder-missing"

@@ -9,14 +9,17 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
+from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession, LaunchRecord
+from backendai.compute.services.reports import Word, kernels_reported
 from backendai.compute.spec import MountWish
 from backendai.compute.status import Status
 from backendai.storage.models import Folder, FolderGrant, HostOnAgent
 from backendai.storage.status import FolderStatus, Rights
 from backendai.web.launcher.steps import step_of
+from backendai.wire.messages import KernelReport, KernelState
 from tests.cast import Cast
 from tests.factories import make_agent, make_image, make_running_session, make_session
 from tests.mount_tools import ready_folder, storage_host
@@ -130,6 +133,13 @@ def test_the_page_of_a_session_tells_its_folders(site: Cast, browse: Browse) -> 
     assert "/home/work/.cache" in text and "Not mounted:" not in text
     HostOnAgent.objects.update(fault="It is gone.")
     assert browse(site.alice).get(page).content.decode().count("Not mounted:") == 1
+    kernel = session.kernels.get()
+    told = "Not mounted on this agent: .cache. The share of gpu3 is away."
+    word = KernelReport(kernel_id=kernel.pk, generation=kernel.generation, state=KernelState.RUNNING, message=told)
+    kernels_reported([Word(agent, word)], now=timezone.now())
+    assert told in browse(site.alice).get(page).content.decode()
+    kernels_reported([Word(agent, word.model_copy(update={"message": ""}))], now=timezone.now())
+    assert told not in browse(site.alice).get(page).content.decode()
     plain = make_running_session(site.bob)
     assert "Nothing is mounted." in browse(site.bob).get(reverse("web:session", args=[plain.pk])).content.decode()
 

@@ -179,6 +179,10 @@ class Backend(abc.ABC):
         """Return what this backend can do with folders."""
         return MountRules(fault="Kernels of this node mount no folders.")
 
+    def left_out(self, kernel_id: UUID) -> str:
+        """Return which automatic folders the kernel started without and why, in one or two sentences; empty: none."""
+        return ""
+
     def storage_hosts(self) -> list[HostReport]:
         """Return of which storage hosts kernels can mount folders, as it was seen last."""
         return []

@@ -45,6 +45,7 @@ class KernelMounts:
 
     def __init__(self, data: Path, hosts: StorageHosts | None = None) -> None:
         self.root, self.hosts = data.absolute() / "mounts", hosts or StorageHosts()
+        self._left_out: dict[UUID, str] = {}
 
     def prepare(self, spec: KernelSpec, rules: MountRules) -> Binds:
         """Return what the engine binds for the kernel; the same again for one that runs. Raises StartFailed, but not
@@ -55,11 +56,20 @@ class KernelMounts:
             required = [mount for mount in spec.mounts if not mount.is_automatic]
             if len(required) == len(spec.mounts):
                 raise
-            logger.warning("kernel %s starts without its automatic folders: %s", spec.kernel_id, error.message)
-        return self._prepare_all(spec, required, rules)
+            fault = error.message
+        binds = self._prepare_all(spec, required, rules)
+        names = ", ".join(mount.folder_name for mount in spec.mounts if mount.is_automatic)
+        self._left_out[spec.kernel_id] = text = f"Not mounted on this agent: {names}. {fault}"
+        logger.warning("kernel %s: %s", spec.kernel_id, text)
+        return binds
+
+    def left_out(self, kernel_id: UUID) -> str:
+        """Return which automatic folders the kernel started without and why; empty: none that this process knows of."""
+        return self._left_out.get(kernel_id, "")
 
     def remove(self, kernel_id: UUID) -> None:
         """Detach the kernel's mounts and remove their empty directories; gone already is success."""
+        self._left_out.pop(kernel_id, None)
         folder = self.root / str(kernel_id)
         try:
             places = list(folder.iterdir())

@@ -25,6 +25,9 @@ class MountingBackend(Backend):
     def home_folder(self, kernel_id: UUID) -> Path | None:
         return self._homes(kernel_id)
 
+    def left_out(self, kernel_id: UUID) -> str:
+        return self._mounts.left_out(kernel_id)
+
     def storage_hosts(self) -> list[HostReport]:
         return self._mounts.hosts.reports()
 

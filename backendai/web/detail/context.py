@@ -46,7 +46,12 @@ def _mounts(session: ComputeSession, kernels: Sequence[Kernel]) -> dict[str, Any
     found = read_mounts([session.pk] if session.mount_count else [])
     agents = {kernel.agent_id for kernel in kernels if kernel.agent_id}
     left_out = [mount for agent_id in agents for mount in found.left_out(session.pk, agent_id)]
-    return {"mounts": found.of_session(session.pk), "mounts_left_out": [] if session.is_terminal else left_out}
+    told = [kernel for kernel in kernels if kernel.status == Status.RUNNING and kernel.status_message]
+    return {
+        "mounts": found.of_session(session.pk),
+        "mounts_left_out": [] if session.is_terminal else left_out,
+        "kernels_without_folders": told if session.mount_count else [],
+    }
 
 
 def ending_context(session: ComputeSession, user: User) -> dict[str, Any]:
