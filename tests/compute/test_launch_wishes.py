@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -40,6 +41,23 @@ def give(holder: Any, **limits: Any) -> ResourcePolicy:
     holder.policy = ResourcePolicy.objects.create(name=f"policy-{uuid.uuid4().hex[:6]}", **limits)
     holder.save()
     return holder.policy
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "is_customized", "stem"),
+    [
+        ("python-3.11", "Python", False, "python-3-11"),
+        ("lab-python:latest-customized_b88d683756ab", "mylab-v1", True, "mylab-v1"),
+        ("lab-python:latest-customized_b88d683756ac", "한글 이름", True, "session"),
+        ("lab-python:latest-customized_b88d683756ad", "x" * 60, True, "x" * 40),
+    ],
+)
+def test_a_session_without_a_name_is_called_after_the_image_as_people_know_it(
+    cast: Cast, name: str, title: str, is_customized: bool, stem: str
+) -> None:
+    image = make_image(name, title=title, is_customized=is_customized, owner=cast.alice)
+    session = make_session(cast.alice, image=image.name, name="")
+    assert re.fullmatch(rf"{stem}-[0-9a-f]{{6}}", session.name)
 
 
 @pytest.mark.parametrize(("asked", "kept"), [(None, 10), (0, 0), (100, 100), (37, 37)])

@@ -16,6 +16,7 @@ from django.db import IntegrityError, transaction
 from backendai.accounts.acting import both_names, owner_named
 from backendai.accounts.models import User
 from backendai.activity.services import audit
+from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, history_entry
 from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.services.disk_reserve import check_disk
@@ -58,7 +59,7 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
         return Launched(earlier, None)
     check_disk()
     checked = check_spec(owner, spec, actor=user)
-    name = spec.name or _generated_name(checked.image.name)
+    name = spec.name or _generated_name(checked.image)
     try:
         with transaction.atomic():
             launched = _write(owner, user, checked, name, _digest(spec) if idempotency_key else "", idempotency_key)
@@ -164,8 +165,11 @@ def _is_unused(value: Any) -> bool:
     return value is False or value in _UNUSED
 
 
-def _generated_name(image_name: str) -> str:
-    stem = "".join(letter if letter.isalnum() else "-" for letter in image_name).strip("-")[:40] or "session"
+def _generated_name(image: Image) -> str:
+    """Return a name after the image. A saved one is known by its title: its name is that of its base with a hash."""
+    named_after = image.title if image.is_customized else image.name
+    letters = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in named_after)
+    stem = letters.strip("-")[:40] or "session"
     return f"{stem}-{secrets.token_hex(3)}"
 
 
