@@ -60,6 +60,12 @@ def test_the_panel_says_what_is_used_of_what_was_given(cast: Cast, browse: Brows
     assert "hx-preserve" in text and "every 15s" in text
 
 
+def test_a_direction_that_the_node_cannot_see_is_no_zero(cast: Cast, browse: Browse, session: ComputeSession) -> None:
+    sample(session.kernels.first(), 5, io_read=2048 * 10)
+    (disks,) = [chart for chart in shown(browse(cast.alice), session).charts if chart.key == "io"]
+    assert disks.used == "↓ 2 KiB/s ↑ –"
+
+
 def test_columns_stand_where_and_as_high_as_they_should(cast: Cast, browse: Browse, session: ComputeSession) -> None:
     one, _ = session.kernels.all()
     sample(one, 30 * 60 - 5, cpu=0.25)

@@ -72,7 +72,8 @@ def _read_unified(folder: Path) -> Counters:
 
 
 def _read_each(folders: Mapping[str, Path]) -> Counters:
-    """Version 1: a hierarchy for each controller."""
+    """Version 1: a hierarchy for each controller. What is written is not known: a program's bytes reach a disk through
+    the page cache, and version 1 counts them for the root group."""
     used = _number(folders["cpuacct"] / _V1["cpuacct"]) if "cpuacct" in folders else None
     memory = _number(folders["memory"] / _V1["memory"]) if "memory" in folders else None
     idle = _pairs(_lines(folders["memory"] / "memory.stat")).get("total_inactive_file", 0) if "memory" in folders else 0
@@ -81,7 +82,6 @@ def _read_each(folders: Mapping[str, Path]) -> Counters:
         cpu_seconds=None if used is None else used / 1e9,
         mem_bytes=None if memory is None else max(memory - idle, 0),
         io_read=None if blocks is None else blocks.get("Read", 0),
-        io_write=None if blocks is None else blocks.get("Write", 0),
     )
 
 

@@ -189,7 +189,8 @@ class _Drawing:
         most = max((value for _point, value in values), default=0.0)
         used = ""
         if into in self._now or out in self._now:
-            used = f"↓ {_rate(self._now.get(into, 0.0))} ↑ {_rate(self._now.get(out, 0.0))}"
+            down, up = (_rate(self._now[name]) if name in self._now else "–" for name in (into, out))
+            used = f"↓ {down} ↑ {up}"
         return Chart(
             key=key,
             name=_(name),
