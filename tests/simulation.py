@@ -13,8 +13,8 @@ from uuid import UUID
 from django.db import close_old_connections
 from django.utils import timezone
 
+from backendai.agent.backends.abilities import Imaging, Streaming
 from backendai.agent.backends.base import (
-    Backend,
     BackendError,
     Ended,
     KernelGone,
@@ -63,7 +63,7 @@ class Faults:
     portal: str = ""  # lost-before, lost-after, crash-after
 
 
-class FakeEngine(Backend):
+class FakeEngine(Imaging, Streaming):
     """Containers in a dictionary, with the daemon's manners: names are unique, effects may outlive a failed call."""
 
     name = "fake"

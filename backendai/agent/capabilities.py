@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backendai.agent.backends.abilities import capabilities_with
 from backendai.agent.backends.base import Backend
 from backendai.agent.jobs.handlers import handlers_for
 from backendai.wire.node_jobs import CAPABILITY
@@ -9,4 +10,4 @@ from backendai.wire.node_jobs import CAPABILITY
 
 def capabilities_of(backend: Backend) -> set[str]:
     """Return what the portal may ask of an agent with this backend, the kinds of jobs included."""
-    return {*backend.capabilities, *(f"{CAPABILITY}{handler.kind}" for handler in handlers_for(backend))}
+    return {*capabilities_with(type(backend)), *(f"{CAPABILITY}{handler.kind}" for handler in handlers_for(backend))}

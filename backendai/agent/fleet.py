@@ -17,6 +17,7 @@ from threading import Event
 from uuid import UUID
 
 from backendai.agent.accelerators.inventory import Accelerators
+from backendai.agent.backends.abilities import capabilities_with
 from backendai.agent.backends.simulated import SimulatedBackend
 from backendai.agent.fleet_client import FleetClient
 from backendai.agent.fleet_node import SimulatedNode
@@ -189,7 +190,7 @@ def _about(backend: SimulatedBackend, gateway_url: str) -> SyncUp:
         images=images,
         images_digest=" ".join(image.digest for image in images)[:64],
         notes=backend.notes(),
-        capabilities=sorted(backend.capabilities - {Capability.COMMIT, Capability.IMAGES}),  # it does no jobs
+        capabilities=sorted(capabilities_with(type(backend)) - {Capability.COMMIT, Capability.IMAGES}),
     )
 
 

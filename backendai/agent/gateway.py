@@ -17,6 +17,7 @@ from uuid import UUID
 
 from aiohttp import web
 
+from backendai.agent.backends.abilities import Homely, Streaming
 from backendai.agent.backends.base import Backend, BackendError, KernelGone
 from backendai.agent.gateway_apps import AppRoutes
 from backendai.agent.gateway_files import FileRoutes
@@ -109,7 +110,7 @@ class Gateway:
     ) -> tuple[int, str]:
         try:
             kernel_id = self._admit(request, "terminal")
-            terminal = await self._view.backend.open_terminal(kernel_id, name=name, rows=rows, cols=cols)
+            terminal = await self._streams().open_terminal(kernel_id, name=name, rows=rows, cols=cols)
         except TicketRefused as error:
             return TICKET_REFUSED, error.message
         except KernelGone as error:
@@ -135,7 +136,7 @@ class Gateway:
         tail = request.query.get("tail")
         if tail is not None and not tail.isdigit():
             raise web.HTTPBadRequest(text="tail is a number of lines")
-        kernel_id, _ = await self._ask(request, "log", self._view.backend.ended)
+        kernel_id, _ = await self._ask(request, "log", lambda kernel_id: self._streams().ended(kernel_id))
         if (app := request.query.get("app")) is not None:
             return await self._app_log(request, app)
         response = web.StreamResponse(headers={"Content-Type": "application/octet-stream"})
@@ -154,7 +155,8 @@ class Gateway:
         return web.Response(body=content, content_type="application/octet-stream")
 
     async def _home(self, request: web.Request) -> web.Response:
-        _, look = await self._ask(request, "home", self._view.backend.home)
+        backend = self._view.backend
+        _, look = await self._ask(request, "home", backend.home if isinstance(backend, Homely) else lambda _: None)
         if look is None:
             raise web.HTTPNotFound(text="The home folder cannot be seen from here.")
         return web.json_response(look.model_dump())
@@ -174,7 +176,7 @@ class Gateway:
             raise web.HTTPServiceUnavailable(text=error.message) from error
 
     async def _send_log(self, response: web.StreamResponse, kernel_id: UUID, tail: int | None, follow: bool) -> None:
-        stream = self._view.backend.follow_log(kernel_id, tail=tail, follow=follow)
+        stream = self._streams().follow_log(kernel_id, tail=tail, follow=follow)
         try:
             async for chunk in stream:
                 await response.write(chunk)
@@ -186,6 +188,11 @@ class Gateway:
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()
+
+    def _streams(self) -> Streaming:
+        if not isinstance(self._view.backend, Streaming):
+            raise BackendError("This agent opens no terminals and follows no logs.")
+        return self._view.backend
 
     def _admit(self, request: web.Request, purpose: Purpose) -> UUID:
         return self._ticket(request, purpose).kernel_id

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.offer import Offer, is_accelerator
+from backendai.agent.backends.abilities import Imaging, Mounting
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.capabilities import capabilities_of
 from backendai.agent.load import Load
@@ -22,7 +23,7 @@ from backendai.core.version import VERSION
 from backendai.wire.fields import MOST_IMAGES, MOST_NOTES
 from backendai.wire.live import LiveSample
 from backendai.wire.messages import ImageSighting, KernelSighting, Note, SyncUp
-from backendai.wire.mounts import MOST_HOSTS
+from backendai.wire.mounts import MOST_HOSTS, HostReport
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Machine:
             low_disk=is_low,
             fault=self._fault,
             draining=draining or bool(engine_fault),
-            storage_hosts=self._backend.storage_hosts()[:MOST_HOSTS],
+            storage_hosts=self._storage_hosts(),
             capabilities=self._capabilities,
             wait=wait,
         )
@@ -102,6 +103,9 @@ class Machine:
             self._told_digest = up.images_digest
         if want_images and up.images is None:
             self._told_digest = None
+
+    def _storage_hosts(self) -> list[HostReport]:
+        return self._backend.storage_hosts()[:MOST_HOSTS] if isinstance(self._backend, Mounting) else []
 
     def _sample(self, offer: Offer, disk: Disk | None) -> LiveSample:
         more: dict[str, object] = {"devices": dict(offer.samples)}
@@ -120,7 +124,8 @@ class Machine:
         if time.monotonic() - self._read_at < _REFRESH_SECONDS:
             return ""
         try:
-            capacity, notes, images = self._backend.capacity(), self._backend.notes(), self._backend.images()
+            capacity, notes = self._backend.capacity(), self._backend.notes()
+            images = self._backend.images() if isinstance(self._backend, Imaging) else []
             self._engine, self._folders, fault = self._backend.engine(), self._backend.storage(), self._backend.fault()
         except BackendError as error:
             logger.warning("the engine does not answer: %s", error.message)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from backendai.agent.accelerators.inventory import Accelerators
+from backendai.agent.backends.abilities import Mounting
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.config import NodeSettings
 from backendai.agent.credentials import Credentials, save_credentials
@@ -103,7 +104,8 @@ class AgentRuntime:
         """Open the gateway, then sync and watch. Raises what keeps the gateway from opening."""
         self._gateway.start()
         self._accelerators.start()
-        self._backend.watch_storage(self.sync.poke)
+        if isinstance(self._backend, Mounting):
+            self._backend.watch_storage(self.sync.poke)
         self.sync.start()
         self._sampler.start()
         self._watcher.start()

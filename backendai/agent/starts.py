@@ -10,6 +10,7 @@ from threading import Event
 from typing import TypeVar
 from uuid import UUID
 
+from backendai.agent.backends.abilities import Imaging
 from backendai.agent.backends.base import (
     ENGINE_SILENT,
     Backend,
@@ -97,8 +98,7 @@ class Starts:
             return None
         begun = time.monotonic()
         try:
-            if not self._backend.has_image(spec.exact_image):  # somebody may have pulled it while this waited
-                self._fetch_image(spec, claim)
+            self._ensure_image(spec, claim)
         except _Abandoned:
             return None
         except (PortalRefused, PortalUnreachable) as error:
@@ -118,12 +118,17 @@ class Starts:
         self._tell(spec, KernelState.CREATING, "")
         return "start", partial(self._create, spec, timings)
 
-    def _fetch_image(self, spec: KernelSpec, claim: Claim) -> None:
+    def _ensure_image(self, spec: KernelSpec, claim: Claim) -> None:
+        backend = self._backend
+        if not isinstance(backend, Imaging):
+            raise ImageNotFound(f"{spec.image} cannot be used here: this agent has no images.")
+        if backend.has_image(spec.exact_image):  # somebody may have pulled it while this waited
+            return
         access = self._portal.registry_access(spec.kernel_id)
         progress = self._progress(spec, claim)
         claim.is_pulling = True
         try:
-            self._backend.pull(spec.exact_image, timeout=spec.pull_timeout, progress=progress, access=access)
+            backend.pull(spec.exact_image, timeout=spec.pull_timeout, progress=progress, access=access)
         finally:
             claim.is_pulling = False
 

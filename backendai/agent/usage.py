@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from backendai.agent.accelerators.inventory import Accelerators
+from backendai.agent.backends.abilities import Measuring
 from backendai.agent.backends.base import Backend, BackendError
 from backendai.agent.readings import Reading
 from backendai.wire.messages import KernelSighting
@@ -89,7 +90,7 @@ class UsageSampler:
             if self._untold and self._clock() - self._made_at < _PATIENCE_SECONDS:
                 return
         kernels = list(self._kernels)
-        readings = self._backend.readings(kernels)
+        readings = self._backend.readings(kernels) if isinstance(self._backend, Measuring) else {}
         now, at = self._clock(), self._portal_now()
         usages = []
         for kernel in kernels:

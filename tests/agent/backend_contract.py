@@ -5,7 +5,8 @@
 ``reopened``   a function that returns another instance of ``backend``, as after ``kill -9`` of the agent
 ``new_spec``   a function like ``make_spec`` whose specs belong to ``backend`` (deployment, agent, image)
 
-The class attributes fit the questions to what the kernels of a backend can run.
+The class attributes fit the questions to what the kernels of a backend can run. Questions about an ability are asked of
+the backends that have it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from backendai.agent.backends.abilities import Imaging, Measuring
 from backendai.agent.backends.base import Backend, ImageNotFound, KernelGone, StaleGeneration
-from tests.agent.contract_tools import NewSpec, ended_of, until
+from tests.agent.contract_tools import NewSpec, ended_of, needs, until
 from tests.agent.stream_contract import StreamContract
 
 
@@ -62,12 +64,14 @@ class BackendContract(StreamContract):
         assert [(kernel.generation, kernel.running) for kernel in backend.kernels()] == [(2, True)]
         assert backend.start(new).container_id == started.container_id
 
+    @needs(Imaging)
     def test_it_says_that_the_image_is_missing_and_leaves_nothing(self, backend: Backend, new_spec: NewSpec) -> None:
         with pytest.raises(ImageNotFound):
             backend.start(new_spec(image=self.missing_image))
         assert backend.kernels() == []
 
-    def test_it_knows_the_images_that_can_be_started(self, backend: Backend, new_spec: NewSpec) -> None:
+    @needs(Imaging)
+    def test_it_knows_the_images_that_can_be_started(self, backend: Imaging, new_spec: NewSpec) -> None:
         image = new_spec().image
         assert backend.has_image(image)
         assert not backend.has_image(self.missing_image)
@@ -184,7 +188,8 @@ class BackendContract(StreamContract):
         until(end_one_more_and_look)
         assert set(told) <= ended
 
-    def test_it_reads_what_a_running_kernel_has_used(self, backend: Backend, new_spec: NewSpec) -> None:
+    @needs(Measuring)
+    def test_it_reads_what_a_running_kernel_has_used(self, backend: Measuring, new_spec: NewSpec) -> None:
         spec = new_spec()
         backend.start(spec)
         reading = until(lambda: backend.readings(backend.kernels()).get(spec.kernel_id))

@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from backendai.agent.backends.base import Backend, Ended, Terminal
 from backendai.wire.messages import KernelSpec
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 NewSpec = Callable[..., KernelSpec]
 PATIENCE = 30.0
+
+
+def needs(ability: type[Any]) -> Callable[[F], F]:
+    """Ask this question of backends with the ability only; the contract's fixture looks."""
+
+    def mark(question: F) -> F:
+        question.__dict__["needs"] = ability
+        return question
+
+    return mark
 
 
 def until(look: Callable[[], T], *, patience: float = PATIENCE) -> T:

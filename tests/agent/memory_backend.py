@@ -10,9 +10,9 @@ from pathlib import Path
 from threading import Event, RLock
 from uuid import UUID
 
+from backendai.agent.backends.abilities import Committing, Homely, Imaging, Streaming
 from backendai.agent.backends.base import (
     NOBODY,
-    Backend,
     BackendError,
     Ended,
     Fetched,
@@ -66,11 +66,11 @@ class MemoryTerminal(Terminal):
         self.closed = True
 
 
-class MemoryBackend(Backend):
+class MemoryBackend(Imaging, Committing, Streaming, Homely):
     """``said`` is every call that changes something, in order."""
 
     name = "memory"
-    capabilities = frozenset({Capability.IMAGES, Capability.LISTED_IMAGES, Capability.COMMIT, Capability.PUSH})
+    capabilities = frozenset({Capability.IMAGES, Capability.LISTED_IMAGES, Capability.PUSH})
 
     def __init__(self, said: list[str] | None = None) -> None:
         self.entries: dict[UUID, Entry] = {}

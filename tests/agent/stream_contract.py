@@ -8,8 +8,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from backendai.agent.backends.abilities import Streaming
 from backendai.agent.backends.base import Backend, KernelGone
-from tests.agent.contract_tools import NewSpec, ask, ended_of, until
+from tests.agent.contract_tools import NewSpec, ask, ended_of, needs, until
 
 
 class StreamContract:
@@ -23,11 +24,20 @@ class StreamContract:
     remember, recall, recalled = b"kept=mar; echo set-$kept\n", b"echo ${kept}k-back\n", b"mark-back"
     keeps_terminals = False
 
+    @pytest.fixture(autouse=True)
+    def only_what_it_can(self, request: pytest.FixtureRequest, backend: Backend) -> None:
+        """Leave out the questions about abilities that the backend does not claim."""
+        ability = getattr(request.function, "needs", Backend)
+        if not isinstance(backend, ability):
+            pytest.skip(f"{backend.name} is not {ability.__name__}")
+
     def clients_of(self, backend: Backend, kernel_id: UUID) -> int:
         """Return how many terminal client processes there are in the kernel."""
         return 0
 
-    def test_it_reads_the_end_of_a_log_and_says_whether_that_is_all(self, backend: Backend, new_spec: NewSpec) -> None:
+    def test_it_reads_the_end_of_a_log_and_says_whether_that_is_all(
+        self, backend: Streaming, new_spec: NewSpec
+    ) -> None:
         spec = new_spec(session_type="batch", command=self.prints_5_lines)
         backend.start(spec)
         ended_of(backend, spec.kernel_id)
@@ -37,11 +47,12 @@ class StreamContract:
         assert backend.read_log(spec.kernel_id, limit=14) == (b"line-4\nline-5\n", True)
         assert backend.read_log(spec.kernel_id, limit=len(whole)) == (whole, False)
 
-    def test_it_reads_nothing_from_a_kernel_that_is_gone(self, backend: Backend) -> None:
+    def test_it_reads_nothing_from_a_kernel_that_is_gone(self, backend: Streaming) -> None:
         assert backend.read_log(uuid4(), limit=100) == (b"", False)
 
+    @needs(Streaming)
     @pytest.mark.asyncio
-    async def test_it_follows_a_log_until_the_kernel_ends(self, backend: Backend, new_spec: NewSpec) -> None:
+    async def test_it_follows_a_log_until_the_kernel_ends(self, backend: Streaming, new_spec: NewSpec) -> None:
         spec = new_spec(session_type="batch", command=self.prints_then_waits)
         await asyncio.to_thread(backend.start, spec)
         seen = b""
@@ -52,16 +63,18 @@ class StreamContract:
                     await self._let_it_go_on(backend, spec.kernel_id)
         assert seen.endswith(b"first\nlast\n")
 
+    @needs(Streaming)
     @pytest.mark.asyncio
-    async def test_it_shows_only_the_last_lines_when_told_so(self, backend: Backend, new_spec: NewSpec) -> None:
+    async def test_it_shows_only_the_last_lines_when_told_so(self, backend: Streaming, new_spec: NewSpec) -> None:
         spec = new_spec(session_type="batch", command=self.prints_5_lines)
         await asyncio.to_thread(backend.start, spec)
         await asyncio.to_thread(ended_of, backend, spec.kernel_id)
         pieces = [piece async for piece in backend.follow_log(spec.kernel_id, tail=2, follow=False)]
         assert b"".join(pieces) == b"line-4\nline-5\n"
 
+    @needs(Streaming)
     @pytest.mark.asyncio
-    async def test_it_answers_what_is_typed_in_a_terminal(self, backend: Backend, new_spec: NewSpec) -> None:
+    async def test_it_answers_what_is_typed_in_a_terminal(self, backend: Streaming, new_spec: NewSpec) -> None:
         spec = new_spec()
         await asyncio.to_thread(backend.start, spec)
         terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
@@ -72,9 +85,10 @@ class StreamContract:
         finally:
             await terminal.close()
 
+    @needs(Streaming)
     @pytest.mark.asyncio
     async def test_it_shows_the_windows_of_tmux_from_the_second_one_on(
-        self, backend: Backend, new_spec: NewSpec
+        self, backend: Streaming, new_spec: NewSpec
     ) -> None:
         if not self.keeps_terminals:
             pytest.skip("its shells are not kept by tmux")
@@ -91,8 +105,9 @@ class StreamContract:
         finally:
             await terminal.close()
 
+    @needs(Streaming)
     @pytest.mark.asyncio
-    async def test_it_leaves_no_client_behind_a_closed_terminal(self, backend: Backend, new_spec: NewSpec) -> None:
+    async def test_it_leaves_no_client_behind_a_closed_terminal(self, backend: Streaming, new_spec: NewSpec) -> None:
         spec = new_spec()
         await asyncio.to_thread(backend.start, spec)
         before = self.clients_of(backend, spec.kernel_id)
@@ -102,8 +117,9 @@ class StreamContract:
         await terminal.close()
         await asyncio.to_thread(until, lambda: self.clients_of(backend, spec.kernel_id) == before)
 
+    @needs(Streaming)
     @pytest.mark.asyncio
-    async def test_it_can_be_attached_again_after_a_hang_up(self, backend: Backend, new_spec: NewSpec) -> None:
+    async def test_it_can_be_attached_again_after_a_hang_up(self, backend: Streaming, new_spec: NewSpec) -> None:
         spec = new_spec()
         await asyncio.to_thread(backend.start, spec)
         first = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
@@ -118,8 +134,9 @@ class StreamContract:
         finally:
             await again.close()
 
+    @needs(Streaming)
     @pytest.mark.asyncio
-    async def test_it_reads_nothing_more_when_the_shell_has_ended(self, backend: Backend, new_spec: NewSpec) -> None:
+    async def test_it_reads_nothing_more_when_the_shell_has_ended(self, backend: Streaming, new_spec: NewSpec) -> None:
         spec = new_spec()
         await asyncio.to_thread(backend.start, spec)
         terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
@@ -133,13 +150,17 @@ class StreamContract:
         finally:
             await terminal.close()
 
+    @needs(Streaming)
     @pytest.mark.asyncio
-    async def test_it_opens_no_terminal_in_a_kernel_that_is_gone(self, backend: Backend) -> None:
+    async def test_it_opens_no_terminal_in_a_kernel_that_is_gone(self, backend: Streaming) -> None:
         with pytest.raises(KernelGone):
             await backend.open_terminal(uuid4(), name="one", rows=24, cols=80)
 
+    @needs(Streaming)
     @pytest.mark.asyncio
-    async def test_it_ends_the_terminal_of_a_kernel_that_is_removed(self, backend: Backend, new_spec: NewSpec) -> None:
+    async def test_it_ends_the_terminal_of_a_kernel_that_is_removed(
+        self, backend: Streaming, new_spec: NewSpec
+    ) -> None:
         spec = new_spec()
         await asyncio.to_thread(backend.start, spec)
         terminal = await backend.open_terminal(spec.kernel_id, name="one", rows=24, cols=80)
@@ -150,6 +171,7 @@ class StreamContract:
                 pass
         await terminal.close()
 
+    @needs(Streaming)
     @pytest.mark.asyncio
     async def test_it_sweeps_away_the_clients_left_by_a_killed_agent(
         self, backend: Backend, reopened: Callable[[], Backend], new_spec: NewSpec

@@ -12,6 +12,7 @@ import pytest
 from backendai.agent.accelerators.base import ProcessUse, Use
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.accelerators.tally import Tally
+from backendai.agent.backends.abilities import Measuring
 from backendai.agent.backends.base import BackendError
 from backendai.agent.backends.cgroup_counters import Counters, folders_of, network_bytes, read
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
@@ -27,7 +28,7 @@ from tests.agent.portal import make_spec as make_known_spec
 from tests.agent.specs import make_spec
 
 
-class Counting(MemoryBackend):
+class Counting(MemoryBackend, Measuring):
     """Says what a test has it say."""
 
     def __init__(self) -> None:

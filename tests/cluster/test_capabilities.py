@@ -7,6 +7,7 @@ import json
 import pytest
 from django.utils import timezone
 
+from backendai.agent.backends.abilities import capabilities_with
 from backendai.agent.backends.base import Backend
 from backendai.agent.backends.docker import DockerBackend
 from backendai.agent.backends.process import ProcessBackend
@@ -54,6 +55,6 @@ def test_an_agent_of_an_earlier_version_gets_what_its_backend_can_do_and_no_jobs
 
 @pytest.mark.parametrize("backend", [DockerBackend, ProcessBackend, SimulatedBackend])
 def test_what_is_assumed_of_earlier_agents_is_not_more_than_what_they_report_today(backend: type[Backend]) -> None:
-    assert set(reported(None, backend.name)) <= backend.capabilities
+    assert set(reported(None, backend.name)) <= capabilities_with(backend)
     kinds = {Capability.NATIVE, Capability.IMAGES}
     assert len(kinds & backend.capabilities) == 1, "kernels start from images, or from what the machine has"

@@ -1,4 +1,4 @@
-"""The contract of a backend: what starts, watches and ends kernels on a node.
+"""The contract of a backend: what starts, watches and ends kernels on a node; ``abilities`` has what only some can do.
 
 Every method may be repeated: starting what runs is success, ending what is gone is success. Methods block and are
 called from several threads at once, never twice at the same time for one kernel. A backend knows nothing of the
@@ -8,22 +8,17 @@ portal: it gets a ``KernelSpec`` and answers with plain values.
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.guest_host import GuestHost
-from backendai.agent.mounts.rules import MountRules
-from backendai.agent.readings import Reading
 from backendai.agent.service_host import ServiceHost
 from backendai.core.errors import PlatformError
 from backendai.core.slots import Slots
 from backendai.wire.capabilities import Capability
-from backendai.wire.commits import CommitSpec
-from backendai.wire.home import HomeLook
-from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
-from backendai.wire.mounts import HostReport
+from backendai.wire.messages import KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
 
 NOBODY = RegistryAccess()
@@ -148,7 +143,10 @@ class Terminal(abc.ABC):
 class Backend(abc.ABC):
     """Kernels of one node. ``deployment`` keeps several portals on one engine apart; nothing without it is touched.
     ``services`` reaches the ports of kernels; None where nothing keeps them from others. ``guests`` runs code in
-    them. ``capabilities``: what the portal is told of it."""
+    them. ``capabilities``: what the portal is told of it, beside its abilities.
+
+    Nine methods must be there; the others have a default.
+    """
 
     name: str
     capabilities: frozenset[Capability] = frozenset()
@@ -167,65 +165,17 @@ class Backend(abc.ABC):
         """Return the folders in which images and homes lie, as far as this process can see them."""
         return []
 
-    @abc.abstractmethod
     def notes(self) -> list[Note]:
         """Return what an administrator should know (weaker isolation, live-restore off), with the fix."""
+        return []
 
     def fault(self) -> str:
         """Return why no kernel can start here, one sentence that ``notes`` say too; empty when kernels can."""
         return ""
 
-    def mount_rules(self) -> MountRules:
-        """Return what this backend can do with folders."""
-        return MountRules(fault="Kernels of this node mount no folders.")
-
     def left_out(self, kernel_id: UUID) -> str:
         """Return which automatic folders the kernel started without and why, in one or two sentences; empty: none."""
         return ""
-
-    def storage_hosts(self) -> list[HostReport]:
-        """Return of which storage hosts kernels can mount folders, as it was seen last."""
-        return []
-
-    def watch_storage(self, on_change: Callable[[], None]) -> None:
-        """Look at the storage hosts from now on until ``close``; call this when something else than free space has
-        changed."""
-        return
-
-    @abc.abstractmethod
-    def images(self) -> list[ImageSighting]:
-        """Return the images that can be started without a pull."""
-
-    @abc.abstractmethod
-    def has_image(self, reference: str) -> bool:
-        """Return whether ``start`` would find the image now; cheap."""
-
-    @abc.abstractmethod
-    def pull(self, reference: str, *, timeout: float, progress: Progress, access: RegistryAccess = NOBODY) -> None:
-        """Fetch the image with this account at its registry. Raises ImageNotFound (registry says no), BackendError (no
-        answer, 120 s of silence, the account is not let in)."""
-
-    def commit(self, spec: CommitSpec) -> Made:
-        """Return the image that is made of a kernel; one that was made of it before is found. Nothing of the kernel's
-        variables is in it, and of a failure nothing is left. Raises KernelGone, CommitFailed."""
-        raise CommitFailed("This node has no container engine: a process cannot be saved as an image.")
-
-    def push_image(self, spec: CommitSpec, *, progress: Progress) -> str:
-        """Bring an image that was made here to its registry; returns its manifest's digest. Raises CommitFailed."""
-        raise CommitFailed("This node has no container engine.")
-
-    def drop_image(self, reference: str) -> bool:
-        """Remove an image that was made of a kernel, and no other one; returns whether it is gone."""
-        return True
-
-    def home(self, kernel_id: UUID) -> HomeLook | None:
-        """Return what is in the kernel's home folder, after a look of at most two seconds; None where it cannot be
-        seen. Raises KernelGone."""
-        return None
-
-    def home_folder(self, kernel_id: UUID) -> Path | None:
-        """Return where the kernel's home folder lies on this machine; None where it has none that can be read."""
-        return None
 
     @abc.abstractmethod
     def start(self, spec: KernelSpec) -> Started:
@@ -263,29 +213,13 @@ class Backend(abc.ABC):
         Raises BackendError."""
         return []
 
-    def readings(self, kernels: Sequence[KernelSighting]) -> dict[UUID, Reading]:
-        """Return what these running kernels have used so far; those of which nothing can be read are left out. Called
-        by one thread. Raises BackendError."""
-        return {}
-
-    @abc.abstractmethod
     def sweep(self, live: set[UUID]) -> None:
         """Remove networks, scratch folders and terminals of this deployment that belong to no kernel in ``live``."""
+        return
 
     @abc.abstractmethod
     def watch(self) -> Iterator[KernelEvent]:
         """Yield an event whenever a kernel's main process ends; returns when the engine closes the stream."""
-
-    @abc.abstractmethod
-    async def open_terminal(self, kernel_id: UUID, *, name: str, rows: int, cols: int) -> Terminal:
-        """Attach to the shell session ``name`` (tmux when the image has it), making it if needed.
-
-        Raises KernelGone, BackendError.
-        """
-
-    @abc.abstractmethod
-    def follow_log(self, kernel_id: UUID, *, tail: int | None, follow: bool) -> AsyncIterator[bytes]:
-        """Yield the output of the main process from ``tail`` lines before the end (None: all), and on as it comes."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -20,6 +20,7 @@ import urllib3
 from docker.errors import DockerException, NotFound
 
 from backendai.agent.accelerators.inventory import RUNTIME_MISSING, Accelerators
+from backendai.agent.backends.abilities import Committing, Imaging, Measuring, Streaming
 from backendai.agent.backends.base import (
     NOBODY,
     BackendError,
@@ -65,7 +66,7 @@ from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, N
 from backendai.wire.pulls import RegistryAccess
 
 
-class DockerBackend(MountingBackend):
+class DockerBackend(MountingBackend, Imaging, Committing, Streaming, Measuring):
     """The containers of one agent of one deployment. Making one is cheap; ``setup`` does the work at agent start.
 
     ``accelerators`` are the devices that kernels may be given, ``warm_networks`` is how many networks are kept ready
@@ -129,8 +130,7 @@ class DockerBackend(MountingBackend):
             self._warm.open()
 
     def dismantle(self) -> None:
-        """Remove the unused holders and the shared network, for a deployment that leaves this engine; the packet rules
-        serve all and stay."""
+        """Remove the unused holders and the shared network when a deployment leaves; the packet rules stay."""
         with self._engine.asking():
             self._warm.dismantle()
             self._networks.remove_shared()

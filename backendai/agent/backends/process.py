@@ -23,6 +23,7 @@ import psutil
 
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends import process_log
+from backendai.agent.backends.abilities import Imaging, Measuring, Streaming
 from backendai.agent.backends.base import (
     NOBODY,
     BackendError,
@@ -67,20 +68,11 @@ _LABELS = {
 }
 
 
-class ProcessBackend(MountingBackend):
+class ProcessBackend(MountingBackend, Imaging, Streaming, Measuring):
     """Keeps everything in the folders of ``Places``. Its only image stands for the programs of the machine."""
 
     name = "process"
-    capabilities = frozenset(
-        {
-            Capability.NATIVE,
-            Capability.CLUSTER_NETWORK,
-            Capability.FOLDERS,
-            Capability.DEVICES,
-            Capability.READINGS,
-            Capability.TERMINAL,
-        }
-    )
+    capabilities = frozenset({Capability.NATIVE, Capability.CLUSTER_NETWORK, Capability.DEVICES})
 
     def __init__(
         self,

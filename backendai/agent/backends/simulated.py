@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from backendai.agent.backends.abilities import Committing, Imaging, Measuring, Streaming
 from backendai.agent.backends.base import (
     NOBODY,
-    Backend,
     Ended,
     Fetched,
     ImageNotFound,
@@ -35,11 +35,12 @@ from backendai.agent.backends.base import (
     Terminal,
 )
 from backendai.agent.backends.simulated_guest import SimulatedGuests
-from backendai.agent.backends.simulated_kernel import ABILITIES, Journal, SimulatedKernel, duration_of, exit_code_of
+from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of
 from backendai.agent.backends.simulated_terminal import EchoTerminal
 from backendai.agent.backends.simulated_usage import reading_of
 from backendai.agent.readings import Reading
 from backendai.core.slots import Slots
+from backendai.wire.capabilities import Capability
 from backendai.wire.commits import CommitSpec
 from backendai.wire.messages import ImageSighting, KernelSighting, KernelSpec, Note
 from backendai.wire.pulls import RegistryAccess
@@ -63,11 +64,11 @@ class Pace:
     time_scale: float = 1.0
 
 
-class SimulatedBackend(Backend):
+class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
     """A node of any size. With a ``journal`` its kernels outlive the agent. ``clock`` gives seconds since the epoch."""
 
     name = "simulated"
-    capabilities = ABILITIES
+    capabilities = frozenset(map(Capability, ("simulated", "images", "cluster-network", "devices")))
 
     def __init__(
         self,

@@ -9,7 +9,6 @@ from pathlib import Path
 from uuid import UUID
 
 from backendai.agent.backends.base import Ended
-from backendai.wire.capabilities import Capability
 from backendai.wire.messages import KernelSighting, KernelSpec
 
 STOPPED = 143  # as after SIGTERM
@@ -17,18 +16,6 @@ _LINES_KEPT = 10_000
 _ROUNDING = 1e-3  # seconds since the epoch are exact to a fraction of a microsecond only
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)")
 _EXIT = re.compile(r"\bexit\s+(\d{1,3})")
-
-ABILITIES = frozenset(
-    {
-        Capability.SIMULATED,
-        Capability.IMAGES,
-        Capability.COMMIT,
-        Capability.CLUSTER_NETWORK,
-        Capability.DEVICES,
-        Capability.READINGS,
-        Capability.TERMINAL,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backendai.agent.backends.abilities import Committing
 from backendai.agent.backends.base import Made
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
 from backendai.wire.capabilities import Capability
@@ -10,6 +11,8 @@ from backendai.wire.commits import COMMIT, PUSHING, CommitResult, CommitSpec
 
 class Handler(JobHandler):
     """An image that was made before the agent ended is found, and not made again."""
+
+    _backend: Committing
 
     kind, work = COMMIT, CommitSpec
     needs, begins = Capability.COMMIT, "The session is being saved."

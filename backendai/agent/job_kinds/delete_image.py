@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backendai.agent.backends.abilities import Committing
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
 from backendai.wire.capabilities import Capability
 from backendai.wire.commits import DELETE, DeleteWork
@@ -9,6 +10,8 @@ from backendai.wire.commits import DELETE, DeleteWork
 
 class Handler(JobHandler):
     """Deletes no other image than those that bear our labels."""
+
+    _backend: Committing
 
     kind, work, needs = DELETE, DeleteWork, Capability.COMMIT
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backendai.agent.backends.abilities import Imaging
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
 from backendai.wire.capabilities import Capability
 from backendai.wire.pulls import PULL, PullWork
@@ -9,6 +10,8 @@ from backendai.wire.pulls import PULL, PullWork
 
 class Handler(JobHandler):
     """Whoever waits for an image has lanes of their own: pulls ahead of time do not hold them up."""
+
+    _backend: Imaging
 
     kind, work = PULL, PullWork
     needs, begins = Capability.IMAGES, "It begins."

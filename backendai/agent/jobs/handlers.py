@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from backendai.agent import job_kinds
+from backendai.agent.backends.abilities import capabilities_with
 from backendai.agent.backends.base import Backend, Fetched
 from backendai.wire.capabilities import Capability
 
@@ -66,7 +67,8 @@ class JobHandler(abc.ABC):
 
 def handlers_for(backend: Backend) -> list[type[JobHandler]]:
     """Return the handlers of the jobs that can be done with this backend."""
-    return [one for one in job_handlers() if one.needs is None or one.needs in backend.capabilities]
+    can = capabilities_with(type(backend))
+    return [one for one in job_handlers() if one.needs is None or one.needs in can]
 
 
 def job_handlers() -> list[type[JobHandler]]:

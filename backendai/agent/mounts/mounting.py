@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
-from backendai.agent.backends.base import Backend
+from backendai.agent.backends.abilities import Homely, Mounting
 from backendai.agent.mounts.kernel_mounts import KernelMounts
 from backendai.agent.mounts.rules import MountRules
 from backendai.wire.mounts import HostReport
 
 
-class MountingBackend(Backend):
-    """A backend whose kernels mount folders."""
+class MountingBackend(Mounting, Homely):
+    """A backend whose kernels mount folders, with homes on this machine."""
 
     _mounts: KernelMounts
     _rules: Callable[[], MountRules]
