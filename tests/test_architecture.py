@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -10,6 +11,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from backendai.core.session_kinds import KINDS, USUAL_KIND
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "backendai"
@@ -114,6 +117,44 @@ def test_files_and_functions_are_small() -> None:
             if size > 40:
                 offenders.append(f"{shown(path)}:{function.lineno} {function.name} has {size} lines, 40 are allowed")
     assert not offenders, "\n".join(offenders)
+
+
+# Names of kinds stand in the table, in the words of pages, and in how agents are told to run a kernel.
+NAMES_KINDS = {"core/session_kinds.py", "web/kind_words.py", "wire/messages.py"}
+COMPARED = re.compile(rf"""session_type\S*\s*([=!]==?\s*|\]\[value=)["']({"|".join(KINDS)})["']""")
+
+
+def test_rooms_ask_the_table_of_session_kinds_and_compare_no_type() -> None:
+    offenders = [
+        f"{shown(path)}:{node.lineno}"
+        for path in FILES
+        if path.relative_to(PACKAGE).as_posix() not in NAMES_KINDS
+        for node in ast.walk(parsed(path))
+        if _names_usual_kind(node) or _compares_type(node) or _filters_by_type(node)
+    ]
+    pages = [
+        *(ROOT / "templates").rglob("*.html"),
+        *(ROOT / "static/js").glob("*.js"),
+        *(ROOT / "static/css").glob("*.css"),
+    ]
+    offenders += [shown(path) for path in pages if COMPARED.search(path.read_text())]
+    assert not offenders, "\n".join(offenders)
+
+
+def _names_usual_kind(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value == USUAL_KIND.name
+
+
+def _compares_type(node: ast.AST) -> bool:
+    """Return whether a session's type is compared with one other value; a list of a group may contain it."""
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
+        return False
+    return any("session_type" in ast.unparse(side) for side in [node.left, *node.comparators])
+
+
+def _filters_by_type(node: ast.AST) -> bool:
+    is_named = isinstance(node, ast.keyword) and str(node.arg).endswith("session_type")
+    return is_named and isinstance(node.value, ast.Constant)
 
 
 def test_it_has_no_import_cycle() -> None:

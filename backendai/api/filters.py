@@ -11,7 +11,8 @@ from rest_framework.request import Request
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, SchedulingRecord
-from backendai.compute.status import LIVE, Outcome, Phase, SessionType, Status
+from backendai.compute.status import LIVE, Outcome, Phase, Status
+from backendai.core.session_kinds import kind_choices
 
 
 class FiltersAskedFor(filters.DjangoFilterBackend):
@@ -29,7 +30,7 @@ class SessionFilter(filters.FilterSet):
     """Compute sessions; ``status`` may be given several times."""
 
     status = filters.MultipleChoiceFilter(choices=Status.choices)
-    type = filters.ChoiceFilter(field_name="session_type", choices=SessionType.choices)
+    type = filters.ChoiceFilter(field_name="session_type", choices=kind_choices())
     name = filters.CharFilter(max_length=64)
     resource_group = filters.CharFilter(field_name="resource_group__name", max_length=63)
     owner = filters.CharFilter(field_name="owner__email", lookup_expr="iexact", max_length=254)

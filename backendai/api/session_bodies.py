@@ -12,7 +12,7 @@ from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, SessionMount
 from backendai.compute.services.ending_many import EndedMany, Refusal
 from backendai.compute.spec import BroughtFile, MountWish, SessionSpec
-from backendai.compute.status import LAUNCHED_BY_PEOPLE, SessionType
+from backendai.core.session_kinds import USUAL_KIND, launched_kinds
 from backendai.planning.steps import shown_steps
 
 _Amounts = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -54,7 +54,7 @@ class LaunchRequest(StrictSerializer):
     name = serializers.CharField(
         max_length=LONGEST_NAME_READ, default="", allow_blank=True, help_text=f"{NAME_RULE} Left out: generated."
     )
-    type = serializers.ChoiceField(choices=LAUNCHED_BY_PEOPLE, default=SessionType.INTERACTIVE)
+    type = serializers.ChoiceField(choices=launched_kinds(), default=USUAL_KIND.name)
     image = serializers.CharField(max_length=255)
     resources = AmountsField(default=dict)
     preset = serializers.CharField(max_length=64, default="", allow_blank=True)

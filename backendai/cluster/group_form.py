@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from django import forms
 
 from backendai.cluster.models import DEFAULT_SELECTION, ResourceGroup, default_sequence, default_session_types
-from backendai.cluster.rules import SELECTION, SEQUENCE, SESSION_TYPES, strategies
+from backendai.cluster.rules import SELECTION, SEQUENCE, strategies
+from backendai.core.session_kinds import KINDS
 from backendai.scheduler.options import Option
 
 
@@ -92,7 +93,7 @@ class GroupForm(forms.ModelForm):
     )
     allowed_session_types = forms.MultipleChoiceField(
         label="Takes sessions of type",
-        choices=[(name, name) for name in SESSION_TYPES],
+        choices=[(name, name) for name in KINDS],
         initial=default_session_types,
         widget=forms.CheckboxSelectMultiple,
     )

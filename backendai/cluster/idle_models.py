@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import Project
 from backendai.cluster.idle_rules import wrong_checker
+from backendai.core.session_kinds import kinds_with
 from backendai.scheduler.find_idle import ALL, ANY, LIFETIME, NETWORK, UTILIZATION, Rule
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def default_types() -> list[str]:
     """Return the session types that a new checker looks at: a batch program works while nobody looks."""
-    return ["interactive"]
+    return kinds_with("is_usually_checked")
 
 
 class IdleCheckerQuerySet(models.QuerySet[Any]):

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from backendai.cluster.rules import IDLE_SESSION_TYPES
 from backendai.core.errors import UserError
 from backendai.core.names import check_catalogue_name
+from backendai.core.session_kinds import kinds_with
 from backendai.core.slots import parse_amount
 from backendai.scheduler.find_idle import NETWORK, UTILIZATION
 
@@ -82,8 +82,9 @@ def _thresholds(checker: IdleChecker) -> Iterator[tuple[str, str]]:
 
 def _session_types(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     types: Any = checker.session_types
-    if not isinstance(types, list) or not types or not set(map(str, types)) <= set(IDLE_SESSION_TYPES):
-        yield "session_types", f"Choose one or more of {', '.join(IDLE_SESSION_TYPES)}."
+    known = kinds_with("is_checked")
+    if not isinstance(types, list) or not types or not set(map(str, types)) <= set(known):
+        yield "session_types", f"Choose one or more of {', '.join(known)}."
 
 
 def _extensions(checker: IdleChecker) -> Iterator[tuple[str, str]]:

@@ -15,8 +15,9 @@ from django.utils import timezone
 from backendai.accounts.models import Domain, KeyPair, Project
 from backendai.cluster.idle_models import IdleBinding, IdleChecker
 from backendai.cluster.querysets import AgentQuerySet, JoinTokenQuerySet, ResourceGroupQuerySet
-from backendai.cluster.rules import SESSION_TYPES, wrong_rules
+from backendai.cluster.rules import wrong_rules
 from backendai.cluster.site_models import Announcement, SiteSetting, SlotType
+from backendai.core.session_kinds import KINDS
 from backendai.core.slots import Slots
 
 __all__ = [
@@ -44,7 +45,7 @@ def default_sequence() -> str:
 
 def default_session_types() -> list[str]:
     """Return the session types that a new group takes."""
-    return list(SESSION_TYPES)
+    return list(KINDS)
 
 
 class ResourceGroup(models.Model):

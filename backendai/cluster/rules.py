@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from backendai.cluster.app_domains import wrong_app_domain
 from backendai.cluster.session_defaults import parse_session_defaults
 from backendai.core.errors import UserError
+from backendai.core.session_kinds import KINDS
 from backendai.core.slots import parse_amount
 from backendai.scheduler.strategies import StrategyView, check_rules, describe_strategies
 
 if TYPE_CHECKING:
     from backendai.cluster.models import ResourceGroup
 
-SESSION_TYPES = ("interactive", "batch", "inference")
-IDLE_SESSION_TYPES = ("interactive", "batch")  # an idle checker would fight the number of replicas
 SEQUENCE, SELECTION = "sequence", "selection"
 LONGEST = timedelta(days=3650)
 SHORTEST_HALF_LIFE = timedelta(days=1)
@@ -60,11 +59,11 @@ def _strategies(group: ResourceGroup) -> Iterator[tuple[str, str]]:
 def _session_types(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     types: Any = group.allowed_session_types
     if not _is_list_of_text(types) or not types:
-        yield "allowed_session_types", f"Choose one or more of {', '.join(SESSION_TYPES)}."
+        yield "allowed_session_types", f"Choose one or more of {', '.join(KINDS)}."
         return
     for name in types:
-        if name not in SESSION_TYPES:
-            yield "allowed_session_types", f"There is no session type {name!r}; there are: {', '.join(SESSION_TYPES)}."
+        if name not in KINDS:
+            yield "allowed_session_types", f"There is no session type {name!r}; there are: {', '.join(KINDS)}."
 
 
 def _slot_order(group: ResourceGroup) -> Iterator[tuple[str, str]]:

@@ -35,10 +35,10 @@ from backendai.compute.status import (
     Phase,
     Placement,
     Result,
-    SessionType,
     Status,
 )
 from backendai.compute.unknown_models import UnknownKernel as UnknownKernel
+from backendai.core.session_kinds import KINDS, USUAL_KIND, SessionKind, kind_choices
 from backendai.core.slots import Slots
 
 _IS_LIVE, _IS_OVER = models.Q(status__in=sorted(LIVE)), models.Q(status__in=sorted(TERMINAL))
@@ -71,7 +71,7 @@ class ComputeSession(models.Model):
     image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False)
     image_digest = models.CharField(max_length=128, blank=True, help_text="What its image was at the launch, if known.")
     access_key = models.CharField(max_length=32, blank=True)
-    session_type = models.CharField(max_length=16, choices=SessionType, default=SessionType.INTERACTIVE)
+    session_type = models.CharField(max_length=16, choices=kind_choices, default=USUAL_KIND.name)
     status = models.CharField(max_length=16, choices=Status, default=Status.PENDING)
     status_reason = models.CharField(max_length=64, blank=True)
     status_message = models.CharField(max_length=500, blank=True)
@@ -162,6 +162,11 @@ class ComputeSession(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def kind(self) -> SessionKind:
+        """What sessions of its type can do."""
+        return KINDS[self.session_type]
 
     @property
     def kernel_slots(self) -> Slots:

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from backendai.core.session_kinds import USUAL_KIND
+
 
 @dataclass(frozen=True, slots=True)
 class BroughtFile:
@@ -49,7 +51,7 @@ class SessionSpec:
 
     image: str
     name: str = ""
-    session_type: str = "interactive"
+    session_type: str = USUAL_KIND.name
     resources: Mapping[str, Any] = field(default_factory=dict)
     preset: str = ""
     resource_group: str = ""

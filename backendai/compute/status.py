@@ -23,18 +23,6 @@ class Status(models.TextChoices):
     ERROR = "ERROR", "error"
 
 
-class SessionType(models.TextChoices):
-    """What a session is for."""
-
-    INTERACTIVE = "interactive", "interactive"
-    BATCH = "batch", "batch"
-    INFERENCE = "inference", "inference"
-
-
-# What people launch; replicas of endpoints are launched by the platform.
-LAUNCHED_BY_PEOPLE = [choice for choice in SessionType.choices if choice[0] != SessionType.INFERENCE]
-
-
 class ClusterMode(models.TextChoices):
     """Where the kernels of one session lie."""
 

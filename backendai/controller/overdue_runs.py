@@ -10,8 +10,9 @@ from django.db.models import F, Q
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import Why
-from backendai.compute.status import Outcome, Phase, Result, SessionType, Status
+from backendai.compute.status import Outcome, Phase, Result, Status
 from backendai.core.durations import describe_duration
+from backendai.core.session_kinds import KINDS
 
 _MOST_AT_ONCE = 1000
 
@@ -34,7 +35,7 @@ def end_runs(now: datetime) -> int:
             tasks[pk] = Why(Phase.RUN, "task-timeout", message, data, outcome=Outcome.EXPIRED)
             continue
         message = f"It has run for {allowed}, the longest that its policy allows."
-        group = programs if session_type == SessionType.BATCH else lifetimes
+        group = programs if KINDS[session_type].has_result else lifetimes
         group[pk] = Why(Phase.RUN, "session-lifetime", message, data, outcome=Outcome.EXPIRED)
     failed = [(whys, {"result": Result.FAILED}) for whys in (tasks, programs)]
     return sum(

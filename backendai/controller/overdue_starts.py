@@ -19,8 +19,9 @@ from backendai.compute.models import Kernel
 from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import Why
 from backendai.compute.services.retrying import Expired, expire_starts, phase_of
-from backendai.compute.status import STARTING, Outcome, SessionType, Status
+from backendai.compute.status import STARTING, Outcome, Status
 from backendai.core.durations import describe_duration
+from backendai.core.session_kinds import kinds_with
 
 SLACK = timedelta(seconds=60)  # the engine's own answer comes first, so that the two seldom disagree about one kernel
 _MOST_AT_ONCE = 1000
@@ -54,7 +55,7 @@ def _overdue(now: datetime) -> Iterator[tuple[Expired, bool]]:
     late |= Q(status__in=STARTING - {Status.PULLING}) & _longer(now, heard_since, f"{group}__create_timeout")
     begun = Kernel.objects.filter(session=OuterRef("session"), started_at__isnull=False)
     left = Q(session__retries__lt=F(f"{group}__max_retries")) & ~Q(
-        Exists(begun), session__session_type=SessionType.BATCH
+        Exists(begun), session__session_type__in=kinds_with("runs_program")
     )
     kernels = Kernel.objects.filter(late, agent__in=Agent.objects.answering(), session__status__in=STARTING)
     for row in kernels.annotate(may_retry=left).order_by("changed_at", "pk").values(*_COLUMNS)[:_MOST_AT_ONCE]:

@@ -19,7 +19,6 @@ from backendai.accounts.models import User
 from backendai.activity.services import audit
 from backendai.compute.models import Kernel
 from backendai.compute.services.traffic import meter
-from backendai.compute.status import SessionType
 from backendai.core.errors import Conflict, NotFound, UserError
 from backendai.gateways.asking import NodeUnreachable
 from backendai.gateways.dialing import DIAL_SECONDS, new_client
@@ -68,6 +67,8 @@ def find_target(user: User, session_id: UUID) -> GuestTarget:
     except Denied as error:
         if error.code == "not-running":
             raise Conflict("Code runs while the session runs: this one does not.", code="session-not-running") from None
+        if error.code == "not-for-this-type":
+            raise _not_for_code() from None
         raise NotFound("There is no such session.") from None
     return target_of(kernel)
 
@@ -75,10 +76,14 @@ def find_target(user: User, session_id: UUID) -> GuestTarget:
 def target_of(kernel: Kernel) -> GuestTarget:
     """Return how the guest of a running kernel is reached. Raises Conflict for a session of another type."""
     session = kernel.session
-    if session.session_type != SessionType.INTERACTIVE:
-        raise Conflict("Only interactive sessions run code on request.", code="not-interactive")
+    if not session.kind.executes_code:
+        raise _not_for_code()
     base = kernel.agent.gateway_url.rstrip("/") if kernel.agent else ""
     return GuestTarget(session.pk, kernel.pk, kernel.generation, f"{base}/kernels/{kernel.pk}")
+
+
+def _not_for_code() -> Conflict:
+    return Conflict("Only interactive sessions run code on request.", code="not-interactive")
 
 
 def note_use(user: User, target: GuestTarget, by: str) -> None:

@@ -15,16 +15,17 @@ from backendai.wire.tickets import Purpose
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """What a purpose asks for. ``runs``: kernel and session are RUNNING. ``owned``: only the owner, as it is done with
-    the owner's own keys and files."""
+    the owner's own keys and files. ``feature``: what the kind of the session has to offer."""
 
     runs: bool = True
     owned: bool = False
+    feature: str = ""
 
 
 _RULES: dict[Purpose, _Rule] = {
     "terminal": _Rule(),
-    "app": _Rule(),
-    "execute": _Rule(),
+    "app": _Rule(feature="has_services"),
+    "execute": _Rule(feature="executes_code"),
     "files": _Rule(),
     "home": _Rule(),
     "shell": _Rule(owned=True),
@@ -41,7 +42,8 @@ def reach(
     generation: int | None = None,
 ) -> Kernel:
     """Return the kernel (the main one of the session if none is named) with agent and session. A missing and a foreign
-    one look the same. Raises Denied: ``no-session``, ``no-kernel``, ``not-running`` (or another generation)."""
+    one look the same. Raises Denied: ``no-session``, ``no-kernel``, ``not-for-this-type``, ``not-running`` (also for
+    another generation)."""
     assert session_id or kernel_id
     rule = _RULES[purpose]
     sessions = ComputeSession.objects.visible_to(user)
@@ -59,6 +61,8 @@ def reach(
     runs = Status.RUNNING == kernel.status == kernel.session.status and kernel.agent is not None
     if (rule.runs and not runs) or generation not in (None, kernel.generation):
         raise Denied("not-running", "The session is not running.")
+    if rule.feature and not getattr(kernel.session.kind, rule.feature):
+        raise Denied("not-for-this-type", "Sessions of this type do not offer that.")
     return kernel
 
 

@@ -31,8 +31,8 @@ _ORDERS: dict[str, tuple[str, ...]] = {
 
 class RunsConsumer(RelayConsumer):
     """Frames are JSON. Up: ``{"type": "attach", "after": {run id: offset}}`` begins to tell what happens; the other
-    types are orders, with ``id`` for their answer. Down: ``{"type": "ready"}``, ``{"type": "run", …}`` (state, items, offset),
-    ``{"type": "answer", "id", …}``, ``{"type": "connection", "is_up"}`` about the way to the agent.
+    types are orders, with ``id`` for their answer. Down: ``{"type": "ready"}``, ``{"type": "run", …}`` (state, items,
+    offset), ``{"type": "answer", "id", …}``, ``{"type": "connection", "is_up"}`` about the way to the agent.
 
     Closes with 4000 the session has ended, 4003 refused, 4004 not running or not interactive. Whatever happens to this
     socket, runs go on.

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import NamedTuple
 from uuid import UUID
 
+from backendai.core.session_kinds import KINDS, USUAL_KIND
 from backendai.core.slots import Slots
 
 SLOT_ORDER = ("cuda.device", "cuda.shares", "rocm.device", "cpu", "mem")
@@ -145,7 +146,7 @@ class SessionView(NamedTuple):
     image_build: ImageBuild | None = None
     attempts: int = 0
     avoid_agents: frozenset[UUID] = frozenset()
-    session_type: str = "interactive"
+    session_type: str = USUAL_KIND.name
     holder: Holder = _NOBODY
     dependencies: tuple[Dependency, ...] = ()
     designated: frozenset[UUID] = frozenset()
@@ -204,7 +205,7 @@ class Rules:
     retries_to_skip: int = 0
     overtaking_limit: timedelta = timedelta(hours=24)
     backfill: bool = False
-    session_types: frozenset[str] = frozenset({"interactive", "batch", "inference"})
+    session_types: frozenset[str] = frozenset(KINDS)
     fill_devices: bool = False
     allow_fragmentation: bool = True
     next_agent: str = ""

@@ -73,6 +73,14 @@ class HomeFile(Order):
         return path
 
 
+RunMode = Literal["interactive", "batch"]  # how a kernel ends, whatever kinds of sessions there are
+
+
+def mode_of(*, runs_program: bool) -> RunMode:
+    """Return how a kernel ends: with its command, or when it is told to."""
+    return "batch" if runs_program else "interactive"
+
+
 class KernelSpec(Order):
     """Everything a node needs to start one kernel. ``generation`` is the fencing token: it grows with every placement;
     a container of an older one is stale. ``digest``: of the image exactly the one with this digest; empty: whatever its
@@ -85,7 +93,7 @@ class KernelSpec(Order):
     generation: int
     agent: str
     session_name: str
-    session_type: Literal["interactive", "batch"] = "interactive"
+    session_type: RunMode = "interactive"
     image: str
     digest: str = ""
     architecture: str = ""
@@ -111,6 +119,11 @@ class KernelSpec(Order):
     manifest: str = Field(default="", repr=False)  # signed by the portal: from it the session can be adopted again
     mounts: list[MountSpec] = Field(default_factory=list)
     start_in: str = ""  # where programs begin; empty: in the home
+
+    @property
+    def runs_program(self) -> bool:
+        """Whether the kernel ends with its command; else it stays until it is told to end."""
+        return self.session_type == "batch"
 
     @property
     def exact_image(self) -> str:

@@ -26,8 +26,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const typed = form.elements.manual_image?.value.trim();
     const number = Math.max(Number(form.elements.count.value) || 1, Number(form.elements.cluster_size.value) > 1 ? 1 : 0);
     const several = number > 1 && !form.elements.count.disabled;
-    const isInteractive = form.querySelector("[name=session_type]:checked")?.value === "interactive";
-    return isInteractive && !typed && !several && image?.dataset.opens === tick.value;
+    const isWorkedIn = Boolean(form.querySelector("[name=session_type][data-worked-in]:checked"));
+    return isWorkedIn && !typed && !several && image?.dataset.opens === tick.value;
   };
   const show = () => {
     place.hidden = !opens();

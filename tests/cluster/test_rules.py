@@ -10,14 +10,9 @@ from django.core.checks import run_checks
 from django.core.exceptions import ValidationError
 
 from backendai.cluster.models import ResourceGroup
-from backendai.cluster.rules import SESSION_TYPES, strategies
-from backendai.compute.status import SessionType
+from backendai.cluster.rules import strategies
 from backendai.scheduler.options import Option
 from backendai.scheduler.sequences import SEQUENCES
-
-
-def test_it_knows_the_session_types_that_sessions_have() -> None:
-    assert list(SESSION_TYPES) == SessionType.values
 
 
 @pytest.mark.django_db

@@ -63,6 +63,17 @@ def test_only_the_log_is_read_of_what_does_not_run(cast: Cast, session: ComputeS
         assert code_of(cast.alice, purpose, session_id=session.pk) == "not-running"
 
 
+@pytest.mark.parametrize(("purpose", "reached"), [("execute", False), ("app", True), ("terminal", True)])
+def test_the_kind_of_a_session_says_what_it_offers(
+    cast: Cast, session: ComputeSession, purpose: Purpose, reached: bool
+) -> None:
+    ComputeSession.objects.update(session_type="batch")
+    if reached:
+        assert reach(cast.alice, purpose, session_id=session.pk)
+    else:
+        assert code_of(cast.alice, purpose, session_id=session.pk) == "not-for-this-type"
+
+
 def test_another_generation_and_kernels_of_other_sessions_are_refused(cast: Cast, session: ComputeSession) -> None:
     kernel = session.kernels.get()
     other = make_running_session(cast.alice, make_agent()).kernels.get()

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
-from backendai.compute.status import LIVE, SessionType
+from backendai.compute.status import LIVE
 from backendai.core.errors import Conflict, UserError
 from backendai.serving.models import Endpoint, Revision, State, Wish
 from backendai.serving.moves import set_desired
@@ -34,7 +34,7 @@ def test_a_new_endpoint_starts_its_replicas_as_sessions_of_its_owner(cast: Cast)
     endpoint, world = make_endpoint(cast.alice, minimum=2, maximum=3), World(cast.alice)
     world.until(lambda: all_ready(endpoint, 2))
     session = endpoint.replicas.first().session
-    assert (session.owner, session.session_type) == (cast.alice, SessionType.INFERENCE)
+    assert (session.owner, session.session_type) == (cast.alice, "inference")
     assert session.startup_command == "serve --port 8000"
     assert session.environ["PORT"] == "8000"
 

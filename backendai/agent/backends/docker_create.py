@@ -73,7 +73,7 @@ def container_body(
 
 def main_process(spec: KernelSpec) -> list[str]:
     """Return the arguments of ``sh -c``: the user's command, or a banner and then patience."""
-    if spec.session_type == "batch":
+    if spec.runs_program:
         return [spec.command]
     return [_STAY, "backendai", banner(spec)]
 

@@ -126,7 +126,7 @@ def _interpreter(place: Place, isolation: Isolation) -> Path:
 
 def _main(spec: KernelSpec) -> list[str]:
     """The user's command, or a banner and then patience."""
-    if spec.session_type == "batch":
+    if spec.runs_program:
         return [_shell(), "-c", spec.command]
     banner = f"Session {spec.session_name} on {spec.hostname}: {spec.image}, {Slots.parse(spec.slots).describe()}"
     return ["sh", "-c", _STAY, "backendai", banner]

@@ -91,7 +91,7 @@ class SimulatedKernel:
 
 def duration_of(spec: KernelSpec, batch_seconds: float) -> float | None:
     """Return how many seconds the main process takes: what its command sleeps, else ``batch_seconds``."""
-    if spec.session_type != "batch":
+    if not spec.runs_program:
         return None
     sleeps = [float(seconds) for seconds in _SLEEP.findall(spec.command)]
     return sum(sleeps) if sleeps or _EXIT.search(spec.command) else batch_seconds

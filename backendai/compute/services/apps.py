@@ -105,6 +105,8 @@ class CodeRefused(Exception):
 
 def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
     """Return the apps, given the main kernel (with its agent): what can be opened, and what cannot and why."""
+    if not session.kind.has_services:
+        return []
     obstacle = _obstacle(session, kernel)
     found = [one for one in service_ports_of(session.image.effective_labels) if one.protocol in _SHOWN]
     found += [preopen_service(port) for port in session.preopen_ports]
@@ -113,8 +115,9 @@ def apps_of(session: ComputeSession, kernel: Kernel | None) -> list[App]:
 
 def has_apps(session: ComputeSession) -> bool:
     """Return whether its image, or its launch, brings any app."""
-    return bool(session.preopen_ports) or any(
-        one.protocol in _SHOWN for one in service_ports_of(session.image.effective_labels)
+    services = service_ports_of(session.image.effective_labels)
+    return session.kind.has_services and (
+        bool(session.preopen_ports) or any(one.protocol in _SHOWN for one in services)
     )
 
 

@@ -30,10 +30,11 @@ from backendai.compute.services.mounts import ResolvedMount, resolve_mounts, sta
 from backendai.compute.services.openings import key_pair_of, limits_on, projects_open
 from backendai.compute.services.session_files import check_files
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import ClusterMode, SessionType
+from backendai.compute.status import ClusterMode
 from backendai.core.errors import UserError
 from backendai.core.names import check_session_name, check_variable_name
 from backendai.core.service_ports import check_preopen_ports, service_ports_of
+from backendai.core.session_kinds import KINDS
 from backendai.core.slots import Slots
 
 LARGEST_CLUSTER = 16
@@ -120,18 +121,18 @@ def place_of(
 
 
 def _check_type(spec: SessionSpec) -> None:
-    if spec.session_type not in SessionType.values:
+    if spec.session_type not in KINDS:
         raise UserError(
-            f"{spec.session_type!r} is not a session type: use {' or '.join(SessionType.values)}.",
+            f"{spec.session_type!r} is not a session type: use {' or '.join(KINDS)}.",
             field="type",
             code="invalid-type",
         )
-    batch = spec.session_type == SessionType.BATCH
-    if batch and not spec.startup_command.strip():
+    runs_program = KINDS[spec.session_type].runs_program
+    if runs_program and not spec.startup_command.strip():
         raise UserError("A batch session needs a command to run.", field="startup_command", code="missing-command")
-    if spec.session_type == SessionType.INTERACTIVE and spec.startup_command.strip():
+    if not KINDS[spec.session_type].takes_command and spec.startup_command.strip():
         raise UserError("Only batch sessions run a command.", field="startup_command", code="batch-only")
-    if not batch and spec.starts_at:
+    if not runs_program and spec.starts_at:
         raise UserError("Only batch sessions have a start time.", field="starts_at", code="batch-only")
     if spec.starts_at and spec.starts_at <= timezone.now():
         raise UserError("The start time is in the past.", field="starts_at", code="invalid-date")
@@ -142,6 +143,9 @@ def _check_type(spec: SessionSpec) -> None:
 def _check_cluster(spec: SessionSpec) -> None:
     if not 1 <= spec.cluster_size <= LARGEST_CLUSTER:
         raise UserError(f"Choose 1 to {LARGEST_CLUSTER} kernels.", field="cluster_size", code="invalid-cluster-size")
+    if spec.cluster_size > 1 and not KINDS[spec.session_type].clusters:
+        text = f"A session of type {spec.session_type} has one kernel."
+        raise UserError(text, field="cluster_size", code="single-kernel-only")
     if spec.cluster_mode not in ClusterMode.values:
         raise UserError(
             f"{spec.cluster_mode!r} is not a cluster mode: use {' or '.join(ClusterMode.values)}.",
@@ -185,10 +189,10 @@ def _named(projects: Iterable[Project], name: str) -> Project | None:
 
 def _with_defaults(spec: SessionSpec, usual: SessionDefaults) -> SessionSpec:
     """Return the request with the group's defaults where it says nothing itself."""
-    batch = spec.session_type == SessionType.BATCH
+    runs_program = KINDS[spec.session_type].runs_program
     return replace(
         spec,
-        batch_timeout=spec.batch_timeout or (usual.batch_timeout if batch else None),
+        batch_timeout=spec.batch_timeout or (usual.batch_timeout if runs_program else None),
         environ={**usual.environ, **spec.environ},
     )
 

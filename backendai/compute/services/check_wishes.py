@@ -14,8 +14,9 @@ from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.session_defaults import HIGHEST_PRIORITY, LONGEST_RUN
 from backendai.compute.models import ComputeSession
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import LIVE, Placement, Result, SessionType
+from backendai.compute.status import LIVE, Placement, Result
 from backendai.core.errors import UserError
+from backendai.core.session_kinds import KINDS
 
 USUAL_PRIORITY = 10
 MOST_DEPENDENCIES = MOST_AGENTS = 100
@@ -25,7 +26,7 @@ def check_batch_timeout(spec: SessionSpec) -> None:
     """Refuse a time that is no time, and one for a session that runs until somebody ends it."""
     if spec.batch_timeout is None:
         return
-    if spec.session_type != SessionType.BATCH:
+    if not KINDS[spec.session_type].runs_program:
         raise UserError("Only batch sessions have a batch timeout.", field="batch_timeout", code="batch-only")
     check_length(spec.batch_timeout)
 
@@ -42,7 +43,7 @@ def check_length(timeout: timedelta) -> timedelta:
 
 def check_agent_loss(spec: SessionSpec) -> None:
     """Refuse to run again what only a person can take up again."""
-    if spec.retry_on_agent_loss and spec.session_type != SessionType.BATCH:
+    if spec.retry_on_agent_loss and not KINDS[spec.session_type].runs_again:
         raise UserError(
             "Only batch sessions can run again by themselves.", field="retry_on_agent_loss", code="batch-only"
         )
@@ -112,7 +113,7 @@ def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]
     means the live session of that name, else the newest."""
     if not spec.depends_on:
         return []
-    if spec.session_type != SessionType.BATCH:
+    if not KINDS[spec.session_type].has_dependencies:
         raise UserError("Only batch sessions wait for other sessions.", field="depends_on", code="batch-only")
     _check_number(len(spec.depends_on), MOST_DEPENDENCIES, "sessions to wait for", "depends_on")
     if spec.name and spec.name in spec.depends_on:
@@ -124,7 +125,7 @@ def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]
     columns = rows.values_list("pk", "name", "status", "session_type", "result")
     for pk, name, status, kind, result in sorted(columns, key=lambda row: row[2] in LIVE):
         found[name] = found[str(pk)] = pk
-        if kind != SessionType.BATCH:
+        if not KINDS[kind].has_result:
             hopeless[pk] = f"{name} is interactive: only batch sessions end with success or failure."
         elif status not in LIVE and result != Result.SUCCESS:
             hopeless[pk] = f"{name} has ended without success."

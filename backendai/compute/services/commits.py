@@ -24,7 +24,7 @@ from backendai.cluster.models import Agent
 from backendai.cluster.node_jobs import Ending, ending_of, hint_job, is_outdated, update_agent
 from backendai.compute.models import ComputeSession, ImageCommit, Kernel
 from backendai.compute.services.limits import lock_holders
-from backendai.compute.status import SessionType, Status
+from backendai.compute.status import Status
 from backendai.core.errors import Conflict, NotAllowed
 from backendai.core.image_names import customized, parse_image_name
 from backendai.core.names import check_own_image_name
@@ -71,7 +71,7 @@ def start_commit(user: User, session: ComputeSession, name: str, *, now: datetim
 def obstacle_to_commit(session: ComputeSession, agent: Agent | None) -> tuple[str, str] | None:
     """Return why the session cannot be saved as an image now, as code and sentence; None: it can. ``agent``: of its
     main kernel."""
-    if session.session_type != SessionType.INTERACTIVE:
+    if not session.kind.is_saved:
         return "interactive-only", "Only interactive sessions can be saved as an image."
     if session.status != Status.RUNNING:
         return "not-running", "Only a session that runs can be saved as an image."

@@ -24,7 +24,7 @@ from backendai.compute.services.bulk import update_rows
 from backendai.compute.services.commits import refuse_while_saved
 from backendai.compute.services.home_keeping import refuse_while_home_is_kept
 from backendai.compute.services.moves import Why, move, move_kernels
-from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, SessionType, Status
+from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, Status
 from backendai.core.errors import Conflict
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE, node_queue
@@ -223,6 +223,6 @@ def _cancel_kernels(session_ids: Collection[UUID], now: datetime) -> None:
 def _last_status(session: ComputeSession) -> Status:
     if reason_of(session.status_reason).final == Status.ERROR:
         return Status.ERROR
-    if session.started_at is None and session.session_type != SessionType.BATCH:
+    if session.started_at is None and not session.kind.runs_program:
         return Status.CANCELLED
     return Status.TERMINATED

@@ -7,7 +7,6 @@ from math import ceil
 from backendai.cluster.site import SiteSettings
 from backendai.compute.models import Kernel
 from backendai.compute.services.outside_environ import outside_environ
-from backendai.compute.status import SessionType
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import MILLI
 
@@ -42,7 +41,7 @@ def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict
     }
     if session.preopen_ports:
         platform["BACKENDAI_PREOPEN_PORTS"] = ",".join(map(str, session.preopen_ports))
-    if session.session_type == SessionType.INFERENCE:
+    if session.kind.is_served:
         platform["BACKENDAI_SERVING_PORT"] = session.environ.get("PORT", "")
     if session.startup_command:
         platform["_BACKEND_BATCH_MODE"] = "1"

@@ -21,7 +21,7 @@ from backendai.compute.services.lifetimes import longest_runs
 from backendai.compute.services.moves import Why, move
 from backendai.compute.services.retrying import has_done_its_part, may_start_again, phase_of, start_again
 from backendai.compute.services.steps import steps_of
-from backendai.compute.status import LIVE, STARTING, TERMINAL, Phase, Result, SessionType, Status
+from backendai.compute.status import LIVE, STARTING, TERMINAL, Phase, Result, Status
 
 _ORDER = [Status.SCHEDULED, Status.PREPARING, Status.PULLING, Status.CREATING, Status.RUNNING]
 _COLUMNS = (
@@ -159,7 +159,7 @@ def _first(ended: Sequence[Kernel]) -> Kernel:
 
 
 def _result(session: ComputeSession, kernel: Kernel) -> Result:
-    if session.session_type != SessionType.BATCH:
+    if not session.kind.has_result:
         return Result.UNDEFINED
     return Result.SUCCESS if kernel.exit_code == 0 and kernel.rank == 0 else Result.FAILED
 

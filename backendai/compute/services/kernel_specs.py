@@ -23,10 +23,10 @@ from backendai.compute.services.environ import environ_of
 from backendai.compute.services.manifests import manifest_of
 from backendai.compute.services.mount_specs import Mounts, read_mounts
 from backendai.compute.services.session_files import files_of_sessions, over
-from backendai.compute.status import STARTING, SessionType, Status
+from backendai.compute.status import STARTING, Status
 from backendai.core.errors import NotFound
 from backendai.wire.capabilities import Capability
-from backendai.wire.messages import HomeFile, KernelSpec
+from backendai.wire.messages import HomeFile, KernelSpec, mode_of
 
 # Of a row for one kernel the many columns take longest; all that a spec is made of is here.
 _SPEC_COLUMNS = (
@@ -148,7 +148,7 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         generation=kernel.generation,
         agent=agent.name,
         session_name=session.name,
-        session_type="interactive" if session.session_type == SessionType.INTERACTIVE else "batch",
+        session_type=mode_of(runs_program=session.kind.takes_command),
         image=session.image.process_reference if native else session.image.reference,
         digest="" if native or session.image.is_built_here else session.image_digest,
         architecture=session.image.architecture,

@@ -16,14 +16,15 @@ from backendai.compute.services.ending import hint_stops
 from backendai.compute.services.follow import follow
 from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import move_kernels, touch
-from backendai.compute.status import PLACED, STARTING, SessionType, Status
+from backendai.compute.status import PLACED, STARTING, Status
+from backendai.core.session_kinds import kinds_with
 
 MOST_AT_ONCE = 1000
 
 # Kernels of sessions that run again when their node is lost; see ``retrying.runs_again``.
 RUN_AGAIN = Q(
     session__retry_on_agent_loss=True,
-    session__session_type=SessionType.BATCH,
+    session__session_type__in=kinds_with("runs_again"),
     session__status__in=STARTING | {Status.RUNNING},
     session__retries__lt=F("session__resource_group__max_retries"),
 )

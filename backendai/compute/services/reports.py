@@ -23,7 +23,7 @@ from backendai.compute.services.follow import follow
 from backendai.compute.services.holding import hold_sessions_of
 from backendai.compute.services.moves import move_kernels, touch
 from backendai.compute.services.steps import step_failed, steps_taken
-from backendai.compute.status import KERNEL_MOVES, STARTING, TERMINAL, SessionType, Status, sources_of
+from backendai.compute.status import KERNEL_MOVES, STARTING, TERMINAL, Status, sources_of
 from backendai.core.errors import NotFound
 from backendai.wire.messages import KernelReport, KernelState
 
@@ -236,7 +236,7 @@ def _reason(told: _Told) -> tuple[str, str]:
     report = told.report
     if report.reason != _RAN_OUT:
         return report.reason or "self-terminated", report.message
-    if told.kernel.session.session_type != SessionType.BATCH:
+    if not told.kernel.session.kind.runs_program:
         message = f"The main program of {told.kernel.hostname} ended with exit code {report.exit_code}."
         return "self-terminated", message
     if report.exit_code == 0:

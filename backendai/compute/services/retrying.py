@@ -22,7 +22,6 @@ from backendai.compute.status import (
     TERMINAL,
     Outcome,
     Phase,
-    SessionType,
     Status,
 )
 from backendai.wire.broker import hint_on_commit
@@ -53,22 +52,22 @@ def may_start_again(session: ComputeSession, kernels: Sequence[Kernel]) -> bool:
         session.status in STARTING
         and session.retries < session.resource_group.max_retries
         and all(_may_pass(session, kernel) for kernel in ended)
-        and not (session.session_type == SessionType.BATCH and any(kernel.started_at for kernel in kernels))
+        and not (session.kind.runs_program and any(kernel.started_at for kernel in kernels))
     )
 
 
 def has_done_its_part(session: ComputeSession, kernel: Kernel) -> bool:
     """Return whether this kernel ended as it should while the session goes on: the command of a batch session runs in
     each of its kernels, and only that of the main one decides when the work is finished."""
-    is_batch = session.session_type == SessionType.BATCH
-    return is_batch and kernel.rank > 0 and kernel.status in TERMINAL and kernel.status_reason == FINISHED
+    runs = session.kind.runs_program
+    return runs and kernel.rank > 0 and kernel.status in TERMINAL and kernel.status_reason == FINISHED
 
 
 def runs_again(session: ComputeSession) -> bool:
     """Return whether the loss of its node puts the session back into the queue."""
     return (
         session.retry_on_agent_loss
-        and session.session_type == SessionType.BATCH
+        and session.kind.runs_again
         and session.status in STARTING | {Status.RUNNING}
         and session.retries < session.resource_group.max_retries
     )

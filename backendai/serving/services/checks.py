@@ -12,10 +12,11 @@ from backendai.accounts.models import User
 from backendai.compute.services.check import Checked, check_spec
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
+from backendai.core.session_kinds import kinds_with
 from backendai.serving.models import MOST_REPLICAS
 from backendai.serving.spec import EndpointSpec, RevisionSpec
 
-SESSION_TYPE = "inference"
+(SESSION_TYPE,) = kinds_with("is_served")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z")
 _PATH = re.compile(r"/[!-~]*\Z")
 _LONGEST = timedelta(hours=6).total_seconds()

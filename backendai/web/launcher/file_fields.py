@@ -15,8 +15,8 @@ from django.utils.datastructures import MultiValueDict
 
 from backendai.compute.services.session_files import MOST_FILE_BYTES, MOST_FILES, check_files, check_total
 from backendai.compute.spec import BroughtFile
-from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
+from backendai.core.session_kinds import KINDS
 from backendai.core.slots import format_size
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import gettext_lazy
@@ -109,7 +109,7 @@ class FileFields(forms.Form):
         data = super().clean()
         for text in self.faults_of_uploads:
             self.add_error("files", text)
-        if self.cleaned_data.get("session_type") == SessionType.INTERACTIVE:
+        if (kind := KINDS.get(self.cleaned_data.get("session_type", ""))) and not kind.runs_program:
             forget(self, "files")
         return data
 

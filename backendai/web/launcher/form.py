@@ -19,8 +19,9 @@ from backendai.accounts.models import User
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.create import check_names
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import ClusterMode, SessionType
+from backendai.compute.status import ClusterMode
 from backendai.core.errors import UserError
+from backendai.core.session_kinds import KINDS
 from backendai.web.launcher.allocation_fields import AllocationFields
 from backendai.web.launcher.environment_fields import EnvironmentFields
 from backendai.web.launcher.file_fields import UPLOAD, FileFields
@@ -73,7 +74,7 @@ class LaunchForm(
     def spec(self) -> SessionSpec:
         """Return the request as the services take it."""
         data = self.cleaned_data
-        batch = data["session_type"] == SessionType.BATCH
+        kind = KINDS[data["session_type"]]
         return SessionSpec(
             image=data["image"].name,
             name=data["name"].strip(),
@@ -85,18 +86,18 @@ class LaunchForm(
             project=data["project"].pk,
             environ=self.thread_counts() | data["environ"],
             preopen_ports=self.ports(),
-            startup_command=data["startup_command"] if batch else "",
-            starts_at=data["starts_at"] if batch else None,
+            startup_command=data["startup_command"] if kind.runs_program else "",
+            starts_at=data["starts_at"] if kind.runs_program else None,
             cluster_size=data["cluster_size"] or 1,
             cluster_mode=data["cluster_mode"] or ClusterMode.SINGLE_NODE,
             priority=data["priority"],
-            batch_timeout=data["batch_timeout"] if batch else None,
-            depends_on=[str(each.pk) for each in data["depends_on"]] if batch else [],
-            retry_on_agent_loss=data["retry_on_agent_loss"] and batch,
+            batch_timeout=data["batch_timeout"] if kind.runs_program else None,
+            depends_on=[str(each.pk) for each in data["depends_on"]] if kind.has_dependencies else [],
+            retry_on_agent_loss=data["retry_on_agent_loss"] and kind.runs_again,
             agents=[data["agents"]] if data.get("agents") else [],
             owner=data["owner"],
             access_key=data.get("access_key", ""),
-            files=self.brought_files() if batch else (),
+            files=self.brought_files() if kind.runs_program else (),
             mounts=self.chosen_mounts(),
             start_in=self.chosen_start(),
         )

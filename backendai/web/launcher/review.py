@@ -18,11 +18,12 @@ from backendai.catalog.models import Image
 from backendai.compute.services.check import Checked
 from backendai.compute.services.create import check_launch
 from backendai.compute.services.mounts import ResolvedMount
-from backendai.compute.status import SessionType
 from backendai.core.errors import UserError
 from backendai.core.secret_names import looks_secret
+from backendai.core.session_kinds import KINDS, SessionKind
 from backendai.core.slots import Slots
 from backendai.web.detail.idle import launch_rules
+from backendai.web.kind_words import words_of
 from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.steps import DATA, NETWORK, RESOURCES, REVIEW, TYPE, step_of
 
@@ -86,9 +87,14 @@ class Review:
         return max(0, len(self.faults) - 1)
 
     @property
-    def is_batch(self) -> bool:
-        """Whether a command is run."""
-        return str(self.form["session_type"].value()) == SessionType.BATCH
+    def kind(self) -> SessionKind | None:
+        """The kind of sessions that was chosen; None for what there is not."""
+        return KINDS.get(str(self.form["session_type"].value()))
+
+    @property
+    def kind_title(self) -> Any:
+        """What pages call it."""
+        return words_of(self.kind.name).title if self.kind else ""
 
     @property
     def image(self) -> Image | None:

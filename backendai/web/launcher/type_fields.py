@@ -14,9 +14,10 @@ from backendai.accounts.models import User
 from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check_wishes import USUAL_PRIORITY, check_length
-from backendai.compute.status import LAUNCHED_BY_PEOPLE, SessionType
 from backendai.core.names import check_session_name
+from backendai.core.session_kinds import KINDS, USUAL_KIND, kinds_with, launched_kinds
 from backendai.texts.translation import gettext_lazy as _
+from backendai.web.kind_words import KindWords, kinds_to_launch
 from backendai.web.launcher.checks import checked, forget
 
 _WISHES = {
@@ -40,7 +41,7 @@ class TypeFields(forms.Form):
     """Type, name and command; its time, its end and its order."""
 
     session_type = forms.ChoiceField(
-        choices=LAUNCHED_BY_PEOPLE, initial=SessionType.INTERACTIVE, widget=forms.RadioSelect, label=_("Type")
+        choices=launched_kinds(), initial=USUAL_KIND.name, widget=forms.RadioSelect, label=_("Type")
     )
     name = forms.CharField(
         required=False, label=_("Name"), help_text=_("4 to 64 characters. Leave empty to generate a name.")
@@ -105,7 +106,7 @@ class TypeFields(forms.Form):
     def clean_starts_at(self) -> datetime | None:
         """Refuse a time that is over, where it is heeded at all."""
         moment: datetime | None = self.cleaned_data["starts_at"]
-        if moment and self.cleaned_data.get("session_type") == SessionType.BATCH and moment <= timezone.now():
+        if moment and self.runs_program() and moment <= timezone.now():
             raise forms.ValidationError(_("The start time is in the past."), code="invalid-date")
         return moment
 
@@ -120,15 +121,23 @@ class TypeFields(forms.Form):
         for name in self.cleaned_data.get("wished", ()):
             if not self[name].value():
                 self.add_error(name, forms.ValidationError(_WISHES[name], code="required"))
-        if self.cleaned_data.get("session_type") == SessionType.INTERACTIVE:
+        if self.runs_program() is False:
             forget(self, "startup_command", "starts_at", "batch_timeout", "depends_on")
         return data
 
+    def kinds(self) -> list[tuple[str, KindWords, bool, bool]]:
+        """Return the kinds to choose from, as ``kinds_to_launch`` does."""
+        return kinds_to_launch()
+
+    def runs_program(self) -> bool | None:
+        """Return whether the chosen kind runs a command; None while no kind is chosen."""
+        kind = KINDS.get(self.cleaned_data.get("session_type", ""))
+        return kind.runs_program if kind else None
+
     def demand_command(self) -> None:
         """Refuse a batch session without a command: of a form that is to be launched, not of one that is typed in."""
-        batch = self.cleaned_data.get("session_type") == SessionType.BATCH
         typed = self.cleaned_data.get("startup_command", "").strip()
-        if batch and not typed and not self.has_error("startup_command"):
+        if self.runs_program() and not typed and not self.has_error("startup_command"):
             self.add_error("startup_command", _("A batch session needs a command to run."))
 
     def is_order_open(self) -> bool:
@@ -138,4 +147,4 @@ class TypeFields(forms.Form):
 
 def _batch_sessions(user: User, actor: User) -> QuerySet[ComputeSession]:
     own = ComputeSession.objects.visible_to(actor).filter(owner=user)
-    return own.filter(session_type=SessionType.BATCH).live().only("name", "status")
+    return own.filter(session_type__in=kinds_with("has_result")).live().only("name", "status")

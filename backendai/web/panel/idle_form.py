@@ -13,11 +13,10 @@ from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import Project
 from backendai.cluster.idle import Places, places_of
 from backendai.cluster.models import IdleChecker, ResourceGroup
-from backendai.cluster.rules import IDLE_SESSION_TYPES
+from backendai.core.session_kinds import kinds_with
 from backendai.texts.translation import gettext as _
+from backendai.web.kind_words import word_of
 from backendai.web.panel.forms import EditForm
-
-_TYPES = {"interactive": _l("interactive"), "batch": _l("batch")}
 
 
 class PercentagesField(forms.CharField):
@@ -72,7 +71,7 @@ class CheckerForm(EditForm):
     extension = TimeSpanField(label=_l("One click gives"), help_text=_l("How much longer a warned session may run."))
     session_types = forms.MultipleChoiceField(
         label=_l("Looks at sessions of type"),
-        choices=[(name, _TYPES[name]) for name in IDLE_SESSION_TYPES],
+        choices=[(name, word_of(name)) for name in kinds_with("is_checked")],
         widget=forms.CheckboxSelectMultiple,
         help_text=_l("A batch program works while nobody looks: think before you tick batch for no traffic."),
     )

@@ -17,7 +17,8 @@ from backendai.accounts.models import Domain, Project, User
 from backendai.accounts.prepared import Prepared
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession, Kernel
-from backendai.compute.status import LIVE, SessionType, Status
+from backendai.compute.status import LIVE, Status
+from backendai.core.session_kinds import KINDS
 from backendai.web.session_list.address import Address
 from backendai.web.session_list.columns import may_see_agents
 from backendai.web.statuses import appearance_of
@@ -106,7 +107,7 @@ def chips(address: Address, found: SessionListFilter) -> list[Chip]:
 def kind_of(address: Address) -> str:
     """Return the session type that is asked for, empty for all."""
     kind = address.get("type")
-    return kind if kind in SessionType.values else ""
+    return kind if kind in KINDS else ""
 
 
 def _hidden_from(user: User) -> list[str]:

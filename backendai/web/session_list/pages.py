@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.db.models import Count, Prefetch, Q, QuerySet, Value, prefetch_related_objects
 from django.utils import timezone
+from django.utils.functional import Promise
 
 from backendai.accounts.models import User
 from backendai.accounts.prepared import Prepared
@@ -18,8 +19,9 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.services.bulk import list_of, listed
 from backendai.compute.services.public_apps import is_public
-from backendai.compute.status import SessionType
+from backendai.core.session_kinds import KINDS
 from backendai.planning.idle_checks import announced_end
+from backendai.web.kind_words import words_of
 from backendai.web.paging import LongPaginator, SortedKeys
 from backendai.web.session_list.address import Address
 from backendai.web.session_list.columns import NEWEST_FIRST, Column, in_order, is_by_time, order_of, usual_order
@@ -28,7 +30,6 @@ from backendai.web.session_list.usage import note_usage
 
 # Of what has ended only so many are put into an order that is not one of time: those that ended last.
 MOST_SORTED = 5_000
-_ALWAYS_SHOWN = frozenset({SessionType.INTERACTIVE, SessionType.BATCH})
 _MOST_OWNERS = 1_000  # of whoever types a single letter
 _OF_A_KERNEL = ("session_id", "rank", "status", "progress")
 # What a row is made of: a list reads only this, for a session and what it points to have a hundred columns.
@@ -61,6 +62,11 @@ class Tab:
     number: int
     address: str
     is_current: bool
+
+    @property
+    def title(self) -> str | Promise:
+        """What the type is called."""
+        return words_of(self.kind).title
 
 
 def whose(address: Address, user: User) -> SessionQuerySet:
@@ -123,7 +129,7 @@ def is_cut(address: Address, order: Sequence[str]) -> bool:
 
 def type_tabs(address: Address, numbers: Numbers) -> list[Tab]:
     """Return a tab for all sessions, one for each type that people launch, and others only where such sessions live."""
-    kinds = [kind for kind in SessionType if kind in _ALWAYS_SHOWN or numbers.live.get(kind)]
+    kinds = [name for name, kind in KINDS.items() if kind.is_launched or numbers.live.get(name)]
     now = kind_of(address)
     tabs = [Tab("", numbers.all_live, address.to(type=""), not now)]
     tabs += [Tab(kind, numbers.live.get(kind, 0), address.to(type=kind), now == kind) for kind in kinds]

@@ -13,6 +13,7 @@ from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, Radi
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.utils.functional import Promise
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
@@ -26,6 +27,7 @@ from backendai.texts.isolation import isolated
 from backendai.texts.sentences import in_words
 from backendai.web.advice import try_text
 from backendai.web.exits import exit_words
+from backendai.web.kind_words import word_of
 from backendai.web.resources import name_of_slot
 from backendai.web.statuses import appearance_of, deed_of
 from backendai.web.step_names import name_of_step
@@ -53,6 +55,12 @@ def status(value: str) -> SafeString:
     look = appearance_of(value)
     moving = " status-moving" if look.is_moving else ""
     return format_html('<span class="status tone-{}{}">{}</span>', look.tone, moving, look.word)
+
+
+@register.filter
+def kind_word(name: str) -> str | Promise:
+    """Return what a type of sessions is called inside a sentence."""
+    return word_of(name)
 
 
 @register.filter(is_safe=True)

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from backendai.compute.models import ComputeSession
-from backendai.compute.status import Result, SessionType, Status
+from backendai.compute.status import Result, Status
 from backendai.core.service_ports import service_ports_of
 from backendai.web.session_list.columns import Column
 from backendai.web.templatetags.portal import icon, status
@@ -66,7 +66,7 @@ def _actions(session: ComputeSession) -> Iterator[_Button]:
     page = reverse("web:session", args=[session.pk])
     if session.is_running and _has_apps(session):
         yield _one(session, reverse("web:app_launcher", args=[session.pk]), "apps", _("Apps"), _("Apps of"), "apps")
-    if session.is_running and session.session_type == SessionType.INTERACTIVE:
+    if session.is_running and session.kind.is_worked_in:
         yield _one(session, f"{page}#terminal", "terminal-2", _("Terminal"), _("Terminal of"))
     if session.started_at or session.status in (Status.RUNNING, Status.TERMINATING):
         yield _one(session, f"{page}#log", "file-text", _("Log"), _("Log of"))
@@ -86,7 +86,7 @@ def _one(session: ComputeSession, address: str, name: str, title: str, said: str
 @register.simple_tag
 def session_status(session: ComputeSession) -> SafeString:
     """Return where a session is in one badge; of a batch session that has ended, what came of it."""
-    is_told = session.status == Status.TERMINATED and session.session_type == SessionType.BATCH
+    is_told = session.status == Status.TERMINATED and session.kind.has_result
     return status(session.result if is_told and session.result != Result.UNDEFINED else session.status)
 
 

@@ -18,14 +18,16 @@ from backendai.accounts.models import Project, User
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.check import project_of
-from backendai.compute.status import SessionType, Status
+from backendai.compute.status import Status
 from backendai.core.errors import UserError
+from backendai.core.session_kinds import KINDS
 from backendai.planning.allowances import own_limits
 from backendai.planning.cluster_now import cluster_now
 from backendai.texts.sentences import in_words
 from backendai.usage.statistics import statistics, unit_of
 from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
 from backendai.web.gauges import gauges_of, own_use_in, tightest
+from backendai.web.kind_words import words_of
 from backendai.web.launcher.ground import may_see_room
 from backendai.web.requests import PageRequest
 from backendai.web.resources import RoomBars, name_of_slot, rooms_for
@@ -77,8 +79,8 @@ def _counts(user: User) -> dict[str, Any]:
     counted = live.values_list("session_type", "status").annotate(Count("pk"))
     numbers = {(kind, status): number for kind, status, number in counted}
     statuses = [status for status in Status if any(status == of for _, of in numbers)]
-    kinds = [kind for kind in SessionType if any(kind == of for of, _ in numbers)]
-    rows = [(kind.label, [(status, numbers.get((kind, status), 0)) for status in statuses]) for kind in kinds]
+    kinds = [kind for kind in KINDS if any(kind == of for of, _ in numbers)]
+    rows = [(words_of(kind).word, [(status, numbers.get((kind, status), 0)) for status in statuses]) for kind in kinds]
     return {"statuses": statuses, "rows": rows, "total": sum(numbers.values())}
 
 

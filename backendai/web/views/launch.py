@@ -25,7 +25,7 @@ from backendai.compute.services.apps import title_of
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.recent import launch_and_remember, parameters_of, recent_launch
 from backendai.compute.services.session_files import brought_by
-from backendai.compute.status import SessionType, Status
+from backendai.compute.status import Status
 from backendai.core.errors import NotFound, UserError
 from backendai.core.secret_names import NAME_PATTERN, VALUE_PATTERN
 from backendai.texts.translation import gettext as _
@@ -157,7 +157,7 @@ def _to_the_list(request: PageRequest, launched: list[ComputeSession]) -> HttpRe
 
 def _can_open(request: PageRequest, launched: list[ComputeSession]) -> bool:
     first = launched[0]
-    mine = first.owner_id == request.user.pk and first.session_type == SessionType.INTERACTIVE
+    mine = first.owner_id == request.user.pk and first.kind.is_worked_in
     return len(launched) == 1 and mine and bool(opened_by(first.image))
 
 

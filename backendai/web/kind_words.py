@@ -1,0 +1,59 @@
+"""What pages call the kinds of sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.utils.functional import Promise
+
+from backendai.core.session_kinds import KINDS
+from backendai.texts.translation import gettext_lazy as _
+
+
+@dataclass(frozen=True, slots=True)
+class KindWords:
+    """``word``: inside a sentence; ``title``: of tabs and choices; ``help``: what it is, for somebody who launches."""
+
+    word: str | Promise
+    title: str | Promise
+    help: str | Promise = ""
+
+
+_WORDS = {
+    "interactive": KindWords(
+        _("interactive"),
+        _("Interactive"),
+        _(
+            "You work in it: a terminal, notebooks, other apps. It stays until you end it, or until it has been idle "
+            "for longer than an administrator allows."
+        ),
+    ),
+    "batch": KindWords(
+        _("batch"),
+        _("Batch"),
+        _(
+            "Runs one command and stops when it finishes. The log and the result are kept. It can start at a later "
+            "time and end after a given one."
+        ),
+    ),
+    "inference": KindWords(_("inference"), _("Inference")),
+}
+
+
+def words_of(name: str) -> KindWords:
+    """Return the words for a kind; its own name where there are none."""
+    return _WORDS.get(name) or KindWords(name, name.capitalize())
+
+
+def word_of(name: str) -> str | Promise:
+    """Return what the kind is called inside a sentence."""
+    return words_of(name).word
+
+
+def kinds_to_launch() -> list[tuple[str, KindWords, bool, bool]]:
+    """Return name and words of the kinds that people launch, whether each runs a program, and is worked in."""
+    return [
+        (kind.name, words_of(kind.name), kind.runs_program, kind.is_worked_in)
+        for kind in KINDS.values()
+        if kind.is_launched
+    ]
