@@ -39,7 +39,7 @@ class Entry:
 
 
 def read_people(content: bytes) -> tuple[list[Entry], list[Problem]]:
-    """Return the entries that could be read and the problems of the others. Raises a UserError when the file as a whole
+    """Return every entry as far as it could be read, and the problems. Raises a UserError when the file as a whole
     cannot be read: too large, not UTF-8, columns missing or unknown."""
     if len(content) > LARGEST_FILE:
         raise UserError(
@@ -59,7 +59,7 @@ def read_people(content: bytes) -> tuple[list[Entry], list[Problem]]:
         first = seen.setdefault((entry.email, entry.project), line) if not wrong else line
         if first != line:
             problems.append(Problem(line, "email", f"The same person and project as on line {first}."))
-        elif not wrong:
+        else:
             entries.append(entry)
     if not seen and not problems:
         raise UserError("The file has no line with a person.", field="file", code="empty-file")

@@ -10,6 +10,7 @@ from backendai.accounts.models import Membership, User
 from backendai.core.errors import UserError
 from backendai.core.names import clean_line
 
+_ROLE_NAMES = ("member", "project-admin")  # as people read them
 _MEMBER_ROLES = {"project-admin": "admin", "project-member": "member"}  # as mappings of sign-ins and pages name them
 LONGEST_EMAIL = 254
 LONGEST_NAME = 64
@@ -55,6 +56,6 @@ def check_member_role(role: str, *, field: str = "role") -> str:
     """Return the role in a project, ``project-admin`` as well as ``admin``; raises a UserError when there is none."""
     role = _MEMBER_ROLES.get("-".join(role.lower().split()), role)
     if role not in Membership.Role.values:
-        text = f"There is no such role; there are: {', '.join(Membership.Role.values)}."
+        text = f"There is no such role; there are: {', '.join(_ROLE_NAMES)}."
         raise UserError(text, field=field, code="invalid-role")
     return str(role)

@@ -72,6 +72,7 @@ def test_it_names_every_problem_by_line_and_field_and_writes_nothing(world: Worl
             "charlie@example.com,,speech,,",
             "gina@example.com,,speech,,wide",
             "e@example.com,,,,,,",
+            "\0,,nowhere,boss,none",
         ]
     )
     ResourcePolicy.objects.create(name="wide")
@@ -90,7 +91,11 @@ def test_it_names_every_problem_by_line_and_field_and_writes_nothing(world: Worl
         (12, "policy"),  # has an account
         (13, ""),
         (13, "project"),
+        (14, "email"),
+        (14, "role"),
+        (14, "project"),  # all problems of a line at once
     ]
+    assert "there are: member, project-admin." in plan.problems[3].text
     assert links == []
     assert (Invitation.objects.count(), Membership.objects.count(), AuditEntry.objects.count()) == before
 

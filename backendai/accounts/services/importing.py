@@ -63,16 +63,17 @@ def plan_import(actor: User, content: bytes) -> Plan:
     of queries grows by two for 500 people. Raises a UserError when the file as a whole cannot be read."""
     entries, problems = read_people(content)
     plan = Plan(problems=list(problems))
+    unreadable, told = {problem.line for problem in problems}, {(problem.line, problem.field) for problem in problems}
     projects = _projects(actor)
     policies = {policy.name: policy for policy in ResourcePolicy.objects.all()}
-    users = _users({entry.email for entry in entries})
+    users = _users({entry.email for entry in entries if entry.line not in unreadable})
     members = _members(list(users.values()))
     for entry in entries:
         step, wrong = _step(actor, entry, projects, policies, users.get(entry.email))
         if step is not None and step.user is not None and (step.user.pk, step.project.pk) in members:
             wrong.append(Problem(entry.line, "email", "They belong to this project already."))
-        plan.problems += wrong
-        if step is not None and not wrong:
+        plan.problems += [problem for problem in wrong if (problem.line, problem.field) not in told]
+        if step is not None and not wrong and entry.line not in unreadable:
             plan.steps.append(step)
     _refuse_doubles(plan)
     plan.problems.sort(key=lambda problem: problem.line)
