@@ -17,7 +17,7 @@ from backendai.wire.queues import broker_address
 # Celery warns root about pickle; only JSON is accepted here.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
-app = Celery("backendai")
+app = Celery("backendai", task_cls="backendai.controller.outages:PatientTask")
 app.conf.update(
     broker_url=broker_address(settings.REDIS_URL),
     broker_connection_retry_on_startup=True,

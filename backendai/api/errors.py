@@ -18,7 +18,7 @@ from rest_framework.exceptions import APIException, ValidationError
 
 from backendai.accounts.rates import TooFast
 from backendai.activity.request_facts import request_id
-from backendai.core.database_faults import is_away, is_full
+from backendai.core.database_faults import is_away, is_busy, is_full
 from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, StorageFull, UserError
 from backendai.planning.turns import Busy
 from backendai.storage.file_server import FileServerError
@@ -41,7 +41,7 @@ class BodyTooLarge(APIException):
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> JsonResponse | None:
     """Return the problem document for whatever a view raised; None for what a middleware answers."""
-    if is_away(error) or is_full(error):
+    if is_away(error) or is_busy(error) or is_full(error):
         return None
     if isinstance(error, UserError):
         return _user_problem(error)

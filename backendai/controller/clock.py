@@ -14,7 +14,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from backendai.cluster.services import last_pass_at
-from backendai.controller import folders, idle, loops, observe, serving
+from backendai.controller import folders, idle, loops, observe, outages, serving
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +47,9 @@ class ClockStep(bootsteps.StartStopStep):
         while not self._stop.wait(_LOOK_EVERY):
             try:
                 tick()
-            except Exception:
-                logger.exception("the clock's pass failed")
+                outages.note_answer()
+            except Exception as error:
+                outages.log_failure(logger, error, "the clock's pass failed")
             finally:
                 close_old_connections()
 

@@ -22,6 +22,7 @@ from backendai.compute.models import HomeKeep
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.status import Status
 from backendai.controller.home_archives import HomeGone, receive_home
+from backendai.controller.outages import log_failure
 from backendai.core.errors import UserError
 from backendai.storage import orders
 from backendai.storage.file_server import FileServerError, StorageSilent
@@ -69,8 +70,8 @@ def fill_all(clock: Callable[[], datetime] = timezone.now) -> int:
 def _run() -> None:
     try:
         fill_all()
-    except Exception:
-        logger.exception("the copies into folders failed")
+    except Exception as error:
+        log_failure(logger, error, "the copies into folders failed")
     finally:
         connection.close()
         _workers.release()
@@ -96,8 +97,8 @@ def _fill(fill: FolderFill, clock: Callable[[], datetime]) -> None:
         _put_off(fill, keep, error.message, clock())
     except FileServerError as error:
         fail_fill(fill, error.message, now=clock())
-    except Exception:
-        logger.exception("folder %s cannot be filled", fill.folder_id)
+    except Exception as error:
+        log_failure(logger, error, "folder %s cannot be filled", fill.folder_id)
         put_off_fill(fill, "The copy broke off; the log of the control process says why.", now=clock())
 
 

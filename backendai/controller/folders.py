@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from backendai.cluster.services import release_lease, take_lease
 from backendai.controller import filling
+from backendai.controller.outages import log_failure
 from backendai.storage.services.filling import due_fills
 from backendai.storage.services.upkeep import deliver_due, empty_trash, list_unknown, look_at_hosts, measure_due
 
@@ -63,16 +64,16 @@ def run_folders(now: datetime, *, clock: Callable[[], float] = time.monotonic) -
 def _apply(rule: Callable[[], int]) -> int:
     try:
         return rule()
-    except Exception:
-        logger.exception("a rule of the pass over folders failed")
+    except Exception as error:
+        log_failure(logger, error, "a rule of the pass over folders failed")
         return 0
 
 
 def _run(now: datetime) -> None:
     try:
         run_folders(now)
-    except Exception:
-        logger.exception("the pass over folders failed")
+    except Exception as error:
+        log_failure(logger, error, "the pass over folders failed")
     finally:
         connection.close()
         _one_at_a_time.release()

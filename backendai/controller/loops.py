@@ -23,6 +23,7 @@ from backendai.cluster.services import release_lease, take_lease
 from backendai.compute.models import ComputeSession
 from backendai.controller.collector import collector_at_rest
 from backendai.controller.group_pass import schedule
+from backendai.controller.outages import log_failure
 from backendai.controller.repair import repair
 
 logger = logging.getLogger(__name__)
@@ -78,8 +79,8 @@ def _in_own_thread(group_id: int, now: datetime) -> int:
 def _one_of_many(group_id: int, now: datetime) -> int:
     try:
         return schedule_group(group_id, now)
-    except Exception:
-        logger.exception("the pass over resource group %s could not begin", group_id)
+    except Exception as error:
+        log_failure(logger, error, "the pass over resource group %s could not begin", group_id)
         return 0
 
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 from backendai.compute.services.notice_mails import has_mails, send_mails
 from backendai.compute.services.unknown_news import has_unknown_mails, send_unknown_mails
 from backendai.controller.mail_texts import mail_of, unknown_mail
+from backendai.controller.outages import log_failure
 
 logger = logging.getLogger(__name__)
 
@@ -32,8 +33,8 @@ def _run() -> None:
         send_mails(timezone.now, mail_of)
     except (OSError, smtplib.SMTPException) as error:
         logger.warning("news could not be mailed: %s", error)
-    except Exception:
-        logger.exception("sending mails failed")
+    except Exception as error:
+        log_failure(logger, error, "sending mails failed")
     finally:
         connection.close()
         _one_at_a_time.release()

@@ -20,6 +20,7 @@ from backendai.controller.hearing import listen
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
 from backendai.controller.mails import mail_news
 from backendai.controller.other_portals import watch_for_others
+from backendai.controller.outages import is_outage, log_failure
 from backendai.controller.overdue_ends import force_ends
 from backendai.controller.overdue_runs import end_runs
 from backendai.controller.overdue_starts import end_starts
@@ -71,6 +72,8 @@ def repair(now: datetime) -> int:
 def _apply(rule: Rule, now: datetime) -> int:
     try:
         return rule(now)
-    except Exception:
-        logger.exception("the repair rule %s failed", rule.__name__)
+    except Exception as error:
+        if is_outage(error):
+            raise  # the other rules would wait for the database as well
+        log_failure(logger, error, "the repair rule %s failed", rule.__name__)
         return 0

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from backendai.activity.retention import forget_audit
 from backendai.compute.services.retention import forget_history, forget_logs, forget_logs_beyond_share
+from backendai.controller.outages import log_failure
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +23,6 @@ def forget(now: datetime) -> int:
 def _apply(rule: Callable[[datetime], int], now: datetime) -> int:
     try:
         return rule(now)
-    except Exception:
-        logger.exception("the retention rule %s failed", rule.__name__)
+    except Exception as error:
+        log_failure(logger, error, "the retention rule %s failed", rule.__name__)
         return 0

@@ -11,6 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from backendai.catalog.scanning import scan, waiting_scans
+from backendai.controller.outages import log_failure
 from backendai.wire.broker import hint
 from backendai.wire.queues import CONTROL_QUEUE
 
@@ -35,8 +36,8 @@ def hint_again(now: datetime) -> int:
 def _run(job_id: UUID) -> None:
     try:
         scan(job_id, timezone.now)
-    except Exception:
-        logger.exception("the scan %s failed", job_id)
+    except Exception as error:
+        log_failure(logger, error, "the scan %s failed", job_id)
     finally:
         connection.close()
         _one_at_a_time.release()

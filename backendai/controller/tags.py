@@ -11,6 +11,7 @@ from django.db import connection
 from django.utils import timezone
 
 from backendai.catalog.tags import remove_tag, waiting_removals
+from backendai.controller.outages import log_failure
 from backendai.wire.broker import hint
 from backendai.wire.queues import CONTROL_QUEUE
 
@@ -37,8 +38,8 @@ def _run() -> None:
         while jobs := waiting_removals():
             for job_id in jobs:
                 _remove(job_id)
-    except Exception:
-        logger.exception("tags of deleted images were not taken out")
+    except Exception as error:
+        log_failure(logger, error, "tags of deleted images were not taken out")
     finally:
         connection.close()
         _one_at_a_time.release()
@@ -47,5 +48,5 @@ def _run() -> None:
 def _remove(job_id: UUID) -> None:
     try:
         remove_tag(job_id, timezone.now)
-    except Exception:  # its job is given up when it is silent for too long; the others are not kept waiting
-        logger.exception("the removal %s failed", job_id)
+    except Exception as error:  # its job is given up when it is silent for too long; the others are not kept waiting
+        log_failure(logger, error, "the removal %s failed", job_id)

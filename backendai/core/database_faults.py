@@ -1,4 +1,4 @@
-"""Which errors mean that the database cannot be reached, or that a disk is full, and not a fault of a statement."""
+"""Which errors mean that the database cannot be reached, is busy or has no room, and not a fault of a statement."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 _CANNOT_OPEN = 14  # SQLITE_CANTOPEN, in the lower byte of an extended code
 # Connection exceptions; the server shuts down or starts; too many connections. Time-outs and locks are not among them.
 _STATES = ("08", "57P01", "57P02", "57P03", "53300")
+# A lock was not given in time; a statement took too long or was cancelled; a deadlock; a conflict of transactions.
+_BUSY_STATES = ("55P03", "57014", "40P01", "40001")
+_BUSY = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED, in the lower byte of an extended code
 _FULL = (13, 4874)  # SQLITE_FULL; SQLITE_IOERR_SHMSIZE: no room for the index of the write-ahead log
 _DISK_FULL = "53100"
 
@@ -33,3 +36,11 @@ def is_away(error: BaseException) -> bool:
         return False
     state: str | None = cause.sqlstate
     return state is None or state.startswith(_STATES)
+
+
+def is_busy(error: BaseException) -> bool:
+    """Return whether the database gave up on a statement that may well succeed when it is tried again."""
+    cause: Any = error.__cause__
+    if isinstance(cause, sqlite3.OperationalError):
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _BUSY
+    return getattr(cause, "sqlstate", None) in _BUSY_STATES

@@ -1,4 +1,4 @@
-"""While the database is away requests are answered 503, and 507 when a disk is full: clients may then try again."""
+"""While the database is away or busy requests are answered 503, and 507 when a disk is full: clients may try again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from django.template import loader
 
 from backendai.activity.request_facts import request_id
 from backendai.api.errors import problem
-from backendai.core.database_faults import is_away, is_full
+from backendai.core.database_faults import is_away, is_busy, is_full
 from backendai.texts.translation import gettext as _
 
 logger = logging.getLogger(__name__)
@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS = 5
 _SAY_EVERY = 60.0
 _CODE = "database-unavailable"
+_BUSY_RETRY_SECONDS = 2
+_BUSY_CODE = "database-busy"
 _FULL_RETRY_SECONDS = 60
 _FULL_CODE = "storage-full"
 
@@ -38,7 +40,7 @@ class AnswerWhileAway:
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Return the answer while the database is away or a disk is full, None for any other error."""
+        """Return the answer while the database is away or busy or a disk is full, None for any other error."""
         return _answer(request, error)
 
 
@@ -56,6 +58,8 @@ def _server_error() -> HttpResponse:
 def _answer(request: HttpRequest, error: BaseException) -> HttpResponse | None:
     if is_away(error):
         return answer_while_away(request, error)
+    if is_busy(error):
+        return answer_while_busy(request, error)
     return answer_while_full(request, error) if is_full(error) else None
 
 
@@ -64,6 +68,13 @@ def answer_while_away(request: HttpRequest, error: BaseException) -> HttpRespons
     _burst.say(error)
     detail = _("The database does not answer. Try again in a few seconds.")
     return _written(request, HTTPStatus.SERVICE_UNAVAILABLE, _CODE, detail, _RETRY_SECONDS)
+
+
+def answer_while_busy(request: HttpRequest, error: BaseException) -> HttpResponse:
+    """Return 503 for a lock or a statement that took too long; the log has one line a minute."""
+    _busy_burst.say(error)
+    detail = _("The database was busy for too long, so nothing was changed. Try again in a few seconds.")
+    return _written(request, HTTPStatus.SERVICE_UNAVAILABLE, _BUSY_CODE, detail, _BUSY_RETRY_SECONDS)
 
 
 def answer_while_full(request: HttpRequest, error: BaseException) -> HttpResponse:
@@ -105,4 +116,5 @@ class _Burst:
 
 
 _burst = _Burst()
+_busy_burst = _Burst("the database gave up on statements; answered 503")
 _full_burst = _Burst("a disk is full; answered 507")

@@ -12,7 +12,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError, OperationalError
 
 from backendai.accounts.scopes import Scope
-from backendai.core.database_faults import is_away
+from backendai.core.database_faults import is_away, is_busy
 from backendai.realtime.credentials import credentials_of, standing_of
 from backendai.realtime.places import Places
 from backendai.realtime.rounds import rounds
@@ -72,7 +72,7 @@ class GuardedConsumer(AsyncWebsocketConsumer):
             await self.accept()
             await self.close(refusal.code, refusal.reason)
         except OperationalError as error:
-            if not is_away(error):
+            if not (is_away(error) or is_busy(error)):
                 raise
             # A refused handshake: nobody is known yet, and the page asks by HTTP whether to try again.
             logger.warning("no websocket for a browser: the database does not answer")

@@ -7,7 +7,8 @@ import logging
 import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -22,8 +23,10 @@ from pytest_django.live_server_helper import LiveServer
 
 from backendai.accounts.services import create_token
 from backendai.agent.portal import PortalClient, PortalUnreachable
+from backendai.celery import app
 from backendai.cluster.joining import create_join_token, join_agent
-from backendai.core.database_faults import is_away
+from backendai.controller import outages, tasks
+from backendai.core.database_faults import is_away, is_busy
 from backendai.ops import database_away
 from backendai.realtime.routing import websocket_application
 from backendai.wire.messages import JoinUp
@@ -127,6 +130,24 @@ def test_the_log_has_one_line_for_many(visitor: Client, caplog: pytest.LogCaptur
     assert "the database does not answer" in said[0].message and said[0].exc_info is None
 
 
+@pytest.mark.parametrize("cause", [psycopg.errors.LockNotAvailable(), psycopg.errors.QueryCanceled()])
+def test_a_lock_or_a_statement_that_took_too_long_is_answered_503(
+    cast: Cast, visitor: Client, cause: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = wrapped(OperationalError, cause)
+    with (
+        mock.patch("backendai.api.views.sessions.launch_session", side_effect=error),
+        mock.patch.object(database_away, "_busy_burst", database_away._Burst("the database gave up")),
+        caplog.at_level(logging.INFO),
+    ):
+        sent = {"name": "quick", "type": "interactive", "image": "python", "resources": {"cpu": 1, "mem": "512m"}}
+        answer = visitor.post("/api/v1/sessions/", sent, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"], answer["Retry-After"]) == (503, "database-busy", "2")
+    assert answer["Content-Type"] == "application/problem+json"
+    said = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(said) == 1 and said[0].exc_info is None
+
+
 def test_a_fault_of_ours_stays_one(visitor: Client) -> None:
     with mock.patch("django.db.backends.base.base.BaseDatabaseWrapper.cursor", side_effect=OperationalError("no such")):
         answer = visitor.get("/")
@@ -159,3 +180,57 @@ def wrapped(kind: type[DatabaseError], cause: Exception) -> Exception:
 )
 def test_errors_of_connecting_and_no_others_mean_that_it_is_away(error: Exception, away: bool) -> None:
     assert is_away(error) is away
+
+
+@pytest.mark.parametrize(
+    ("error", "busy"),
+    [
+        (wrapped(OperationalError, psycopg.errors.LockNotAvailable()), True),
+        (wrapped(OperationalError, psycopg.errors.QueryCanceled()), True),
+        (wrapped(OperationalError, psycopg.errors.DeadlockDetected()), True),
+        (wrapped(OperationalError, psycopg.OperationalError("connection refused")), False),
+        (wrapped(DatabaseError, psycopg.errors.UndefinedTable()), False),
+        (wrapped(OperationalError, sqlite3.OperationalError("no such table")), False),
+        (OperationalError("of our own"), False),
+    ],
+)
+def test_what_may_succeed_when_it_is_tried_again_means_that_it_is_busy(error: Exception, busy: bool) -> None:
+    assert is_busy(error) is busy
+
+
+def test_a_lock_of_another_writer_of_sqlite_means_that_it_is_busy(tmp_path: Path) -> None:
+    path = tmp_path / "one.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as one, closing(sqlite3.connect(path, timeout=0)) as two:
+        one.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError) as refused:
+            two.execute("BEGIN IMMEDIATE")
+    assert is_busy(wrapped(OperationalError, refused.value))
+
+
+def test_the_control_worker_says_in_one_line_that_it_is_away_and_when_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    all_of_them = [tasks.run_pass, tasks.run_repair, tasks.run_idle, tasks.follow_jobs]
+    assert isinstance(app.tasks["controller.run_pass"], outages.PatientTask)
+    outages.note_answer()
+    with outage(), caplog.at_level(logging.INFO):
+        for task in all_of_them * 2:
+            task()
+    said = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [record.exc_info for record in said] == [None]
+    assert said[0].message.startswith("the database does not answer; passes go on when it does")
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        tasks.run_pass()
+        tasks.run_pass()
+    assert [record.message for record in caplog.records if record.name.endswith("outages")] == [
+        "the database answers again"
+    ]
+
+
+def test_a_fault_of_a_task_keeps_its_traceback() -> None:
+    with (
+        mock.patch("backendai.controller.loops.run_pass", side_effect=ValueError("ours")),
+        pytest.raises(ValueError, match="ours"),
+    ):
+        tasks.run_pass()

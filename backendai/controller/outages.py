@@ -1,0 +1,67 @@
+"""One line in the log for each time that the database is away, instead of a traceback for each task."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from celery import Task
+from django.db import InterfaceError
+
+from backendai.core.database_faults import is_away
+
+logger = logging.getLogger(__name__)
+
+
+def is_outage(error: BaseException) -> bool:
+    """Return whether the database is away; a connection that broke off counts, too."""
+    return is_away(error) or (isinstance(error, InterfaceError) and "connection" in str(error))
+
+
+def log_failure(to: logging.Logger, error: BaseException, text: str, *values: object) -> None:
+    """Log a failure with its traceback, unless the database is away."""
+    if not note(error):
+        to.error(text, *values, exc_info=error)
+
+
+def note(error: BaseException) -> bool:
+    """Return whether this is an outage; the first error of one is logged, in one line."""
+    if not is_outage(error):
+        return False
+    with _changed:
+        is_first = not _away.is_set()
+        _away.set()
+    if is_first:
+        said = str(error).partition("\n")[0]
+        logger.error("the database does not answer; passes go on when it does (%s)", said)
+    return True
+
+
+def note_answer() -> None:
+    """Log the end of an outage, once."""
+    with _changed:
+        was_away = _away.is_set()
+        _away.clear()
+    if was_away:
+        logger.info("the database answers again")
+
+
+class PatientTask(Task):
+    """A task that an outage of the database ends without a traceback: the next tick tries again."""
+
+    abstract = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task."""
+        try:
+            result = super().__call__(*args, **kwargs)
+        except Exception as error:
+            if not note(error):
+                raise
+            return None
+        note_answer()
+        return result
+
+
+_changed, _away = threading.Lock(), threading.Event()
