@@ -33,6 +33,9 @@ from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
 from backendai.compute.models import ComputeSession, Kernel, LaunchRecord, UnknownKernel
 from backendai.realtime.routing import websocket_urlpatterns
+from backendai.serving.services.endpoints import create_endpoint
+from backendai.serving.services.tokens import create_token as create_endpoint_token
+from backendai.serving.spec import EndpointSpec, RevisionSpec
 from backendai.storage.models import Folder, FolderGrant, StorageHost
 from backendai.storage.services import create_folder, share_folder
 from tests.api.callers import log_gateway
@@ -128,6 +131,15 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "folders/<uuid:folder_id>/clone/": (P.VISIBLE, "POST"),
     "folders/<uuid:folder_id>/purge/": (P.VISIBLE, "GET POST"),
     "folders/<uuid:folder_id>/state/<folder_verb:verb>/": (P.VISIBLE, "POST"),
+    "endpoints/": (P.SIGNED_IN, "GET"),
+    "endpoints/new/": (P.SIGNED_IN, "GET POST"),
+    "endpoints/<uuid:endpoint_id>/": (P.VISIBLE, "GET"),
+    "endpoints/<uuid:endpoint_id>/scale/": (P.VISIBLE, "POST"),
+    "endpoints/<uuid:endpoint_id>/update/": (P.VISIBLE, "GET POST"),
+    "endpoints/<uuid:endpoint_id>/roll-back/": (P.VISIBLE, "POST"),
+    "endpoints/<uuid:endpoint_id>/state/": (P.VISIBLE, "POST"),
+    "endpoints/<uuid:endpoint_id>/tokens/": (P.VISIBLE, "POST"),
+    "endpoints/<uuid:endpoint_id>/tokens/<uuid:endpoint_token_id>/revoke/": (P.VISIBLE, "POST"),
     "dashboard/": (P.SIGNED_IN, "GET"),
     "agents/": (P.SUPERADMIN, "GET"),
     "manage/": (P.VISIBLE, "GET"),
@@ -398,6 +410,21 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/folders/<uuid:folder_id>/ticket/": (P.VISIBLE, "POST"),
     "api/v1/storage-hosts/": (P.READ, "GET POST"),
     "api/v1/storage-hosts/<uuid:storage_host_id>/": (P.READ, "GET PATCH DELETE"),
+    "api/v1/endpoints/": (P.SIGNED_IN, "GET POST"),
+    "api/v1/endpoint-preview/": (P.SIGNED_IN, "POST"),
+    "api/v1/endpoints/<uuid:endpoint_id>/": (P.VISIBLE, "GET PATCH DELETE"),
+    "api/v1/endpoints/<uuid:endpoint_id>/start/": (P.VISIBLE, "POST"),
+    "api/v1/endpoints/<uuid:endpoint_id>/stop/": (P.VISIBLE, "POST"),
+    "api/v1/endpoints/<uuid:endpoint_id>/retry/": (P.VISIBLE, "POST"),
+    "api/v1/endpoints/<uuid:endpoint_id>/revisions/": (P.VISIBLE, "GET POST"),
+    "api/v1/endpoints/<uuid:endpoint_id>/roll-back/": (P.VISIBLE, "POST"),
+    "api/v1/endpoints/<uuid:endpoint_id>/replicas/": (P.VISIBLE, "GET"),
+    "api/v1/endpoints/<uuid:endpoint_id>/history/": (P.VISIBLE, "GET"),
+    "api/v1/endpoints/<uuid:endpoint_id>/explain/": (P.VISIBLE, "GET"),
+    "api/v1/endpoints/<uuid:endpoint_id>/metrics/": (P.VISIBLE, "GET"),
+    "api/v1/endpoints/<uuid:endpoint_id>/rules/": (P.VISIBLE, "GET PUT"),
+    "api/v1/endpoints/<uuid:endpoint_id>/tokens/": (P.VISIBLE, "GET POST"),
+    "api/v1/endpoints/<uuid:endpoint_id>/tokens/<uuid:endpoint_token_id>/": (P.VISIBLE, "DELETE"),
     "api/^": (P.NOWHERE, "GET POST DELETE"),
     "node/v1/join": (P.NODE, "POST"),
     "node/v1/broker": (P.NODE, "POST"),
@@ -575,6 +602,7 @@ def made_world(cast: Cast) -> Iterator[World]:
         invitation, _ = invite(cast.alice, project, Invitee("new@example.com"), now=timezone.now())
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
         agent, more = Agent.objects.get(), environments(cast, project, empty) | folders(cast, files)
+        more |= endpoints(cast)
         yield World(cast, session, kernel, token, agent, job, preset, invitation, empty, browsers, more)
 
 
@@ -610,6 +638,14 @@ def folders(cast: Cast, files: FakeFileServer) -> dict[str, str]:
     parts["<uuid:guest_id>"] = cast.dana
     words = {"<str:item>": "nothing", "<folder_verb:verb>": "leave", "<folder_digits:digits>": folder.pk.hex[:12]}
     return {name: str(row.pk) for name, row in parts.items()} | words
+
+
+def endpoints(cast: Cast) -> dict[str, str]:
+    """Give Alice an endpoint with a token; return the parts of addresses."""
+    revision = RevisionSpec("python", "serve", resources={"cpu": 1, "mem": "512m"}, model_name=PRIVATE_NAME)
+    endpoint = create_endpoint(cast.alice, EndpointSpec("chat", revision))
+    token, _ = create_endpoint_token(endpoint, cast.alice, PRIVATE_NAME)
+    return {"<uuid:endpoint_id>": str(endpoint.pk), "<uuid:endpoint_token_id>": str(token.pk)}
 
 
 def signed_in(user: User) -> Client:

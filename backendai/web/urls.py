@@ -72,6 +72,7 @@ urlpatterns = [
     path("apps/<slug:label>/", public_apps.by_label, name="app_by_label"),
     path("resources/panel/", sessions.resources_panel, name="resources_panel"),
     path("folders/", include("backendai.web.folders.urls")),
+    path("endpoints/", include("backendai.web.endpoints.urls")),
     path("dashboard/", dashboard.dashboard, name="dashboard"),
     path("agents/", agents.agents, name="agents"),
     path("notifications/", notifications.notifications, name="notifications"),

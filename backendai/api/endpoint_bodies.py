@@ -1,0 +1,264 @@
+"""What inference endpoints look like in requests and answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from backendai.api.answers import Answer
+from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.compute.status import ClusterMode
+from backendai.scheduler.serving.health import Health
+from backendai.serving.models import MOST_REPLICAS, AutoScalingRule, EndpointToken, Metric, Revision, ScalingRecord
+from backendai.serving.reading import Seen
+from backendai.serving.showing import Shown
+from backendai.serving.spec import EndpointSpec, RevisionSpec
+
+_Reason = {"type": "object", "properties": {
+    "code": {"type": "string"}, "message": {"type": "string"}, "data": {"type": "object"},
+    "until": {"type": "string", "format": "date-time", "nullable": True},
+}}  # fmt: skip
+_Texts = {"type": "object", "additionalProperties": {"type": "string"}}
+_NAME_RULE = "1 to 40 small letters, digits and dashes."
+
+
+class RevisionRequest(StrictSerializer):
+    """What each replica runs."""
+
+    image = serializers.CharField(max_length=255)
+    command = serializers.CharField(max_length=2**16, help_text="Starts the model server; it finds its port in PORT.")
+    port = serializers.IntegerField(min_value=1, max_value=65535, default=8000)
+    environ = serializers.DictField(child=serializers.CharField(allow_blank=True), default=dict)
+    resources = AmountsField(default=dict)
+    preset = serializers.CharField(max_length=64, default="", allow_blank=True)
+    cluster_size = serializers.IntegerField(min_value=1, max_value=16, default=1)
+    cluster_mode = serializers.ChoiceField(choices=ClusterMode.choices, default="single-node")
+    probe_path = serializers.CharField(
+        max_length=255, default="/health", allow_blank=True, help_text="Empty: a connection is enough."
+    )
+    startup_timeout = serializers.FloatField(default=1200.0, help_text="Seconds.")
+    drain_timeout = serializers.FloatField(default=600.0, help_text="Seconds.")
+    model_name = serializers.CharField(max_length=128, default="", allow_blank=True)
+
+    def spec(self) -> RevisionSpec:
+        """Return what was asked for."""
+        return RevisionSpec(**self.validated_data)
+
+
+class RevisionUpdate(RevisionRequest):
+    """A new revision of an endpoint."""
+
+    allow_gap = serializers.BooleanField(
+        default=False, help_text="An old replica may end before its successor serves: for groups without room."
+    )
+
+    def spec(self) -> RevisionSpec:
+        """Return what was asked for."""
+        return RevisionSpec(**{name: value for name, value in self.validated_data.items() if name != "allow_gap"})
+
+
+class EndpointRequest(RevisionRequest):
+    """A new endpoint with its first revision."""
+
+    name = serializers.CharField(max_length=40, help_text=_NAME_RULE)
+    project = serializers.CharField(max_length=64, default="", allow_blank=True)
+    resource_group = serializers.CharField(max_length=64, default="", allow_blank=True)
+    minimum = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, default=1)
+    maximum = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, default=1)
+    target = serializers.FloatField(default=4.0, help_text="Requests at once that a replica should have.")
+    concurrency = serializers.IntegerField(min_value=0, max_value=100_000, default=0, help_text="0: unlimited.")
+    is_public = serializers.BooleanField(default=False)
+    is_repeatable = serializers.BooleanField(default=False)
+    asleep_after = serializers.FloatField(default=900.0, help_text="Seconds; counts where the minimum is 0.")
+    max_surge = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, default=1)
+    max_unavailable = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, default=0)
+
+    def endpoint_spec(self) -> EndpointSpec:
+        """Return what was asked for."""
+        of_revision = RevisionRequest().fields.keys()
+        values = dict(self.validated_data)
+        revision = RevisionSpec(**{name: values.pop(name) for name in of_revision})
+        return EndpointSpec(revision=revision, **values)
+
+
+class EndpointChange(StrictSerializer):
+    """What shall change; what is left out stays."""
+
+    minimum = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, required=False)
+    maximum = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, required=False)
+    target = serializers.FloatField(required=False)
+    concurrency = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
+    queue = serializers.IntegerField(min_value=0, max_value=10_000, required=False)
+    queue_seconds = serializers.FloatField(min_value=0.1, max_value=600.0, required=False)
+    hold_seconds = serializers.FloatField(min_value=0.1, max_value=600.0, required=False)
+    answer_timeout = serializers.FloatField(min_value=1.0, max_value=86400.0, required=False)
+    is_public = serializers.BooleanField(required=False)
+    is_repeatable = serializers.BooleanField(required=False)
+    max_surge = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, required=False)
+    max_unavailable = serializers.IntegerField(min_value=0, max_value=MOST_REPLICAS, required=False)
+
+
+class RollBackRequest(StrictSerializer):
+    """Which revision comes back."""
+
+    revision = serializers.IntegerField(min_value=1)
+
+
+class RuleRequest(StrictSerializer):
+    """A step rule beside the target."""
+
+    metric = serializers.ChoiceField(choices=Metric.choices)
+    up_over = serializers.FloatField(required=False, allow_null=True, default=None)
+    down_under = serializers.FloatField(required=False, allow_null=True, default=None)
+    step = serializers.IntegerField(min_value=1, max_value=MOST_REPLICAS, default=1)
+    is_active = serializers.BooleanField(default=True)
+
+
+class RulesRequest(StrictSerializer):
+    """All rules of an endpoint."""
+
+    rules = serializers.ListField(child=RuleRequest(), max_length=20)
+
+
+class RuleBody(Answer[AutoScalingRule]):
+    """A step rule."""
+
+    class Meta:
+        model = AutoScalingRule
+        fields = ["metric", "up_over", "down_under", "step", "is_active", "created_at"]
+        read_only_fields = fields
+
+
+class EndpointTokenRequest(StrictSerializer):
+    """A new token."""
+
+    name = serializers.CharField(max_length=64)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
+    per_minute = serializers.IntegerField(min_value=0, max_value=10**6, default=0, help_text="0: unlimited.")
+
+
+class EndpointTokenBody(Answer[EndpointToken]):
+    """A token; its text is in the answer to its creation alone."""
+
+    class Meta:
+        model = EndpointToken
+        fields = ["id", "name", "hint", "per_minute", "expires_at", "revoked_at", "created_at"]
+        read_only_fields = fields
+
+
+class CreatedTokenBody(EndpointTokenBody):
+    """A token with its text, which nobody sees again."""
+
+    token = serializers.CharField(read_only=True)
+
+    class Meta(EndpointTokenBody.Meta):
+        fields = [*EndpointTokenBody.Meta.fields, "token"]
+        read_only_fields = fields
+
+
+class RevisionBody(Answer[Revision]):
+    """A revision. Variables are left out: they may be secret."""
+
+    image = serializers.CharField(source="image.name")
+    number = serializers.IntegerField()
+    resources = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Revision
+        fields = [
+            "number", "image", "command", "port", "resources", "cluster_size", "cluster_mode", "probe_path",
+            "startup_timeout", "drain_timeout", "model_name", "failed_starts", "retry_at", "last_error", "created_at",
+        ]  # fmt: skip
+        read_only_fields = fields
+
+    @extend_schema_field(_Texts)
+    def get_resources(self, revision: Revision) -> Any:
+        """Return the amounts of each kernel."""
+        return revision.slots
+
+
+class ScalingRecordBody(Answer[ScalingRecord]):
+    """One decision."""
+
+    numbers = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ScalingRecord
+        fields = ["code", "message", "numbers", "before", "after", "attempts", "created_at", "updated_at"]
+        read_only_fields = fields
+
+    @extend_schema_field({"type": "object"})
+    def get_numbers(self, record: ScalingRecord) -> Any:
+        """Return the numbers of the decision."""
+        return record.data
+
+
+class EndpointBody(serializers.Serializer[Any]):
+    """An endpoint as it is now."""
+
+    id = serializers.UUIDField(source="endpoint.pk")
+    name = serializers.CharField(source="endpoint.name")
+    url = serializers.CharField()
+    owner = serializers.CharField(source="endpoint.owner.email")
+    resource_group = serializers.CharField(source="endpoint.resource_group.name")
+    wish = serializers.CharField(source="endpoint.wish")
+    health = serializers.ChoiceField(choices=[(one.value, one.value) for one in Health])
+    reason = serializers.SerializerMethodField()
+    revision = serializers.IntegerField(source="view.current")
+    next_revision = serializers.IntegerField(source="view.next", allow_null=True)
+    ready = serializers.IntegerField()
+    desired = serializers.IntegerField(source="endpoint.desired")
+    minimum = serializers.IntegerField(source="endpoint.minimum")
+    maximum = serializers.IntegerField(source="endpoint.maximum")
+    target = serializers.FloatField(source="endpoint.target")
+    concurrency = serializers.IntegerField(source="endpoint.concurrency")
+    queue = serializers.IntegerField(source="endpoint.queue")
+    queue_seconds = serializers.FloatField(source="endpoint.queue_seconds")
+    hold_seconds = serializers.FloatField(source="endpoint.hold_seconds")
+    answer_timeout = serializers.FloatField(source="endpoint.answer_timeout")
+    is_public = serializers.BooleanField(source="endpoint.is_public")
+    is_repeatable = serializers.BooleanField(source="endpoint.is_repeatable")
+    max_surge = serializers.IntegerField(source="endpoint.max_surge")
+    max_unavailable = serializers.IntegerField(source="endpoint.max_unavailable")
+    created_at = serializers.DateTimeField(source="endpoint.created_at")
+
+    @extend_schema_field(_Reason)
+    def get_reason(self, shown: Shown) -> Any:
+        """Return why it is as it is."""
+        return reason_body(shown.reason)
+
+
+class ReplicaBody(serializers.Serializer[Any]):
+    """A replica that has not ended."""
+
+    number = serializers.IntegerField(source="replica.number")
+    revision = serializers.IntegerField(source="replica.revision.number")
+    state = serializers.CharField(source="replica.state")
+    session = serializers.UUIDField(source="replica.session_id")
+    session_status = serializers.CharField(source="replica.session.status")
+    agents = serializers.SerializerMethodField()
+    open = serializers.IntegerField()
+    is_answering = serializers.SerializerMethodField()
+    last_probe = serializers.CharField(source="message", help_text="What is wrong with it; empty: nothing.")
+    reason = serializers.CharField(source="replica.reason")
+    message = serializers.CharField(source="replica.message")
+    created_at = serializers.DateTimeField(source="replica.created_at")
+    ready_at = serializers.DateTimeField(source="replica.ready_at", allow_null=True)
+
+    @extend_schema_field({"type": "array", "items": {"type": "string"}})
+    def get_agents(self, seen: Seen) -> list[str]:
+        """Return the names of the agents of its kernels."""
+        return [name for name, *_ in seen.agents]
+
+    def get_is_answering(self, seen: Seen) -> bool:
+        """Return whether an app proxy gets answers of it."""
+        return seen.has_answered
+
+
+def reason_body(reason: Any) -> dict[str, Any]:
+    """Return a reason as JSON values."""
+    until = timezone.localtime(reason.until).isoformat() if reason.until else None
+    return {"code": reason.code, "message": reason.message, "data": dict(reason.data), "until": until}

@@ -1,0 +1,99 @@
+"""Tokens and scaling rules of inference endpoints."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.endpoint_bodies import (
+    CreatedTokenBody,
+    EndpointTokenBody,
+    EndpointTokenRequest,
+    RuleBody,
+    RulesRequest,
+)
+from backendai.api.paging import NewestFirst
+from backendai.api.parsing import StrictJSONParser
+from backendai.serving.models import AutoScalingRule, Endpoint, EndpointToken
+from backendai.serving.services.endpoints import set_rules
+from backendai.serving.services.tokens import create_token, revoke_token
+
+
+class EndpointTokens(ListAPIView[EndpointToken]):
+    """The tokens of an endpoint, and creating another."""
+
+    queryset = EndpointToken.objects.none()
+    serializer_class = EndpointTokenBody
+    pagination_class = NewestFirst
+    filter_backends: list[Any] = []
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    def get_queryset(self) -> QuerySet[EndpointToken]:
+        """Return the tokens of an endpoint that one may see."""
+        if getattr(self, "swagger_fake_view", False):
+            return EndpointToken.objects.none()
+        return _endpoint(self.request, self.kwargs["endpoint_id"]).tokens.order_by()
+
+    @extend_schema(request=EndpointTokenRequest, responses={201: CreatedTokenBody})
+    def post(self, request: Request, endpoint_id: UUID) -> Response:
+        """Create a token; its text is in this answer and never again."""
+        endpoint = _endpoint(request, endpoint_id)
+        body = EndpointTokenRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        token, text = create_token(endpoint, asker(request), **body.validated_data)
+        said = {**EndpointTokenBody(token).data, "token": text}
+        return Response(said, status=status.HTTP_201_CREATED)
+
+
+class EndpointTokenDetail(GenericAPIView[EndpointToken]):
+    """One token of an endpoint."""
+
+    serializer_class = EndpointTokenBody
+    token_scopes = (Scope.SESSIONS,)
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, endpoint_id: UUID, endpoint_token_id: UUID) -> Response:
+        """Revoke it; app proxies know within two seconds."""
+        endpoint = _endpoint(request, endpoint_id)
+        revoke_token(get_object_or_404(EndpointToken, endpoint=endpoint, pk=endpoint_token_id), asker(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class EndpointRules(GenericAPIView[AutoScalingRule]):
+    """The scaling rules of an endpoint."""
+
+    serializer_class = RuleBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=RuleBody(many=True))
+    def get(self, request: Request, endpoint_id: UUID) -> Response:
+        """Return them all: there are 20 at most."""
+        return Response(RuleBody(_endpoint(request, endpoint_id).rules.all(), many=True).data)
+
+    @extend_schema(request=RulesRequest, responses=RuleBody(many=True))
+    def put(self, request: Request, endpoint_id: UUID) -> Response:
+        """Replace them."""
+        endpoint = _endpoint(request, endpoint_id)
+        body = RulesRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        set_rules(endpoint, asker(request), [AutoScalingRule(**one) for one in body.validated_data["rules"]])
+        return Response(RuleBody(endpoint.rules.all(), many=True).data)
+
+
+def _endpoint(request: Request, endpoint_id: UUID) -> Endpoint:
+    endpoint: Endpoint = get_object_or_404(Endpoint.objects.visible_to(asker(request)).live(), pk=endpoint_id)
+    return endpoint

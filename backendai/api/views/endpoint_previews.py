@@ -1,0 +1,43 @@
+"""Trying an endpoint out before it is created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.endpoint_bodies import EndpointRequest
+from backendai.api.parsing import StrictJSONParser
+from backendai.serving.services.checks import check_endpoint
+
+
+class EndpointPreview(GenericAPIView[Any]):
+    """Whether an endpoint could be created."""
+
+    serializer_class = EndpointRequest
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+    filter_backends: list[Any] = []
+
+    @extend_schema(request=EndpointRequest, responses={200: dict})
+    def post(self, request: Request) -> Response:
+        """Check everything and create nothing; the errors are those of the creation."""
+        body = EndpointRequest(data=request.data)
+        body.is_valid(raise_exception=True)
+        spec = body.endpoint_spec()
+        checked = check_endpoint(asker(request), spec)
+        total = checked.slots * (spec.revision.cluster_size * spec.maximum)
+        return Response(
+            {
+                "project": checked.project.name,
+                "resource_group": checked.group.name,
+                "image": checked.image.name,
+                "each_kernel": checked.slots.to_json(),
+                "at_most": total.to_json(),
+            }
+        )

@@ -1,0 +1,277 @@
+"""Inference endpoints: create, look, change, update, stop, delete."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import status
+from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from backendai.accounts.scopes import Scope
+from backendai.api.authentication import asker
+from backendai.api.endpoint_bodies import (
+    EndpointBody,
+    EndpointChange,
+    EndpointRequest,
+    ReplicaBody,
+    RevisionBody,
+    RevisionUpdate,
+    RollBackRequest,
+    ScalingRecordBody,
+    reason_body,
+)
+from backendai.api.idempotency import idempotency_key
+from backendai.api.paging import ByName, NewestFirst
+from backendai.api.parsing import StrictJSONParser, StrictSerializer
+from backendai.serving.models import Endpoint, Revision, ScalingRecord, Wish
+from backendai.serving.services.endpoints import (
+    change_endpoint,
+    create_endpoint,
+    retry_now,
+    roll_back,
+    set_wish,
+    update_endpoint,
+)
+from backendai.serving.showing import Shown, points_of, shown
+
+KEY = OpenApiParameter("Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it creates nothing.")
+_HOUR = timedelta(hours=1)
+
+
+class EndpointList(ListAPIView[Endpoint]):
+    """The endpoints that one may see, and creating another."""
+
+    queryset = Endpoint.objects.none()
+    serializer_class = EndpointBody
+    pagination_class = ByName
+    filter_backends: list[Any] = []
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    def get_queryset(self) -> QuerySet[Endpoint]:
+        """Return the endpoints that are not deleted."""
+        return Endpoint.objects.visible_to(asker(self.request)).live().order_by()
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Return a page of them, each as it is now."""
+        page = self.paginate_queryset(self.get_queryset()) or []
+        return self.get_paginated_response(EndpointBody(shown(page, timezone.now()), many=True).data)
+
+    @extend_schema(
+        request=EndpointRequest,
+        responses={201: EndpointBody},
+        parameters=[
+            OpenApiParameter(
+                "Idempotency-Key", str, OpenApiParameter.HEADER, description="Sent again, it creates nothing."
+            )
+        ],
+    )
+    def post(self, request: Request) -> Response:
+        """Create an endpoint, or return the one that was created under the same idempotency key."""
+        body = _checked(EndpointRequest, request)
+        made = create_endpoint(asker(request), body.endpoint_spec(), idempotency_key=idempotency_key(request))
+        return Response(_body(made), status=status.HTTP_201_CREATED)
+
+
+class EndpointDetail(GenericAPIView[Endpoint]):
+    """One endpoint."""
+
+    serializer_class = EndpointBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+    filter_backends: list[Any] = []
+
+    def get(self, request: Request, endpoint_id: UUID) -> Response:
+        """Return it as it is now."""
+        return Response(_body(_endpoint(request, endpoint_id)))
+
+    @extend_schema(request=EndpointChange, responses=EndpointBody)
+    def patch(self, request: Request, endpoint_id: UUID) -> Response:
+        """Change limits, numbers of replicas and access."""
+        endpoint = _endpoint(request, endpoint_id)
+        body = _checked(EndpointChange, request)
+        change_endpoint(endpoint, asker(request), **body.validated_data)
+        return Response(_body(endpoint))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, endpoint_id: UUID) -> Response:
+        """Delete it; its replicas end when their open requests are answered."""
+        set_wish(_endpoint(request, endpoint_id), asker(request), Wish.DELETED)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class EndpointStart(GenericAPIView[Endpoint]):
+    """Starting a stopped endpoint."""
+
+    serializer_class = EndpointBody
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=None, responses=EndpointBody)
+    def post(self, request: Request, endpoint_id: UUID) -> Response:
+        """Start it."""
+        endpoint = _endpoint(request, endpoint_id)
+        set_wish(endpoint, asker(request), Wish.RUN)
+        return Response(_body(endpoint))
+
+
+class EndpointStop(GenericAPIView[Endpoint]):
+    """Stopping an endpoint."""
+
+    serializer_class = EndpointBody
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=None, responses=EndpointBody)
+    def post(self, request: Request, endpoint_id: UUID) -> Response:
+        """Stop it: it keeps its address, and has no replicas."""
+        endpoint = _endpoint(request, endpoint_id)
+        set_wish(endpoint, asker(request), Wish.STOPPED)
+        return Response(_body(endpoint))
+
+
+class EndpointRetry(GenericAPIView[Endpoint]):
+    """Failed starts of an endpoint."""
+
+    serializer_class = EndpointBody
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=None, responses=EndpointBody)
+    def post(self, request: Request, endpoint_id: UUID) -> Response:
+        """Start a replica now instead of waiting after a failed start."""
+        endpoint = _endpoint(request, endpoint_id)
+        retry_now(endpoint, asker(request))
+        return Response(_body(endpoint))
+
+
+class EndpointRevisions(ListAPIView[Revision]):
+    """The revisions of an endpoint, and updating it."""
+
+    queryset = Revision.objects.none()
+    serializer_class = RevisionBody
+    pagination_class = NewestFirst
+    filter_backends: list[Any] = []
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    def get_queryset(self) -> QuerySet[Revision]:
+        """Return the revisions of an endpoint that one may see."""
+        if getattr(self, "swagger_fake_view", False):
+            return Revision.objects.none()
+        return _endpoint(self.request, self.kwargs["endpoint_id"]).revisions.select_related("image").order_by()
+
+    @extend_schema(request=RevisionUpdate, responses={201: RevisionBody})
+    def post(self, request: Request, endpoint_id: UUID) -> Response:
+        """Write a new revision; it replaces the current one step by step, and goes back by itself if it fails."""
+        endpoint = _endpoint(request, endpoint_id)
+        body = _checked(RevisionUpdate, request)
+        gap = body.validated_data["allow_gap"]
+        revision = update_endpoint(endpoint, asker(request), body.spec(), allow_gap=gap)
+        return Response(RevisionBody(revision).data, status=status.HTTP_201_CREATED)
+
+
+class EndpointRollBack(GenericAPIView[Endpoint]):
+    """Going back to an earlier revision."""
+
+    serializer_class = EndpointBody
+    parser_classes = [StrictJSONParser]
+    token_scopes = (Scope.SESSIONS,)
+
+    @extend_schema(request=RollBackRequest, responses=EndpointBody)
+    def post(self, request: Request, endpoint_id: UUID) -> Response:
+        """Let an earlier revision replace the others."""
+        endpoint = _endpoint(request, endpoint_id)
+        body = _checked(RollBackRequest, request)
+        roll_back(endpoint, asker(request), body.validated_data["revision"])
+        return Response(_body(endpoint))
+
+
+class EndpointReplicas(GenericAPIView[Any]):
+    """The replicas of an endpoint."""
+
+    serializer_class = ReplicaBody
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses=ReplicaBody(many=True))
+    def get(self, request: Request, endpoint_id: UUID) -> Response:
+        """Return those that have not ended; an endpoint has 100 at most."""
+        return Response(ReplicaBody(_shown(_endpoint(request, endpoint_id)).replicas, many=True).data)
+
+
+class EndpointHistory(ListAPIView[ScalingRecord]):
+    """What was decided about an endpoint."""
+
+    queryset = ScalingRecord.objects.none()
+    serializer_class = ScalingRecordBody
+    pagination_class = NewestFirst
+    filter_backends: list[Any] = []
+
+    def get_queryset(self) -> QuerySet[ScalingRecord]:
+        """Return the decisions about an endpoint that one may see."""
+        if getattr(self, "swagger_fake_view", False):
+            return ScalingRecord.objects.none()
+        return _endpoint(self.request, self.kwargs["endpoint_id"]).records.order_by()
+
+
+class EndpointExplanation(GenericAPIView[Any]):
+    """Why an endpoint has as many replicas as it has."""
+
+    serializer_class = StrictSerializer
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses={200: dict})
+    def get(self, request: Request, endpoint_id: UUID) -> Response:
+        """Decide now as the platform does, and change nothing."""
+        one = _shown(_endpoint(request, endpoint_id))
+        scale, rollout = one.decision.scale, one.decision.rollout
+        return Response(
+            {
+                "health": one.health,
+                "desired": scale.desired,
+                "scaling": reason_body(scale.reason),
+                "replacing": reason_body(rollout.reason) if rollout.reason else None,
+                "starts": sum(number for _, number in rollout.starts),
+                "drains": len(rollout.drains),
+            }
+        )
+
+
+class EndpointMetrics(GenericAPIView[Any]):
+    """What an endpoint was asked and how it answered."""
+
+    serializer_class = StrictSerializer
+    filter_backends: list[Any] = []
+
+    @extend_schema(responses={200: dict})
+    def get(self, request: Request, endpoint_id: UUID) -> Response:
+        """Return the last hour: requests and errors per second, open and queued requests, p95 in seconds."""
+        now = timezone.now()
+        points = points_of(_endpoint(request, endpoint_id), now - _HOUR, now)
+        names = ("at", "requests", "open", "queued", "errors", "p95")
+        return Response({"results": [{name: getattr(one, name) for name in names} for one in points]})
+
+
+def _endpoint(request: Request, endpoint_id: UUID) -> Endpoint:
+    visible = Endpoint.objects.visible_to(asker(request)).live().select_related("resource_group", "owner")
+    endpoint: Endpoint = get_object_or_404(visible, pk=endpoint_id)
+    return endpoint
+
+
+def _shown(endpoint: Endpoint) -> Shown:
+    return shown([endpoint], timezone.now())[0]
+
+
+def _body(endpoint: Endpoint) -> Any:
+    return EndpointBody(_shown(endpoint)).data
+
+
+def _checked(kind: type[Any], request: Request) -> Any:
+    body = kind(data=request.data)
+    body.is_valid(raise_exception=True)
+    return body

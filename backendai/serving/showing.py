@@ -1,0 +1,114 @@
+"""What pages and REST show of endpoints: one function for both, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from backendai.cluster.app_domains import app_domain_of, origin_of
+from backendai.scheduler.serving.health import Health, health_of
+from backendai.scheduler.serving.snapshot import EndpointView, Reason
+from backendai.serving.measures import Reading, quantile, spans_of
+from backendai.serving.models import Endpoint, ProxyReading
+from backendai.serving.reading import Picture, Seen, read_picture
+from backendai.serving.services.acting import Decision, decide
+
+MOST_POINTS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An endpoint as it is now. ``reason``: why it is as it is, the most pressing one."""
+
+    endpoint: Endpoint
+    view: EndpointView
+    health: Health
+    decision: Decision
+    replicas: tuple[Seen, ...]
+
+    @property
+    def ready(self) -> int:
+        """How many replicas answer."""
+        return sum(one.serves for one in self.view.replicas)
+
+    @property
+    def reason(self) -> Reason:
+        """The reason of what holds it up, else of its number."""
+        return self.decision.rollout.reason or self.decision.scale.reason
+
+    @property
+    def url(self) -> str:
+        """Where callers send requests."""
+        return url_of(self.endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One moment of the plots. Rates are per second; ``p95`` None: nothing was answered."""
+
+    at: datetime
+    requests: float
+    open: int
+    queued: int
+    errors: float
+    p95: float | None
+
+
+def url_of(endpoint: Endpoint) -> str:
+    """Return the address of an endpoint, without a path."""
+    return origin_of(f"{endpoint.label}.{app_domain_of('')}")
+
+
+def shown(endpoints: Iterable[Endpoint], now: datetime) -> list[Shown]:
+    """Return these endpoints as they are now, in their order. Eight queries."""
+    rows = list(endpoints)
+    picture = read_picture(now, [one.pk for one in rows])
+    by_endpoint: defaultdict[UUID, list[Seen]] = defaultdict(list)
+    for seen in picture.seen.values():
+        by_endpoint[seen.replica.endpoint_id].append(seen)
+    return [_shown(one, picture, by_endpoint[one.pk]) for one in rows if one.pk in picture.views]
+
+
+def points_of(endpoint: Endpoint, since: datetime, now: datetime) -> list[Point]:
+    """Return the plot of an endpoint, at most ``MOST_POINTS`` points. One query."""
+    columns = (*Reading._fields, "errors")
+    rows = ProxyReading.objects.filter(endpoint=endpoint, at__gte=since, at__lte=now).order_by("at")
+    step = max((now - since) / MOST_POINTS, timedelta(seconds=2))
+    buckets: defaultdict[int, list[tuple[Reading, int]]] = defaultdict(list)
+    for *values, errors in rows.values_list(*columns):
+        reading = Reading(*values)
+        buckets[int((reading.at - since) / step)].append((reading, errors))
+    points, before = [], dict[tuple[str, str], tuple[Reading, int]]()
+    for number, found in sorted(buckets.items()):
+        points.append(_point(since + step * (number + 1), found, before))
+        before |= {(one.proxy, one.boot): (one, errors) for one, errors in found}
+    return points
+
+
+def _point(
+    at: datetime, found: Sequence[tuple[Reading, int]], before: dict[tuple[str, str], tuple[Reading, int]]
+) -> Point:
+    last = {(one.proxy, one.boot): (one, errors) for one, errors in found}
+    earlier = [before[key] for key in last if key in before]
+    spans = [one for one in spans_of([one for one, _ in (*earlier, *found)], 1e9) if one.seconds > 0]
+    counts = [sum(column) for column in zip(*(one.histogram for one in spans if one.histogram), strict=False)]
+    seconds = max((one.seconds for one in spans), default=0.0)
+    failed = sum(max(errors - before.get(key, (one, errors))[1], 0) for key, (one, errors) in last.items())
+    return Point(
+        at=at,
+        requests=sum(one.requests / one.seconds for one in spans),
+        open=sum(one.open for one, _ in last.values()),
+        queued=sum(one.queued + one.held for one, _ in last.values()),
+        errors=failed / seconds if seconds else 0.0,
+        p95=quantile(counts, 0.95),
+    )
+
+
+def _shown(endpoint: Endpoint, picture: Picture, replicas: Sequence[Seen]) -> Shown:
+    view = picture.views[endpoint.pk]
+    # The picture's row has its revisions at hand; the one that came may have less.
+    row = picture.endpoints[endpoint.pk]
+    return Shown(row, view, health_of(view), decide(view, picture.now), tuple(replicas))

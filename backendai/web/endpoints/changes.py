@@ -1,0 +1,125 @@
+"""What owners do with an endpoint on its page."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from backendai.core.errors import UserError
+from backendai.serving.models import EndpointToken, Revision, Wish
+from backendai.serving.services.endpoints import change_endpoint, retry_now, roll_back, set_wish, update_endpoint
+from backendai.serving.services.tokens import create_token, revoke_token
+from backendai.texts.sentences import in_words
+from backendai.texts.translation import gettext as _
+from backendai.web.account_pages import blame
+from backendai.web.endpoints.forms import RevisionForm, ScaleForm, TokenForm, initial_of
+from backendai.web.endpoints.pages import SECTION, endpoint_page, find_endpoint
+from backendai.web.requests import PageRequest
+
+_WISHES = {"start": Wish.RUN, "stop": Wish.STOPPED, "delete": Wish.DELETED}
+
+
+@require_POST
+@never_cache
+@login_required
+def scale(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
+    """Change how many replicas there may be."""
+    found, form = find_endpoint(request, endpoint_id), ScaleForm(request.POST)
+    if form.is_valid():
+        try:
+            change_endpoint(found, request.user, **form.cleaned_data)
+            messages.success(request, _("The numbers are saved."))
+            return redirect("web:endpoint", endpoint_id)
+        except UserError as error:
+            blame(form, error)
+    return endpoint_page(request, found, status=422, scale_form=form)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def update(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
+    """Ask for a new revision, with the current one filled in; on POST begin the update."""
+    found = find_endpoint(request, endpoint_id)
+    current = get_object_or_404(Revision.objects.select_related("image"), pk=found.current_id)
+    if request.method != "POST":
+        form = RevisionForm(initial=initial_of(current), user=found.owner)
+    else:
+        form = RevisionForm(request.POST, user=found.owner)
+        if form.is_valid():
+            try:
+                update_endpoint(found, request.user, form.revision())
+                return redirect("web:endpoint", endpoint_id)
+            except UserError as error:
+                blame(form, error)
+    context = {"form": form, "endpoint": found} | SECTION
+    return render(request, "web/endpoints/update.html", context, status=422 if form.is_bound else 200)
+
+
+@require_POST
+@never_cache
+@login_required
+def go_back(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
+    """Let an earlier revision replace the others."""
+    found = find_endpoint(request, endpoint_id)
+    number = request.POST.get("revision", "")
+    try:
+        roll_back(found, request.user, int(number) if number.isdecimal() and len(number) < 9 else 0)
+    except UserError as error:
+        messages.error(request, in_words(error.message))
+    return redirect("web:endpoint", endpoint_id)
+
+
+@require_POST
+@never_cache
+@login_required
+def state(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
+    """Start, stop or delete the endpoint, retry a failed start, or allow a gap in an update."""
+    found, order = find_endpoint(request, endpoint_id), request.POST.get("order", "")
+    try:
+        if order in _WISHES:
+            set_wish(found, request.user, _WISHES[order])
+        elif order == "retry":
+            retry_now(found, request.user)
+        elif order == "gap":
+            change_endpoint(found, request.user, max_unavailable=max(found.max_unavailable, 1))
+        else:
+            raise UserError(f"{order[:32]!r} is not an order: choose start, stop, delete, retry or gap.")
+    except UserError as error:
+        messages.error(request, in_words(error.message))
+    if order == "delete":
+        messages.success(request, _("The endpoint %(name)s is deleted.") % {"name": found.name})
+        return redirect("web:endpoints")
+    return redirect("web:endpoint", endpoint_id)
+
+
+@require_POST
+@never_cache
+@login_required
+def tokens(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
+    """Create a token and show its text, this once: it is not stored, so this is no redirect."""
+    found, form = find_endpoint(request, endpoint_id), TokenForm(request.POST)
+    if form.is_valid():
+        try:
+            _token, text = create_token(found, request.user, **form.values())
+            return endpoint_page(request, found, new_token=text)
+        except UserError as error:
+            blame(form, error)
+    return endpoint_page(request, found, status=422, token_form=form)
+
+
+@require_POST
+@never_cache
+@login_required
+def revoke(request: PageRequest, endpoint_id: UUID, endpoint_token_id: UUID) -> HttpResponse:
+    """Revoke a token."""
+    found = find_endpoint(request, endpoint_id)
+    revoke_token(get_object_or_404(EndpointToken, endpoint=found, pk=endpoint_token_id), request.user)
+    messages.success(request, _("The token is revoked; whatever used it is refused from now on."))
+    return redirect("web:endpoint", endpoint_id)

@@ -1,0 +1,91 @@
+"""The list of endpoints, the page of one, and creating one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from backendai.core.errors import UserError
+from backendai.serving.models import Endpoint
+from backendai.serving.services.endpoints import create_endpoint
+from backendai.serving.showing import points_of, shown
+from backendai.web.account_pages import blame
+from backendai.web.endpoints.forms import EndpointForm, ScaleForm, TokenForm
+from backendai.web.endpoints.plots import HEIGHT, WIDTH, plots_of
+from backendai.web.requests import PageRequest
+
+SECTION = {"section": "endpoints"}
+_MOST_SHOWN, _MOST_RECORDS = 200, 30
+_HOUR = timedelta(hours=1)
+
+
+@require_safe
+@never_cache
+@login_required
+def endpoints(request: PageRequest) -> HttpResponse:
+    """Show the endpoints that one may see; htmx asks for the list alone."""
+    rows = Endpoint.objects.visible_to(request.user).live().order_by("name", "pk")[:_MOST_SHOWN]
+    context = {"endpoints": shown(rows, timezone.now())} | SECTION
+    is_part = request.htmx and not request.htmx.boosted
+    return render(request, f"web/endpoints/{'_list' if is_part else 'list'}.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+@login_required
+def create(request: PageRequest) -> HttpResponse:
+    """Ask for a new endpoint; on POST create it and open it."""
+    form = EndpointForm(request.POST or None, user=request.user)
+    if request.method == "POST" and form.is_valid():
+        try:
+            return redirect("web:endpoint", create_endpoint(request.user, form.spec()).pk)
+        except UserError as error:
+            blame(form, error)
+    context = {"form": form} | SECTION
+    return render(request, "web/endpoints/new.html", context, status=422 if form.is_bound else 200)
+
+
+@require_safe
+@never_cache
+@login_required
+def endpoint(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
+    """Show an endpoint; htmx asks for what changes by itself alone."""
+    return endpoint_page(request, find_endpoint(request, endpoint_id))
+
+
+def find_endpoint(request: PageRequest, endpoint_id: UUID) -> Endpoint:
+    """Return an endpoint that one may see and that is not deleted; else 404."""
+    rows = Endpoint.objects.visible_to(request.user).live().select_related("resource_group", "owner", "project")
+    found: Endpoint = get_object_or_404(rows, pk=endpoint_id)
+    return found
+
+
+def endpoint_page(request: PageRequest, found: Endpoint, *, status: int = 200, **more: Any) -> HttpResponse:
+    """Return the page of an endpoint, with what a form has to say."""
+    now = timezone.now()
+    one = shown([found], now)[0]
+    row = one.endpoint
+    numbers = {"minimum": row.minimum, "maximum": row.maximum, "target": row.target}
+    context: dict[str, Any] = {
+        "one": one,
+        "endpoint": found,
+        "plots": plots_of(points_of(found, now - _HOUR, now)),
+        "plot_width": WIDTH,
+        "plot_height": HEIGHT,
+        "records": list(found.records.all()[:_MOST_RECORDS]),
+        "revisions": list(found.revisions.select_related("image")[:20]),
+        "tokens": list(found.tokens.all()[:100]),
+        "scale_form": ScaleForm(initial=numbers),
+        "token_form": TokenForm(),
+    }
+    is_part = request.htmx and not request.htmx.boosted and not more
+    template = "_endpoint" if is_part else "endpoint"
+    return render(request, f"web/endpoints/{template}.html", context | SECTION | more, status=status)

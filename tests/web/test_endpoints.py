@@ -1,0 +1,105 @@
+"""The pages of inference endpoints."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from backendai.serving.models import Endpoint, EndpointToken, State
+from tests.cast import Cast
+from tests.factories import make_group, make_image
+from tests.serving.world import World, make_endpoint, states_of
+
+pytestmark = pytest.mark.django_db
+NEW = {
+    "name": "chat",
+    "image": "python",
+    "command": "serve",
+    "port": "8000",
+    "probe_path": "/health",
+    "cpu": "1",
+    "mem": "512m",
+    "minimum": "1",
+    "maximum": "2",
+    "target": "4",
+}
+
+
+@pytest.fixture
+def alice(cast: Cast) -> Client:
+    make_group()
+    make_image()
+    client = Client()
+    client.force_login(cast.alice)
+    return client
+
+
+def test_an_endpoint_is_created_by_the_form_and_shown(alice: Client, cast: Cast) -> None:
+    assert "No endpoint yet" in alice.get("/endpoints/").content.decode()
+    assert alice.get("/endpoints/new/").status_code == 200
+    made = alice.post("/endpoints/new/", NEW | {"environ": "A=b\n", "project": str(cast.project.pk)})
+    endpoint = Endpoint.objects.get()
+    assert made.headers["Location"] == f"/endpoints/{endpoint.pk}/"
+    assert endpoint.current.environ == {"A": "b"}
+    page = alice.get(made.headers["Location"]).content.decode()
+    assert f"{endpoint.label}." in page
+    assert "chat" in alice.get("/endpoints/").content.decode()
+
+
+def test_a_fault_is_shown_at_its_field_and_what_was_typed_stays(alice: Client) -> None:
+    answer = alice.post("/endpoints/new/", NEW | {"name": "Chat Bot"})
+    assert answer.status_code == 422
+    assert "small letters" in answer.content.decode()
+    assert 'value="Chat Bot"' in answer.content.decode()
+    assert not Endpoint.objects.exists()
+
+
+def test_numbers_tokens_update_and_deletion(alice: Client, cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice, maximum=2), World(cast.alice)
+    world.until(lambda: [state for *_, state in states_of(endpoint)] == [State.READY])
+    url = f"/endpoints/{endpoint.pk}/"
+    part = alice.get(url, headers={"HX-Request": "true"}).content.decode()
+    assert "1 of 1 replicas answer" in part
+    assert "<html" not in part
+    alice.post(f"{url}scale/", {"minimum": 1, "maximum": 3, "target": 2})
+    assert Endpoint.objects.get().maximum == 3
+    wrong = alice.post(f"{url}scale/", {"minimum": 4, "maximum": 3, "target": 2})
+    assert (wrong.status_code, "Choose 0 to 3" in wrong.content.decode()) == (422, True)
+    shown = alice.post(f"{url}tokens/", {"token_name": "laptop"}).content.decode()
+    token = EndpointToken.objects.get()
+    assert "bsk-" in shown
+    assert "bsk-" not in alice.get(url).content.decode()
+    alice.post(f"{url}tokens/{token.pk}/revoke/")
+    assert EndpointToken.objects.get().revoked_at
+    form = alice.get(f"{url}update/").content.decode()
+    assert "serve --port 8000" in form
+    alice.post(f"{url}update/", {name: NEW[name] for name in ("image", "command", "port", "cpu", "mem")})
+    assert Endpoint.objects.get().next.number == 2
+    alice.post(f"{url}roll-back/", {"revision": "1"})
+    assert Endpoint.objects.get().next is None
+    alice.post(f"{url}state/", {"order": "stop"})
+    assert Endpoint.objects.get().wish == "stopped"
+    alice.post(f"{url}state/", {"order": "delete"})
+    assert alice.get(url).status_code == 404
+
+
+def test_others_see_nothing_of_it(cast: Cast) -> None:
+    endpoint, stranger = make_endpoint(cast.alice), Client()
+    stranger.force_login(cast.bob)
+    assert "chat" not in stranger.get("/endpoints/").content.decode()
+    assert stranger.get(f"/endpoints/{endpoint.pk}/").status_code == 404
+    assert stranger.post(f"/endpoints/{endpoint.pk}/state/", {"order": "delete"}).status_code == 404
+
+
+def test_a_list_takes_the_same_number_of_queries_for_one_and_for_many(alice: Client, cast: Cast) -> None:
+    make_endpoint(cast.alice, "first")
+    alice.get("/endpoints/")
+    with CaptureQueriesContext(connection) as few:
+        alice.get("/endpoints/")
+    for number in range(4):
+        make_endpoint(cast.alice, f"more-{number}")
+    with CaptureQueriesContext(connection) as many:
+        alice.get("/endpoints/")
+    assert len(many) == len(few)
