@@ -8,6 +8,7 @@ import os
 import stat
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from backendai.core.beneath import Parts
 from backendai.core.errors import UserError
 from backendai.core.path_texts import decode_raw, encode_raw
 from backendai.core.tree_walk import walk_names
+from backendai.files.long_lists import Name, names_of
 from backendai.files.refusals import Refusal
 from backendai.files.tree import FolderTree
 
@@ -94,16 +96,16 @@ def read_page(tree: FolderTree, parts: Parts, order: Order) -> dict[str, Any]:
     """Return one page of a directory. Directories come first; beyond 20,000 entries it is by name, and says so."""
     directory = beneath.open_directory(tree.data, parts, follow=True)
     try:
-        with os.scandir(directory) as entries:
-            # Directories come first in either direction.
-            names = [
-                (entry.is_dir(follow_symlinks=False) is order.descending, os.fsencode(entry.name)) for entry in entries
-            ]
+        names = names_of(directory)
         is_sorted = order.by == "name" or len(names) <= MOST_SORTED
-        keys: list[Key] = list(names)
-        if is_sorted and order.by != "name":
-            keys = list(_with_facts(directory, names, order.by))
-        chosen, following = _cut(keys, order)
+        if order.by == "name" and not order.descending:
+            chosen, following = _cut_sorted(names, order)
+        else:
+            # Directories come first in either direction.
+            keys: list[Key] = [(is_file is not order.descending, name) for is_file, name in names]
+            if is_sorted and order.by != "name":
+                keys = list(_with_facts(directory, keys, order.by))
+            chosen, following = _cut(keys, order)
         found = [entry for key in chosen if (entry := _describe(directory, key[-1])) is not None]
     finally:
         os.close(directory)
@@ -157,7 +159,7 @@ def _describe(directory: int, name: bytes) -> dict[str, Any] | None:
         return None  # gone meanwhile
 
 
-def _with_facts(directory: int, names: list[tuple[bool, bytes]], by: str) -> Iterator[Key]:
+def _with_facts(directory: int, names: list[Key], by: str) -> Iterator[Key]:
     for is_file, name in names:
         try:
             found = os.stat(name, dir_fd=directory, follow_symlinks=False)
@@ -166,12 +168,26 @@ def _with_facts(directory: int, names: list[tuple[bool, bytes]], by: str) -> Ite
         yield is_file, found.st_size if by == "size" else found.st_mtime_ns, name
 
 
+def _cut_sorted(names: list[Name], order: Order) -> tuple[list[Key], str | None]:
+    """Return the names of this page and the cursor of the next; costs no look at the others."""
+    after = _read_cursor(order.after) if order.after else None
+    if after and len(after) != 2:
+        raise _other_order()
+    begin = bisect_right(names, (bool(after[0]), after[1])) if after else 0
+    chosen: list[Key] = list(names[begin : begin + order.limit])
+    return chosen, _cursor(chosen[-1]) if begin + order.limit < len(names) else None
+
+
+def _other_order() -> Refusal:
+    return Refusal(422, "bad-cursor", "This cursor belongs to a list in another order; begin anew.")
+
+
 def _cut(keys: list[Key], order: Order) -> tuple[list[Key], str | None]:
     """Return the keys of this page and the cursor of the next."""
     if order.after:
         after = _read_cursor(order.after)
         if after and len(after) != len(keys[0] if keys else after):
-            raise Refusal(422, "bad-cursor", "This cursor belongs to a list in another order; begin anew.")
+            raise _other_order()
         keys = [key for key in keys if (key < after if order.descending else key > after)]
     pick = heapq.nlargest if order.descending else heapq.nsmallest
     chosen = pick(order.limit + 1, keys)

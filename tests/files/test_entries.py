@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from backendai.core.path_texts import encode_raw, text_of
-from backendai.files import entries
+from backendai.files import entries, long_lists
 from tests.files.conftest import Portal
 
 pytestmark = pytest.mark.asyncio
@@ -194,3 +194,35 @@ async def test_only_items_of_the_trash_can_be_named(portal: Portal, item: str) -
 async def _settled(portal: Portal) -> None:
     while tasks := list(portal.server.tasks):
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_long_list_is_read_once_and_again_when_it_changes(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    monkeypatch.setattr(long_lists, "_LONG", 3)
+    monkeypatch.setattr(long_lists, "_SETTLED_NS", -1)
+    monkeypatch.setattr(long_lists, "_read", lambda one, read=long_lists._read: reads.append(one) or read(one))
+    fill(portal.data, "a", "b", "c", "d/x")
+    page = await portal.json("GET", "/entries?limit=2")
+    following = await portal.json("GET", f"/entries?limit=2&after={page['next']}")
+    assert [one["name"] for one in (*page["entries"], *following["entries"])] == ["d", "a", "b", "c"]
+    assert following["next"] is None and len(reads) == 1
+    turned = await portal.json("GET", "/entries?order=desc&sort=size")
+    assert len(turned["entries"]) == 4 and len(reads) == 1
+    while len(reads) == 1:  # until the clock of the file system has moved on
+        fill(portal.data, "e")
+        (portal.data / "b").unlink(missing_ok=True)
+        (portal.data / "b").write_text("")
+        await portal.json("GET", "/entries")
+    names = [one["name"] for one in (await portal.json("GET", "/entries"))["entries"]]
+    assert names == ["d", "a", "b", "c", "e"]
+
+
+async def test_a_list_that_just_changed_is_not_kept(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_lists, "_LONG", 1)
+    monkeypatch.setattr(long_lists, "_SETTLED_NS", 10**15)
+    for number in range(50):
+        fill(portal.data, f"f{number:02}")
+        page = await portal.json("GET", "/entries?limit=1000")
+        assert len(page["entries"]) == number + 1
