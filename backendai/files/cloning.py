@@ -13,7 +13,7 @@ from uuid import UUID
 from backendai.core import beneath
 from backendai.core.storage_layout import DATA
 from backendai.files.changes import copy_tree
-from backendai.files.lifecycle import ABSENT, CLONING, opened_place, publish, set_aside, state_of, with_facts
+from backendai.files.lifecycle import ABSENT, CLONING, enforced, opened_place, publish, set_aside, state_of, with_facts
 from backendai.files.progress import Progress, Stopped
 from backendai.files.refusals import Refusal
 from backendai.files.tree import (
@@ -50,7 +50,7 @@ def order(
         base = beneath.open_directory(staging, (name,), follow=False)
         try:
             make_skeleton(base)
-            write_meta(base, meta)
+            write_meta(base, enforced(base, meta))
         finally:
             os.close(base)
 

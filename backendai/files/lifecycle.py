@@ -13,6 +13,7 @@ from uuid import UUID
 
 from backendai.core import beneath
 from backendai.core.storage_layout import META
+from backendai.files import project_quota
 from backendai.files.refusals import Refusal
 from backendai.files.tree import (
     DELETING,
@@ -49,7 +50,7 @@ def create(root: int, folder_id: UUID, version: int, told: Mapping[str, Any]) ->
         base = beneath.open_directory(staging, (name,), follow=False)
         try:
             make_skeleton(base)
-            write_meta(base, meta)
+            write_meta(base, enforced(base, meta))
         finally:
             os.close(base)
         publish(root, staging, folder_id)
@@ -70,7 +71,7 @@ def change_meta(root: int, folder_id: UUID, version: int, told: Mapping[str, Any
     """Write name, owner and limit, as far as they are told. Refuses older versions with 409."""
     with opened_base(root, folder_id) as base:
         meta = require_version(base, version)
-        write_meta(base, with_facts(replace(meta, version=version), told))
+        write_meta(base, enforced(base, with_facts(replace(meta, version=version), told)))
 
 
 def link(root: int, folder_id: UUID, version: int, path: str, linkable: Sequence[Path]) -> None:
@@ -132,11 +133,11 @@ def describe(root: int, folder_id: UUID) -> dict[str, Any]:
     """Return state, version, limit and size of a folder."""
     state = state_of(root, folder_id)
     if state != READY:
-        return {"state": state, "version": None, "size": None, "limit": None}
+        return {"state": state, "version": None, "size": None, "limit": None, "is_enforced": False}
     with opened_base(root, folder_id) as base:
         meta, size = read_meta(base), read_size(base)
     told = {"state": state, "version": meta.version, "limit": meta.limit, "linked_path": meta.linked_path}
-    return {**told, "size": asdict(size) if size else None}
+    return {**told, "size": asdict(size) if size else None, "is_enforced": bool(meta.project)}
 
 
 def list_folders(root: int, *, after: str, limit: int) -> dict[str, Any]:
@@ -163,6 +164,17 @@ def with_facts(meta: Meta, told: Mapping[str, Any]) -> Meta:
         raise Refusal(422, "bad-value", f"meta has more than {_MOST_META} characters.")
     name, owner = (str(facts.pop(fact, known)) for fact, known in (("name", meta.name), ("owner", meta.owner)))
     return replace(meta, limit=limit, more={**meta.more, **facts}, name=name, owner=owner)
+
+
+def enforced(base: int, meta: Meta) -> Meta:
+    """Have the file system hold the folder to its limit, where it can; returns the meta with the project's number. What
+    is in the folder already joins the project when it is measured next."""
+    if (meta.limit is None and not meta.project) or meta.linked_path or not project_quota.is_offered(base):
+        return meta
+    number = meta.project or project_quota.free_number(base, UUID(meta.id))
+    project_quota.join_skeleton(base, number)
+    project_quota.set_limit(base, number, meta.limit)
+    return replace(meta, project=number)
 
 
 def require_version(base: int, version: int) -> Meta:

@@ -8,13 +8,13 @@ from uuid import UUID
 
 from aiohttp import web
 
-from backendai.files import cloning, lifecycle
+from backendai.files import cloning, lifecycle, project_quota
 from backendai.files.jobs import Jobs
 from backendai.files.refusals import Refusal, StorageSilent, as_refusal
 from backendai.files.serving import admit, read_body, whole
 
 JOBS: web.AppKey[Jobs] = web.AppKey("jobs", Jobs)
-_MEASURED = "measured"
+_MEASURED, _ENFORCED = "measured", "enforced"
 _MOST_LISTED = 1000
 
 
@@ -61,7 +61,10 @@ async def set_limit(request: web.Request) -> web.Response:
     if "bytes" not in body:
         raise Refusal(422, "bad-body", "bytes is missing: a number, or null for no limit.")
     await asked.host.run(lifecycle.change_meta, asked.folder_id, asked.ticket.version, {"limit": body["bytes"]})
-    return web.json_response(await asked.host.run(lifecycle.describe, asked.folder_id))
+    told = await asked.host.run(lifecycle.describe, asked.folder_id)
+    if told["is_enforced"]:  # files that were there before join the project of the quota
+        request.app[JOBS].measure(asked.host, asked.folder_id)
+    return web.json_response(told)
 
 
 async def link(request: web.Request) -> web.Response:
@@ -114,11 +117,13 @@ async def show_host(request: web.Request) -> web.Response:
     told: dict[str, Any] = {"host": asked.host.name, "quota_mode": _MEASURED, "total_bytes": None, "free_bytes": None}
     try:
         found = await asked.host.run(os.fstatvfs)
+        is_enforced = await asked.host.run(project_quota.is_offered)
     except Exception as error:
         if isinstance(error, StorageSilent) or (refusal := as_refusal(error)) is None:
             raise
         return web.json_response({**told, "fault": refusal.message})
     told |= {"total_bytes": found.f_blocks * found.f_frsize, "free_bytes": found.f_bavail * found.f_frsize}
+    told["quota_mode"] = _ENFORCED if is_enforced else _MEASURED
     return web.json_response({**told, "fault": ""})
 
 

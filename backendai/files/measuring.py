@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from dataclasses import asdict
@@ -10,15 +11,22 @@ from uuid import UUID
 from backendai.core import beneath
 from backendai.core.storage_layout import DATA, INCOMING, TRASH
 from backendai.core.tree_walk import walk_names
+from backendai.files import project_quota
 from backendai.files.progress import Progress
-from backendai.files.tree import SIZE, Size, opened_base, write_json
+from backendai.files.tree import SIZE, Size, opened_base, read_meta, write_json
+
+logger = logging.getLogger(__name__)
 
 BLOCK = 512  # of st_blocks, whatever the file system's own is
 
 
 def measure(root: int, folder_id: UUID, at: float, progress: Progress) -> None:
-    """Measure a folder and keep the figure beside it. Costs a look at every file."""
+    """Measure a folder and keep the figure beside it. Costs a look at every file. Where the file system enforces the
+    limit, files that do not belong to the folder's project join it."""
     with opened_base(root, folder_id) as base:
+        project = read_meta(base).project
+        if project and (joined := project_quota.join_all(base, project)):
+            logger.info("%d entries of folder %s belong to its project now", joined, folder_id)
         size = Size(0, 0, at)
         for part in (DATA, INCOMING, TRASH):
             top = beneath.make_directories(base, (part.encode(),), 0o700)

@@ -34,6 +34,7 @@ class Meta:
     limit: int | None = None
     linked_path: str = ""
     cloned_from: str = ""
+    project: int = 0  # whose quota the file system enforces; 0: none
     more: dict[str, Any] = field(default_factory=dict)
 
 

@@ -40,6 +40,7 @@ class FakeFileServer:
         self.clones_at_once = True
         self.deletes_at_once = True
         self.fault = ""
+        self.quota_mode = "measured"
         self.resume = threading.Event()
         self.resume.set()
         self._lock = threading.Lock()
@@ -83,7 +84,7 @@ class FakeFileServer:
             page = [{"id": pk} | {name: self.folders[pk][name] for name in ("version", "meta")} for pk in ids[:2]]
             return 200, {"folders": page, "next": ids[1] if len(ids) > 2 else None}
         sizes = {"total_bytes": 10**12, "free_bytes": 4 * 10**11}
-        return 200, {"host": self.name, "quota_mode": "measured", "fault": self.fault} | sizes
+        return 200, {"host": self.name, "quota_mode": self.quota_mode, "fault": self.fault} | sizes
 
     def _manage(self, method: str, pk: str, rest: list[str], body: Any, version: int) -> tuple[int, Any]:
         folder = self.folders.get(pk)

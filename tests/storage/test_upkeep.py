@@ -282,3 +282,21 @@ def test_a_purge_of_an_account_waits_for_its_folders(folder: Folder, cast: Cast)
     assert [(one.name, one.user) for one in moved] == [("data-2", cast.bob)]
     purge_user(cast.dana, cast.alice, typed=cast.alice.email, now=NOW)
     assert set(Folder.objects.values_list("name", flat=True)) == {"data", "data-2"}
+
+
+def test_limits_from_before_hold_when_a_host_begins_to_enforce(
+    folder: Folder, cast: Cast, host: StorageHost, files: FakeFileServer
+) -> None:
+    create_folder(cast.alice, name="free", now=NOW)
+    folders.run_folders(NOW)
+    before = len(files.asked)
+    files.quota_mode = "enforced"
+    folders.run_folders(NOW + timedelta(seconds=30))
+    host.refresh_from_db()
+    assert host.quota_mode == "enforced"
+    assert [path for method, path, *_ in files.asked[before:] if path.endswith("/limit")] == [
+        f"/v1/folders/{folder.pk}/limit"
+    ]
+    after = len(files.asked)
+    folders.run_folders(NOW + timedelta(seconds=60))
+    assert not [path for _, path, *_ in files.asked[after:] if path.endswith("/limit")]

@@ -20,7 +20,7 @@ from backendai.storage.file_server import FileServerError
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.services.delivery import deliver
 from backendai.storage.services.measuring import take_measurement
-from backendai.storage.status import FolderStatus
+from backendai.storage.status import FolderStatus, QuotaMode
 from backendai.storage.transitions import transition
 
 logger = logging.getLogger(__name__)
@@ -130,6 +130,9 @@ def _look_at(host: StorageHost, now: datetime) -> bool:
     except FileServerError as error:
         StorageHost.objects.filter(pk=host.pk).update(fault=error.message[:500])
         return False
+    if found.quota_mode == QuotaMode.ENFORCED != host.quota_mode:  # limits that were set before are to hold as well
+        limited = Folder.objects.filter(host=host, limit_bytes__isnull=False, linked_path="")
+        limited.filter(status__in=[FolderStatus.READY, FolderStatus.TRASHED]).update(needs_push=True)
     StorageHost.objects.filter(pk=host.pk).update(
         fault=found.fault,
         quota_mode=found.quota_mode,
