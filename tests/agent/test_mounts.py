@@ -90,6 +90,27 @@ def test_it_attaches_what_was_ordered_and_takes_only_the_mount_away(mounts: Kern
     assert (data / "part" / "file").read_text() == "kept"
 
 
+def test_two_agents_on_one_shared_path_see_the_same_and_let_each_other_be(root: Path, tmp_path: Path) -> None:
+    need_root("only root attaches mounts")
+    folder = uuid4()
+    data = folder_on_disk(root, folder, uid=OWNER)
+    agents = [KernelMounts(tmp_path / name, StorageHosts({"local": root}, (), "test")) for name in ("one", "two")]
+    specs = [make_spec(mounts=[mount_of(folder)]), make_spec(mounts=[mount_of(folder, rights="view")])]
+    (first,), (second,) = (agent.prepare(spec, RULES).all for agent, spec in zip(agents, specs, strict=True))
+    try:
+        (Path(first.source) / "model").write_text("of one")
+        assert (Path(second.source) / "model").read_text() == "of one"
+        with pytest.raises(OSError, match="Read-only"):
+            (Path(second.source) / "model").write_text("of two")
+        agents[0].sweep(set())  # it has lost its kernel
+        assert not mounted_below(tmp_path / "one") and len(mounted_below(tmp_path / "two")) == 1
+        assert (Path(second.source) / "model").read_text() == "of one"
+    finally:
+        for agent in agents:
+            agent.sweep(set())
+    assert not mounted_below(tmp_path) and (data / "model").read_text() == "of one"
+
+
 def test_without_the_right_to_mount_it_gives_the_path_of_the_folder(mounts: KernelMounts, root: Path) -> None:
     folder = uuid4()
     data = folder_on_disk(root, folder, uid=OWNER)

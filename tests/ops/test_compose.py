@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+
+from backendai.wire.tickets import new_private_key, public_key_of
+from tests.system.platform import free_port
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = shutil.which("docker-compose")
@@ -76,3 +80,29 @@ def test_it_does_not_start_without_passwords(tmp_path: Path) -> None:
     done = subprocess.run([COMPOSE, "config"], cwd=tmp_path, env=clean, capture_output=True, text=True)
     assert done.returncode != 0
     assert "set it in .env" in done.stderr
+
+
+def test_the_file_server_starts_as_it_is_written(services: dict[str, Any], tmp_path: Path) -> None:
+    service, port = services["files"], free_port()
+    folders = service["environment"]["BACKENDAI_STORAGE_HOSTS"].partition("=")[2]
+    for name in ("data", "state", "folders"):
+        (tmp_path / name).mkdir()
+    told = {"public_key": public_key_of(new_private_key()), "deployment": "d-compose"}
+    (tmp_path / "data/file-server.json").write_text(json.dumps(told))
+
+    def here(text: str) -> str:
+        for there, name in ((folders, "folders"), ("/data/", "data/"), ("/state/", "state/")):
+            text = text.replace(there, f"{tmp_path}/{name}")
+        return text.replace("8093", str(port)).replace("$$", "$")
+
+    environ = {name: here(value or "") for name, value in service["environment"].items()}
+    environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = [here(word) for word in service["command"]]
+    probe = [here(word) for word in service["healthcheck"]["test"][1:]]
+    for _ in range(2):  # the second start finds the path prepared
+        with subprocess.Popen(command, cwd=ROOT, env=environ) as process:
+            while subprocess.run(probe, cwd=ROOT, env=environ, capture_output=True).returncode:
+                assert process.poll() is None
+            process.terminate()
+        marker = json.loads((tmp_path / "folders/.backendai-storage.json").read_text())
+        assert (marker["deployment"], marker["host"]) == ("d-compose", "local")

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import Membership, User
 from backendai.compute.mount_models import SessionMount
-from backendai.storage.models import Folder, FolderGrant, StorageHost
+from backendai.storage.models import Folder, FolderFill, FolderGrant, StorageHost
 from backendai.storage.services import create_folder
 from backendai.storage.status import FolderStatus, GrantKind, Rights
 from tests.cast import Cast
@@ -159,3 +159,15 @@ def test_a_superadmin_links_a_directory(
     assert (folder.linked_path, folder.project) == ("/data/imagenet", cast.project)
     shown = text(alice.get(reverse("web:folder", args=[folder.pk])))
     assert "Upload files" not in shown
+
+
+def test_a_clone_can_lie_on_another_storage_host(data: Folder, alice: Client) -> None:
+    settings = page(data, "settings")
+    assert 'name="host"' not in alice.get(settings).content.decode()  # there is one alone
+    nas = StorageHost.objects.create(name="nas", address="http://127.0.0.1:1")
+    assert f'<option value="{data.host_id}" selected>' in alice.get(settings).content.decode()
+    alice.post(page(data, "clone"), {"name": "far", "host": str(nas.pk)})
+    clone = Folder.objects.get(name="far")
+    assert (clone.host, clone.status) == (nas, FolderStatus.CREATING) and FolderFill.objects.get().folder == clone
+    alice.post(page(data, "clone"), {"name": "near", "host": str(data.host_id)})
+    assert not FolderFill.objects.filter(folder__name="near").exists()
