@@ -17,6 +17,7 @@ from tests.agent.specs import TINY_IMAGE
 
 TMUX_IMAGE = "local/backendai-test:tmux"
 SERVICE_IMAGE = "local/backendai-test:service-1"
+PYTHON_IMAGE = "local/backendai-test:python-1"
 SERVICE_LABEL = "notes:http:[8000],broken:http:8001,byhand:preopen:8002,ring:tcp:8003"
 LABEL = "backendai-test.image"
 _SERVICE_FILES = Path(__file__).parent / "service_image"
@@ -45,6 +46,26 @@ def ensure_service_image(client: APIClient) -> str:
         told = (f"LABEL ai.backend.service-ports={SERVICE_LABEL}",)
         _import(client, SERVICE_IMAGE, [*_busybox_files(), *_service_files()], told)
     return SERVICE_IMAGE
+
+
+def ensure_python_image(client: APIClient) -> str:
+    """Return the reference of the tiny image with the system's Python and its standard library."""
+    if not _has(client, PYTHON_IMAGE):
+        _import(client, PYTHON_IMAGE, [*_busybox_files(), *_python_files()])
+    return PYTHON_IMAGE
+
+
+def _python_files() -> list[tuple[str, bytes | Path]]:
+    python = Path("/usr/bin/python3").resolve()
+    library = Path("/usr/lib", python.name)
+    assert library.is_dir(), "install python3"
+    left_out = {"__pycache__", "test", "idlelib", "lib2to3", "ensurepip", "dist-packages"}
+    modules = [path for path in library.rglob("*") if path.is_file() and not left_out & set(path.parts)]
+    compiled = [path for path in modules if path.suffix == ".so"]
+    linked = subprocess.run(["ldd", python, *compiled], capture_output=True, text=True, check=True).stdout.split()
+    libraries = {Path(word) for word in linked if word.startswith("/") and not word.endswith(":")}
+    files = [(str(path).lstrip("/"), path) for path in sorted({*modules, *libraries})]
+    return [("usr/bin/python3", python), *files]
 
 
 def _has(client: APIClient, reference: str) -> bool:
