@@ -91,6 +91,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "sessions/<uuid:session_id>/row/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/panel/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
+    "sessions/<uuid:session_id>/console/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/info/": (P.VISIBLE, "GET"),
     "sessions/<uuid:session_id>/idle/<int:checker_id>/longer/": (P.VISIBLE, "POST"),
     "sessions/<uuid:session_id>/variables/": (P.VISIBLE, "GET"),

@@ -111,7 +111,9 @@ class PlainRunner:
         kept = error.__traceback__
         while kept is not None and not kept.tb_frame.f_code.co_filename.startswith("<cell "):
             kept = kept.tb_next
-        text = "".join(traceback.format_exception(type(error), error, kept))
+        told = traceback.TracebackException(type(error), error, kept)
+        told.stack = traceback.StackSummary.from_list([one for one in told.stack if one.filename != __file__])
+        text = "".join(told.format())
         self._channel.say(
             item={"type": "error", "name": type(error).__name__, "value": _words(error), "traceback": text}
         )

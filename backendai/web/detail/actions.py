@@ -40,6 +40,7 @@ def actions_of(
     return [
         Action("apps", _("Apps"), "apps", reverse("web:app_launcher", args=[session.pk]), "apps", why_no_apps(session)),
         Action("terminal", _("Terminal"), "terminal-2", f"{page}#terminal", "", _no_terminal(session), in_drawer),
+        *_console(session),
         Action("log", _("Log"), "file-text", f"{page}#log", "", _no_log(session, kept_log)),
         Action(
             "commit",
@@ -58,6 +59,20 @@ def why_no_apps(session: ComputeSession) -> str:
     if session.is_running and not has_apps(session):
         return _("The image has no apps, and no port was opened.")
     return _no_terminal(session)
+
+
+def why_no_console(session: ComputeSession) -> str:
+    """Return why no code can be run in a session now; empty when it can."""
+    if not session.kind.executes_code:
+        return _("Only interactive sessions run code on request.")
+    return _no_terminal(session)
+
+
+def _console(session: ComputeSession) -> list[Action]:
+    if not session.kind.executes_code:
+        return []
+    address = reverse("web:console", args=[session.pk])
+    return [Action("console", _("Console"), "player-play", address, "", why_no_console(session))]
 
 
 def _no_terminal(session: ComputeSession) -> str:

@@ -32,15 +32,15 @@ _ASK_NO_MORE = 286  # htmx ends its polling
 _View = TypeVar("_View", bound=Callable[..., HttpResponse])
 
 
-def _with_inline_styles(view: _View) -> _View:
-    """Allow style elements in the page: the terminal writes its own."""
+def with_inline_styles(view: _View) -> _View:
+    """Allow style elements in the page: the terminal writes its own, and so do frames of the console."""
     return cast(_View, csp_update({"style-src": [UNSAFE_INLINE]})(view))
 
 
 @require_safe
 @never_cache
 @login_required
-@_with_inline_styles
+@with_inline_styles
 def session(request: PageRequest, session_id: UUID) -> HttpResponse:
     """Show a session as a page; htmx gets its panel alone, to lie over a list."""
     in_drawer = asks_for_part(request)
