@@ -27,7 +27,7 @@ _BELOW_DOORS = {"serving", "gateways", "texts"} | _BELOW_SERVING
 
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
-    "texts": set(),
+    "texts": {"core"},
     "scheduler": {"core"},
     "wire": {"core"},
     "activity": {"wire", "core"},

@@ -6,6 +6,7 @@ from backendai.accounts.models import Project, User
 from backendai.accounts.querysets import ProjectQuerySet, UserQuerySet
 from backendai.activity.refusals import note_refusal
 from backendai.core.errors import NotFound
+from backendai.core.messages import Message
 
 
 def people_to_act_for(actor: User) -> UserQuerySet:
@@ -30,7 +31,7 @@ def owner_named(actor: User, email: str, *, is_launch: bool = False) -> User:
     if owner is None:
         if is_launch:
             note_refusal(actor.pk, "act-for", "user", wanted)
-        text = f"There is nobody with the address {email.strip()!r} for whom you may act."
+        text = Message("There is nobody with the address {email} for whom you may act.", email=repr(email.strip()))
         raise NotFound(text, field="owner", code="unknown-owner")
     return owner
 

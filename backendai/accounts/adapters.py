@@ -21,6 +21,7 @@ from backendai.accounts.known_browsers import remember_browser
 from backendai.accounts.models import User
 from backendai.accounts.second_factors import is_required_of, seal, unseal
 from backendai.accounts.sign_ins import note_login
+from backendai.core.messages import Message
 
 FRESH_SECONDS = 300
 _WORDS = {"totp": "app", "recovery_codes": "recovery-code", "webauthn": "passkey"}
@@ -30,8 +31,8 @@ class PortalAdapter(DefaultAccountAdapter):
     """Signing in and proving again who one is."""
 
     error_messages = DefaultAccountAdapter.error_messages | {
-        "email_password_mismatch": "Wrong e-mail address or password.",
-        "incorrect_password": "This is not your password.",
+        "email_password_mismatch": Message("Wrong e-mail address or password."),
+        "incorrect_password": Message("This is not your password."),
     }
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
@@ -72,7 +73,7 @@ class PortalAdapter(DefaultAccountAdapter):
 
     def respond_user_inactive(self, request: HttpRequest, user: Any) -> HttpResponse:
         """Send somebody who is let in no more back, with the reason: they have proved who they are."""
-        messages.error(request, "This account is not active. Ask an administrator of this installation.")
+        messages.error(request, Message("This account is not active. Ask an administrator of this installation."))
         return HttpResponseRedirect(resolve_url("web:login"))
 
 
@@ -80,9 +81,9 @@ class PortalFactors(DefaultMFAAdapter):
     """Second factors."""
 
     error_messages = DefaultMFAAdapter.error_messages | {
-        "incorrect_code": "This is not a valid code, or it was used before.",
+        "incorrect_code": Message("This is not a valid code, or it was used before."),
         "cannot_delete_authenticator": (
-            "Everybody in your role needs a second factor here. Set up another one, then remove this."
+            Message("Everybody in your role needs a second factor here. Set up another one, then remove this.")
         ),
     }
 
@@ -103,7 +104,7 @@ class PortalFactors(DefaultMFAAdapter):
     def generate_authenticator_name(self, user: Any, type: Authenticator.Type) -> str:
         """Return the name that the form for a passkey proposes."""
         number = Authenticator.objects.filter(user_id=user.pk, type=type).count() + 1
-        return "Passkey" if number == 1 else f"Passkey {number}"
+        return "Passkey" if number == 1 else Message("Passkey {number}", number=number)
 
 
 def has_proved_lately() -> bool:

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 
 from backendai.accounts.policy_rules import clean_amounts
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.slots import is_size, parse_size
 
 _UNITS = (("p", 2**50), ("t", 2**40), ("g", 2**30), ("m", 2**20), ("k", 2**10))
@@ -39,7 +40,7 @@ class AmountsField(forms.CharField):
             if not sign:
                 wrong.append(f"{part.strip()!r}: write a slot and its amount, such as cpu=8.")
             elif name in amounts:
-                wrong.append(f"{name} stands there twice.")
+                wrong.append(Message("{name} stands there twice.", name=name))
             else:
                 amounts[name] = amount
         wrong += filter(None, (_flaw(name, amount) for name, amount in amounts.items()))

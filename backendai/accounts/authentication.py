@@ -17,6 +17,7 @@ from backendai.accounts.logins import begin_login, end_login
 from backendai.accounts.models import User
 from backendai.accounts.prepared import Prepared
 from backendai.accounts.sign_ins import masked, note_failure
+from backendai.core.messages import Message
 
 logger = logging.getLogger(__name__)
 _BY_ID = Prepared(lambda user_id: User.objects.filter(pk=user_id))
@@ -37,7 +38,9 @@ class PatientBackend(ModelBackend):
         if wait := begin_login(email, address, now=timezone.now(), everywhere=everywhere):
             logger.warning("sign-in of %r from %s has to wait", masked(email), address)
             seconds = math.ceil(wait.total_seconds())
-            raise ValidationError(f"Too many attempts. Try again in {seconds} seconds.", code="too-many-attempts")
+            raise ValidationError(
+                Message("Too many attempts. Try again in {seconds} seconds.", seconds=seconds), code="too-many-attempts"
+            )
         user = self._checked(request, email, password)
         if user is None:
             note_failure(request, email)

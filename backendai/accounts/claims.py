@@ -15,6 +15,7 @@ from backendai.accounts.services.create_user import add_user
 from backendai.accounts.services.people import get_or_create_project
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
 
 EVERYBODY = "*"
 _ROLES = (User.Role.USER, User.Role.ADMIN, User.Role.SUPERADMIN)  # the weakest first
@@ -35,20 +36,26 @@ class Place:
 def wrong_mapping(mapping: Any) -> str:
     """Return what is wrong with a mapping of groups, empty when nothing is."""
     if not isinstance(mapping, Mapping) or not mapping:
-        return 'It has to be JSON that says what each group means: {"group": {"domain": "…", "project": "…"}}.'
+        return Message('It has to be JSON that says what each group means: {"group": {"domain": "…", "project": "…"}}.')
     for group, grant in mapping.items():
         if not isinstance(grant, Mapping) or not grant or not set(grant) <= _KEYS:
-            return f"What group {group!r} means has to be an object with domain, project and role."
+            return Message(
+                "What group {group} means has to be an object with domain, project and role.", group=repr(group)
+            )
         if not all(isinstance(value, str) and value.strip() for value in grant.values()):
-            return f"What group {group!r} means has to be said in texts that are not empty."
+            return Message("What group {group} means has to be said in texts that are not empty.", group=repr(group))
         if "project" in grant and "domain" not in grant:
-            return f"Group {group!r} names a project, but not its domain."
+            return Message("Group {group} names a project, but not its domain.", group=repr(group))
         if grant.get("role", User.Role.USER) not in (*_ROLES, _PROJECT_ADMIN):
-            return f"Group {group!r} gives the role {grant['role']!r}: there is user, project-admin, admin, superadmin."
+            return Message(
+                "Group {group} gives the role {grant}: there is user, project-admin, admin, superadmin.",
+                group=repr(group),
+                grant=repr(grant["role"]),
+            )
         if grant.get("role") == _PROJECT_ADMIN and "project" not in grant:
-            return f"Group {group!r} makes project admins, but names no project."
+            return Message("Group {group} makes project admins, but names no project.", group=repr(group))
         if grant.get("role") == User.Role.ADMIN and "domain" not in grant:
-            return f"Group {group!r} makes domain admins, but names no domain."
+            return Message("Group {group} makes domain admins, but names no domain.", group=repr(group))
     return ""
 
 

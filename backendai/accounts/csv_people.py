@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from backendai.accounts.models import Membership
 from backendai.accounts.rules import check_member_role, clean_email, clean_full_name
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 COLUMNS = ("email", "full_name", "project", "role", "policy")
 LARGEST_FILE = 2**20
@@ -43,7 +44,9 @@ def read_people(content: bytes) -> tuple[list[Entry], list[Problem]]:
     cannot be read: too large, not UTF-8, columns missing or unknown."""
     if len(content) > LARGEST_FILE:
         raise UserError(
-            f"The file has {len(content):,} bytes; at most {LARGEST_FILE:,} will do.",
+            "The file has {number} bytes; at most {largest_file} will do.",
+            number=f"{len(content):,}",
+            largest_file=f"{LARGEST_FILE:,}",
             field="file",
             code="file-too-large",
         )
@@ -58,7 +61,9 @@ def read_people(content: bytes) -> tuple[list[Entry], list[Problem]]:
         problems += wrong
         first = seen.setdefault((entry.email, entry.project), line) if not wrong else line
         if first != line:
-            problems.append(Problem(line, "email", f"The same person and project as on line {first}."))
+            problems.append(
+                Problem(line, "email", Message("The same person and project as on line {first}.", first=first))
+            )
         else:
             entries.append(entry)
     if not seen and not problems:
@@ -79,26 +84,35 @@ def _rows(text: str) -> Iterator[tuple[int, dict[str, str]]]:
                 continue
             number += 1
             if number > MOST_ROWS:
-                raise UserError(f"The file has more than {MOST_ROWS:,} people.", field="file", code="too-many-rows")
+                raise UserError(
+                    "The file has more than {most_rows} people.",
+                    most_rows=f"{MOST_ROWS:,}",
+                    field="file",
+                    code="too-many-rows",
+                )
             row = dict(zip(columns, (cell.strip() for cell in cells), strict=False))
             yield reader.line_num, row | ({"": "more"} if len(cells) > len(columns) else {})
     except csv.Error as error:
-        raise UserError(f"Line {reader.line_num}: {error}.", field="file", code="invalid-csv") from error
+        raise UserError(
+            "Line {line}: {error}.", line=reader.line_num, error=error, field="file", code="invalid-csv"
+        ) from error
 
 
 def _check_columns(columns: list[str]) -> None:
     unknown = [name for name in columns if name not in COLUMNS]
     missing = sorted(_NEEDED - set(columns))
     if unknown or missing or len(set(columns)) != len(columns):
-        wrong = "missing: " + ", ".join(missing) if missing else "unknown or double: " + ", ".join(unknown)[:100]
-        text = f"The first line names the columns {', '.join(COLUMNS)}; {wrong}."
+        wrong = (
+            "missing: " + ", ".join(missing) if missing else Message("unknown or double: ") + ", ".join(unknown)[:100]
+        )
+        text = Message("The first line names the columns {columns}; {wrong}.", columns=COLUMNS, wrong=wrong)
         raise UserError(text, field="file", code="wrong-columns")
 
 
 def _entry(line: int, row: dict[str, str]) -> tuple[Entry, list[Problem]]:
     problems = []
     if "" in row:
-        problems.append(Problem(line, "", "More cells than columns."))
+        problems.append(Problem(line, "", Message("More cells than columns.")))
     email, name = row.get("email", ""), row.get("full_name", "")
     row["role"] = row.get("role", "").lower() or str(Membership.Role.MEMBER)
     for field, clean in (("email", clean_email), ("full_name", clean_full_name), ("role", check_member_role)):
@@ -107,7 +121,7 @@ def _entry(line: int, row: dict[str, str]) -> tuple[Entry, list[Problem]]:
         except UserError as error:
             problems.append(Problem(line, field, error.message))
     if not row.get("project"):
-        problems.append(Problem(line, "project", "Name the project."))
+        problems.append(Problem(line, "project", Message("Name the project.")))
     entry = Entry(
         line,
         email=row.get("email", email),

@@ -10,6 +10,8 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.dateparse import parse_duration
 
+from backendai.core.messages import Message
+
 _SECONDS = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
 _UNITS = {
     **dict.fromkeys(("w", "week", "weeks"), "w"),
@@ -25,10 +27,10 @@ _SEVERAL = re.compile(rf"(?:{_PART.pattern}[\s,]*)+")
 class TimeSpanField(forms.DurationField):
     """A length of time; its value is a timedelta. ``days hh:mm:ss`` is understood as well."""
 
-    default_error_messages = {"invalid": "Write a number with its unit, such as 90s, 30m, 2h or 7d."}
+    default_error_messages = {"invalid": Message("Write a number with its unit, such as 90s, 30m, 2h or 7d.")}
 
     def __init__(self, **kwargs: Any) -> None:
-        kwargs.setdefault("widget", forms.TextInput(attrs={"size": 22, "placeholder": "such as 30m, 2h, 7d"}))
+        kwargs.setdefault("widget", forms.TextInput(attrs={"size": 22, "placeholder": Message("such as 30m, 2h, 7d")}))
         super().__init__(**kwargs)
 
     def prepare_value(self, value: Any) -> Any:

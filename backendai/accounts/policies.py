@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -13,11 +13,12 @@ from django.db.models.functions import Cast
 
 from backendai.accounts.models import Domain, KeyPair, Project, ResourcePolicy, User
 from backendai.accounts.policy_rules import thousandths
+from backendai.core.messages import Message
 from backendai.core.slots import INFINITY, format_amount
 
 KEY_PAIR, USER, PROJECT, DOMAIN = SCOPES = ("key-pair", "user", "project", "domain")
 HOLDER_WORDS = {
-    "key_pairs": "key pair",
+    "key_pairs": Message("key pair"),
     "users": "user",
     "projects": "project",
     "domains": "domain",
@@ -86,15 +87,25 @@ def strictest(limited: Sequence[Limited], field: str) -> tuple[int, Limited] | N
 def held_text(policy: ResourcePolicy) -> str:
     """Return in words what a holder of this policy may hold at once: ``cpu 8, mem 64 GiB, nothing else``."""
     amounts = thousandths(policy.slots, field="slots")
-    named = [f"{name} {format_amount(name, amount)}" for name, amount in sorted(amounts.items())]
-    others = ["nothing else"] if policy.unnamed_slots == ResourcePolicy.Unnamed.LIMITED else []
-    return ", ".join(named + others) or INFINITY
+    named: list[str] = [f"{name} {format_amount(name, amount)}" for name, amount in sorted(amounts.items())]
+    others = [Message("nothing else")] if policy.unnamed_slots == ResourcePolicy.Unnamed.LIMITED else []
+    return Message.joined([*named, *others], ", ") or INFINITY
+
+
+def counted(numbers: Iterable[tuple[int, str]]) -> Message:
+    """Return numbers with what they count, zeros left out: ``2 users, 1 project``."""
+    parts = [
+        Message("{number} {kind}", number=number, kind=Message(word if number == 1 else f"{word}s"))
+        for number, word in numbers
+        if number
+    ]
+    return Message.joined(parts, ", ")
 
 
 def holders_text(policy: Any) -> str:
     """Return in words who has a policy that ``with_holders`` counted: ``2 users, 1 project``."""
     numbers = [(getattr(policy, f"number_of_{kind}"), word) for kind, word in HOLDER_WORDS.items()]
-    return ", ".join(f"{number} {word}{'s' if number > 1 else ''}" for number, word in numbers if number) or "nobody"
+    return counted(numbers) or Message("nobody")
 
 
 def _rows_with_policy(keys: Collection[str]) -> QuerySet[Any, Any]:

@@ -10,46 +10,65 @@ from backendai.accounts.amounts_field import AmountsField, SizeField
 from backendai.accounts.duration_field import TimeSpanField
 from backendai.accounts.models import PolicyDefault, ResourcePolicy
 from backendai.accounts.services.policies import defaults_of, set_defaults
+from backendai.core.messages import Message
 
 _WORDS = {
-    "unnamed_slots": ("Of every other slot", "For slots that are not named above."),
-    "max_sessions": ("Most sessions at once", "That hold slots. Empty: unlimited; 0: none may start."),
-    "max_pending_sessions": ("Most sessions waiting", "A launch beyond it is refused. Empty: unlimited."),
-    "max_priority": ("Highest priority", "0 to 100; sessions usually have 10. Empty: up to 100."),
-    "max_kernels_per_session": ("Most kernels in one session", "Empty: up to 16."),
-    "max_concurrent_logins": (
-        "Most browsers signed in", "Of a user, by the user's and the domain's policy. Empty: unlimited."
+    "unnamed_slots": (Message("Of every other slot"), Message("For slots that are not named above.")),
+    "max_sessions": (
+        Message("Most sessions at once"),
+        Message("That hold slots. Empty: unlimited; 0: none may start."),
     ),
-    "max_customized_images": ("Most images of their own", "That one user may keep. Empty: unlimited."),
-    "max_folders": ("Most folders", "Of one user or one project; folders in the trash do not count. Empty: unlimited."),
-}  # fmt: skip
+    "max_pending_sessions": (
+        Message("Most sessions waiting"),
+        Message("A launch beyond it is refused. Empty: unlimited."),
+    ),
+    "max_priority": (Message("Highest priority"), Message("0 to 100; sessions usually have 10. Empty: up to 100.")),
+    "max_kernels_per_session": (Message("Most kernels in one session"), Message("Empty: up to 16.")),
+    "max_concurrent_logins": (
+        Message("Most browsers signed in"),
+        Message("Of a user, by the user's and the domain's policy. Empty: unlimited."),
+    ),
+    "max_customized_images": (
+        Message("Most images of their own"),
+        Message("That one user may keep. Empty: unlimited."),
+    ),
+    "max_folders": (
+        Message("Most folders"),
+        Message("Of one user or one project; folders in the trash do not count. Empty: unlimited."),
+    ),
+}
 
 
 class PolicyForm(forms.ModelForm):
     """A resource policy. Where several hold for somebody, the tightest counts."""
 
     slots = AmountsField(
-        label="Most held at once",
+        label=Message("Most held at once"),
         help_text="Over all resource groups, as cpu=8, mem=64g, cuda.device=2. A slot with 0: none of it.",
     )
     max_pending_slots = AmountsField(
-        label="Most asked for by waiting sessions", help_text="All that wait together; a launch beyond it is refused."
+        label=Message("Most asked for by waiting sessions"),
+        help_text=Message("All that wait together; a launch beyond it is refused."),
     )
     max_session_lifetime = TimeSpanField(
         required=False,
-        label="Longest run",
-        help_text="From a session's start; then it ends. What runs already keeps its end. Empty: unlimited.",
+        label=Message("Longest run"),
+        help_text=Message("From a session's start; then it ends. What runs already keeps its end. Empty: unlimited."),
     )
     max_folder_bytes = SizeField(
-        label="Most data in folders",
-        help_text="The limits of all folders of one user or one project together, as 500g or 2t. Empty: unlimited.",
+        label=Message("Most data in folders"),
+        help_text=Message(
+            "The limits of all folders of one user or one project together, as 500g or 2t. Empty: unlimited."
+        ),
     )
     default_for = forms.MultipleChoiceField(
         required=False,
         choices=PolicyDefault.Holder.choices,
         widget=forms.CheckboxSelectMultiple,
-        label="New ones get it",
-        help_text="Takes the place of the policy that new ones of the kind got so far; nobody's policy changes.",
+        label=Message("New ones get it"),
+        help_text=Message(
+            "Takes the place of the policy that new ones of the kind got so far; nobody's policy changes."
+        ),
     )
 
     class Meta:

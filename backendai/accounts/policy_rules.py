@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.slots import decimal_text, parse_amount
 
 LONGEST = timedelta(days=3650)
@@ -25,7 +26,7 @@ def _parsed(name: str, value: Any, field: str) -> int:
     except UserError as error:
         if error.code == "unknown-slot":  # it names the slot already
             raise
-        raise UserError(f"{name}: {error.message}", field=field, code=error.code) from error
+        raise UserError("{name}: {problem}", name=name, problem=error.message, field=field, code=error.code) from error
 
 
 def thousandths(amounts: Mapping[str, str], *, field: str) -> dict[str, int]:
@@ -35,10 +36,12 @@ def thousandths(amounts: Mapping[str, str], *, field: str) -> dict[str, int]:
 
 def wrong_limits(max_kernels: int | None, max_lifetime: timedelta | None) -> dict[str, str]:
     """Return by field what is wrong with limits under which nothing could ever run."""
-    wrong = {}
+    wrong: dict[str, str] = {}
     if max_kernels == 0:
-        wrong["max_kernels_per_session"] = "A session has at least 1 kernel: write 1 or more, or leave it empty."
+        wrong["max_kernels_per_session"] = Message(
+            "A session has at least 1 kernel: write 1 or more, or leave it empty."
+        )
     if max_lifetime is not None and not timedelta(0) < max_lifetime <= LONGEST:
-        text = f"Write a time longer than 0 and of at most {LONGEST.days} days, or leave it empty."
+        text = Message("Write a time longer than 0 and of at most {days} days, or leave it empty.", days=LONGEST.days)
         wrong["max_session_lifetime"] = text
     return wrong

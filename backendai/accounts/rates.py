@@ -10,6 +10,7 @@ from django.conf import settings
 from backendai.accounts.logins import network_of
 from backendai.accounts.models import KeyPair, User
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.wire.rates import Rate, take
 
 _MINUTE = 60.0
@@ -23,7 +24,9 @@ class TooFast(UserError):
 
     def __init__(self, seconds: float) -> None:
         self.seconds = max(1, math.ceil(seconds))
-        super().__init__(f"Too many requests. Try again in {self.seconds} s.", seconds=self.seconds)
+        super().__init__(
+            Message("Too many requests. Try again in {seconds} s.", seconds=self.seconds), seconds=self.seconds
+        )
 
 
 def check_rates(user: User, *, now: datetime, key_pair: KeyPair | None = None, launches: bool = False) -> None:

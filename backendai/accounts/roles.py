@@ -12,6 +12,7 @@ from enum import IntEnum, StrEnum
 from backendai.accounts.models import Domain, Membership, Project, User
 from backendai.activity.refusals import note_refusal
 from backendai.core.errors import NotAllowed
+from backendai.core.messages import Message
 
 
 class Rank(IntEnum):
@@ -101,7 +102,7 @@ def check_domain(actor: User, deed: Deed, domain: Domain | None) -> None:
 def check_grant(actor: User, role: str) -> None:
     """Refuse (NotAllowed) to give a role above one's own; raises ValueError for a role that does not exist."""
     if _RANKS[User.Role(role)] > rank_of(actor):
-        text = f"You may not make anybody {User.Role(role).label}: that is above your own role."
+        text = Message("You may not make anybody {role}: that is above your own role.", role=User.Role(role).label)
         refusal = NotAllowed(text, field="role", code="above-own-role")
         note_refusal(actor.pk, "grant-role", "user", role=role, code=refusal.code)
         raise refusal
@@ -169,10 +170,15 @@ def _against_user(actor: User, deed: Deed, user: User) -> NotAllowed | None:
     rule = RULES[deed]
     if user.pk == actor.pk:
         if rule.to_oneself is None or rank_of(actor) < rule.to_oneself:
-            text = f"You may not {deed}: it is yourself. Ask another administrator."
+            text = Message("You may not {deed}: it is yourself. Ask another administrator.", deed=deed)
             return NotAllowed(text, code="not-oneself")
     elif rank_of(user) > rank_of(actor):
-        return NotAllowed(f"You may not {deed}: a {user.get_role_display()} stands above you.", code="stands-above")
+        return NotAllowed(
+            "You may not {deed}: a {role} stands above you.",
+            deed=deed,
+            role=user.get_role_display(),
+            code="stands-above",
+        )
     return _against(rank_in_domain(actor, user.domain_id), deed)
 
 
@@ -181,4 +187,4 @@ def _against_domain(actor: User, deed: Deed, domain: Domain | None) -> NotAllowe
 
 
 def _against(rank: Rank, deed: Deed) -> NotAllowed | None:
-    return NotAllowed(f"You may not {deed}.", code="not-allowed") if rank < RULES[deed].least else None
+    return NotAllowed("You may not {deed}.", deed=deed, code="not-allowed") if rank < RULES[deed].least else None

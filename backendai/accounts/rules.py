@@ -8,6 +8,7 @@ from django.core.validators import validate_email
 
 from backendai.accounts.models import Membership, User
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.names import clean_line
 
 _ROLE_NAMES = ("member", "project-admin")  # as people read them
@@ -22,7 +23,7 @@ def clean_email(text: str, *, field: str = "email") -> str:
     email = text.strip().lower()
     try:
         if len(email) > LONGEST_EMAIL:
-            raise ValidationError("too long")
+            raise ValidationError(Message("too long"))
         validate_email(email)
     except ValidationError as error:
         raise UserError("This is not an e-mail address.", field=field, code="invalid-email") from error
@@ -56,6 +57,6 @@ def check_member_role(role: str, *, field: str = "role") -> str:
     """Return the role in a project, ``project-admin`` as well as ``admin``; raises a UserError when there is none."""
     role = _MEMBER_ROLES.get("-".join(role.lower().split()), role)
     if role not in Membership.Role.values:
-        text = f"There is no such role; there are: {', '.join(_ROLE_NAMES)}."
+        text = Message("There is no such role; there are: {values}.", values=[*_ROLE_NAMES])
         raise UserError(text, field=field, code="invalid-role")
     return str(role)

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from enum import StrEnum
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 
 class Scope(StrEnum):
@@ -19,11 +20,11 @@ class Scope(StrEnum):
 
 
 WORDS = {
-    Scope.READ: "look at everything that you may see",
-    Scope.SESSIONS: "launch, use and end sessions",
-    Scope.FOLDERS: "create, share, change and delete folders and their files",
-    Scope.ACCOUNT: "change your account: tokens, SSH keys, dotfiles",
-    Scope.ADMIN: "administer, as far as your role goes",
+    Scope.READ: Message("look at everything that you may see"),
+    Scope.SESSIONS: Message("launch, use and end sessions"),
+    Scope.FOLDERS: Message("create, share, change and delete folders and their files"),
+    Scope.ACCOUNT: Message("change your account: tokens, SSH keys, dotfiles"),
+    Scope.ADMIN: Message("administer, as far as your role goes"),
 }
 
 
@@ -36,5 +37,11 @@ def clean_scopes(wanted: Collection[str]) -> list[str]:
     """Return these scopes and ``read``, each once and in their own order; a UserError names one that there is not."""
     if wrong := sorted(set(wanted) - set(all_scopes())):
         known = ", ".join(all_scopes())
-        raise UserError(f"There is no scope {wrong[0][:32]!r}; there are: {known}.", field="scopes", code="no-scope")
+        raise UserError(
+            "There is no scope {wrong}; there are: {known}.",
+            wrong=repr(wrong[0][:32]),
+            known=known,
+            field="scopes",
+            code="no-scope",
+        )
     return [scope for scope in all_scopes() if scope in wanted or scope == Scope.READ]

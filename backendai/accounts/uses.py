@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import ForeignKey, Model
 
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
 
 
 def uses_of(row: Model, *, leaving_out: Collection[type[Model]] = ()) -> dict[str, int]:
@@ -41,10 +42,12 @@ def words_for(model: type[Model], number: int) -> str:
 def refuse_while_used(row: Model, kind: str, *, leaving_out: Collection[type[Model]] = ()) -> None:
     """Raise a Conflict that counts what uses the row, if anything does."""
     if uses := uses_of(row, leaving_out=leaving_out):
-        text = ", ".join(f"{number:,} {words}" for words, number in uses.items())
+        parts = [Message("{number} {kind}", number=number, kind=Message(words)) for words, number in uses.items()]
         raise Conflict(
-            f"{str(row)!r} cannot be deleted: {text} belong to it. Deactivate it instead: nobody starts anything in it "
-            "then, and what was done in it stays known.",
+            "{row} cannot be deleted: {text} belong to it. Deactivate it instead: nobody "
+            "starts anything in it then, and what was done in it stays known.",
+            row=repr(str(row)),
+            text=Message.joined(parts, ", "),
             code=f"{kind}-in-use",
             used_by={words.replace(" ", "-"): number for words, number in uses.items()},
         )

@@ -16,6 +16,7 @@ from backendai.activity.models import USUAL_SILENCE, BackgroundJob
 from backendai.activity.services import audit
 from backendai.core.durations import describe_duration
 from backendai.core.errors import Conflict, NotFound
+from backendai.core.messages import Message, shortened
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.browser import JobEvent, publish_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
@@ -44,11 +45,11 @@ def start_job(
     """
     with transaction.atomic():
         older = BackgroundJob.objects.running().filter(kind=kind, subject=subject)
-        _close(older, _FAILED, "It was cut short and started anew.", now=now)
+        _close(older, _FAILED, Message("It was cut short and started anew."), now=now)
         job: BackgroundJob = BackgroundJob.objects.create(
             kind=kind,
             subject=subject,
-            message=message[:500],
+            message=shortened(message),
             owner_id=owner_id,
             total=total,
             unit=unit,
@@ -79,7 +80,7 @@ def report_progress(
 ) -> bool:
     """Write how far a running job is (0–1, None: unknown; or in units) and that its worker lives. Returns whether to go
     on: False once it was cancelled or is over."""
-    changes: dict[str, Any] = {"progress": progress, "message": message[:500], "updated_at": now}
+    changes: dict[str, Any] = {"progress": progress, "message": shortened(message), "updated_at": now}
     changes |= {name: value for name, value in (("done", done), ("total", total)) if value is not None}
     with transaction.atomic():
         running = BackgroundJob.objects.running().filter(pk=job_id)
@@ -124,7 +125,7 @@ def cancel_job(user: Any, job_id: UUID, *, now: datetime) -> BackgroundJob:
             hint_on_commit("controller.follow_jobs", queue=CONTROL_QUEUE)
         job.refresh_from_db()
         if not job.is_running:
-            raise Conflict(f"It is over: {job.get_status_display()}.", code="job-over")
+            raise Conflict("It is over: {status}.", status=job.get_status_display(), code="job-over")
         _tell([job])
     return job
 
@@ -135,9 +136,9 @@ def give_up_jobs(now: datetime) -> int:
     for job in list(BackgroundJob.objects.overdue(now)[:_MOST_AT_ONCE]):
         overdue = BackgroundJob.objects.overdue(now).filter(pk=job.pk)
         if job.cancel_requested_at:
-            closed += _close(overdue, _CANCELLED, "Cancelled; its worker gave no more word.", now=now)
+            closed += _close(overdue, _CANCELLED, Message("Cancelled; its worker gave no more word."), now=now)
         else:
-            closed += _close(overdue, _FAILED, _why_given_up(job, now), now=now, fix="Start it again.")
+            closed += _close(overdue, _FAILED, _why_given_up(job, now), now=now, fix=Message("Start it again."))
     return closed
 
 
@@ -170,8 +171,8 @@ def _close(
     """Close those of the jobs that still run. One statement decides, so of two who close the first one counts."""
     changes: dict[str, Any] = {
         "status": status,
-        "message": message[:500],
-        "fix": fix[:500],
+        "message": shortened(message),
+        "fix": shortened(fix),
         "updated_at": now,
         "finished_at": now,
     }
@@ -186,8 +187,13 @@ def _close(
 
 def _why_given_up(job: BackgroundJob, now: datetime) -> str:
     if job.deadline_at and job.deadline_at < now:
-        return f"It took longer than the {describe_duration(job.deadline_at - job.created_at)} that it may take."
-    return f"Its worker gave no word for {describe_duration(now - job.updated_at)} and is taken to have died."
+        return Message(
+            "It took longer than the {deadline_at} that it may take.",
+            deadline_at=describe_duration(job.deadline_at - job.created_at),
+        )
+    return Message(
+        "Its worker gave no word for {now} and is taken to have died.", now=describe_duration(now - job.updated_at)
+    )
 
 
 def _tell(jobs: Iterable[BackgroundJob]) -> None:

@@ -9,8 +9,10 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from backendai.activity.message_field import MessageField
 from backendai.activity.querysets import JobQuerySet
 from backendai.activity.request_facts import LONGEST_ADDRESS, client_address, request_id
+from backendai.core.messages import Message
 
 USUAL_SILENCE = timedelta(minutes=10)
 
@@ -29,7 +31,7 @@ class AuditEntry(models.Model):
 
     class Meta:
         ordering = ["-at", "-id"]
-        verbose_name_plural = "audit entries"
+        verbose_name_plural = Message("audit entries")
 
     def __str__(self) -> str:
         return f"{self.action} {self.target_type} {self.target_id}"
@@ -43,10 +45,10 @@ class BackgroundJob(models.Model):
     """
 
     class Status(models.TextChoices):
-        RUNNING = "RUNNING", "running"
-        DONE = "DONE", "done"
-        FAILED = "FAILED", "failed"
-        CANCELLED = "CANCELLED", "cancelled"
+        RUNNING = "RUNNING", Message("running")
+        DONE = "DONE", Message("done")
+        FAILED = "FAILED", Message("failed")
+        CANCELLED = "CANCELLED", Message("cancelled")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=32)
@@ -58,9 +60,10 @@ class BackgroundJob(models.Model):
     progress = models.FloatField(null=True, blank=True, help_text="From 0 to 1; empty: not known.")
     done = models.BigIntegerField(default=0, help_text="How many units are done.")
     total = models.BigIntegerField(null=True, blank=True, help_text="Of how many; empty: not known.")
+    claimed_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When a worker took it.")
     unit = models.CharField(max_length=16, blank=True, help_text="What is counted: images, agents, bytes.")
-    message = models.CharField(max_length=500, blank=True)
-    fix = models.CharField(max_length=500, blank=True)
+    message = MessageField(blank=True)
+    fix = MessageField(blank=True)
     result = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now, help_text="When its worker last gave a word.")
@@ -107,9 +110,9 @@ class NoticeChoice(models.Model):
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_choices")
     kind = models.CharField(max_length=16)
-    card = models.BooleanField(default=True, help_text="A card on the page that is open.")
-    bell = models.BooleanField(default=True, help_text="A line under the bell.")
-    email = models.BooleanField(default=False, help_text="An e-mail, where the site sends any.")
+    card = models.BooleanField(default=True, help_text=Message("A card on the page that is open."))
+    bell = models.BooleanField(default=True, help_text=Message("A line under the bell."))
+    email = models.BooleanField(default=False, help_text=Message("An e-mail, where the site sends any."))
 
     class Meta:
         ordering = ["user", "kind"]

@@ -13,18 +13,19 @@ from django.db import models, transaction
 from backendai.activity.models import NoticeChoice
 from backendai.activity.services import audit
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 
 class NoticeKind(models.TextChoices):
     """What the owner of a session is told."""
 
-    LAUNCHED = "launched", "launched"
-    STARTED = "started", "started after a wait"
-    FAILED = "failed", "failed"
-    ENDED = "ended", "ended by the platform"
-    ENDING = "ending", "will end soon"
-    IDLE = "idle", "idle, and will end soon"
-    APP_CLOSED = "app-closed", "an app is not public any more"
+    LAUNCHED = "launched", Message("launched")
+    STARTED = "started", Message("started after a wait")
+    FAILED = "failed", Message("failed")
+    ENDED = "ended", Message("ended by the platform")
+    ENDING = "ending", Message("will end soon")
+    IDLE = "idle", Message("idle, and will end soon")
+    APP_CLOSED = "app-closed", Message("an app is not public any more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,16 @@ def sends_mail() -> bool:
 def _changed(kind: str, before: Channels | None, values: Mapping[str, bool]) -> Channels:
     if before is None or kind not in CHOSEN:
         known = ", ".join(CHOSEN)
-        raise UserError(f"There is no kind of news {kind!r}; use {known}.", field=kind[:32], code="unknown-kind")
+        raise UserError(
+            "There is no kind of news {kind}; use {known}.",
+            kind=repr(kind),
+            known=known,
+            field=kind[:32],
+            code="unknown-kind",
+        )
     for channel, value in values.items():
         if channel not in CHANNELS or not isinstance(value, bool):
-            text = f"{kind}: use true or false for {', '.join(CHANNELS)}."
+            text = Message("{kind}: use true or false for {channels}.", kind=kind, channels=CHANNELS)
             raise UserError(text, field=kind, code="invalid-choice")
     if values.get("email") and not before.email and not sends_mail():
         raise UserError("This site sends no e-mail.", field=kind, code="no-mail-server")

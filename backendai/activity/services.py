@@ -7,8 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from backendai.activity.models import AuditEntry
+from backendai.core.messages import Message
 
-COMMAND_LINE = "the command line"  # as ``by`` in the details: an operator did it with a command, and no user
+COMMAND_LINE = Message("the command line")  # as ``by`` in the details: an operator did it with a command, and no user
 
 
 def audit(actor_id: UUID | None, action: str, target_type: str, target_ids: Iterable[Any], **details: Any) -> None:

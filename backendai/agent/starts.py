@@ -27,6 +27,7 @@ from backendai.agent.lanes import Claim, Move
 from backendai.agent.portal import Portal, PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
 from backendai.core.errors import PlatformError
+from backendai.core.messages import Message
 from backendai.wire.messages import KernelReport, KernelSpec, KernelState
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,9 @@ class Starts:
 
     def _pull(self, spec: KernelSpec, timings: Timings, claim: Claim) -> Move | None:
         # A pull has its own lane: a slow registry must not hold up kernels whose images are here.
-        if self._given_up(claim) or not self._tell(spec, KernelState.PULLING, f"Pulling {spec.image}."):
+        if self._given_up(claim) or not self._tell(
+            spec, KernelState.PULLING, Message("Pulling {image}.", image=spec.image)
+        ):
             return None
         begun = time.monotonic()
         try:

@@ -18,6 +18,7 @@ from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_co
 from backendai.appproxy.hosts import app_host
 from backendai.appproxy.relay import Crowded, Relay, UnaskedUpgrade, has_upgrade_body, wants_websocket
 from backendai.compute.services.apps import CODE_SECONDS, ENTER_PATH
+from backendai.core.messages import Message
 from backendai.gateways.guard import Unknown
 from backendai.gateways.nodes import look
 from backendai.gateways.targets import Denied, Target
@@ -36,7 +37,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 _DENIED = {"session-ended": 410, "code-refused": 403, "code-used": 403}
 _NO_TUNNEL = {"kernel-gone": 410, "ticket-refused": 502, "apps-impossible": 501, "app-not-listening": 502}
 _LARGEST_CODE, _CODE_PATIENCE = 8192, 10.0
-_BY_HAND = "Start your server in the terminal, then try again."
+_BY_HAND = Message("Start your server in the terminal, then try again.")
 _ENDED = frozenset({"session-ended"})
 
 
@@ -70,7 +71,9 @@ class Door:
         if folders_at(host) is not None and (answer := await self._files.handle(request, host)) is not None:
             return answer
         if comes_from_elsewhere(request.headers, request.method):
-            return pages.refusal(request, 403, "foreign-origin", "Blocked: the request came from another site.")
+            return pages.refusal(
+                request, 403, "foreign-origin", Message("Blocked: the request came from another site.")
+            )
         key = tuple(own_cookies(request.headers.get("Cookie", ""))), host
         try:
             target = await self._guard.target(key)
@@ -79,7 +82,9 @@ class Door:
                 request, _DENIED.get(error.code, 401), error.code, error.message, portal=_way_in(host, error.code)
             )
         except Unknown:
-            return pages.refusal(request, 503, "try-again", "Your sign-in could not be checked. Try again in a moment.")
+            return pages.refusal(
+                request, 503, "try-again", Message("Your sign-in could not be checked. Try again in a moment.")
+            )
         assert isinstance(target, Target)  # hosts of folders are the other door's
         with self._guard.watching(key):
             if request.path == pages.OPEN_PATH:
@@ -89,13 +94,13 @@ class Door:
     async def _enter(self, request: web.BaseRequest, host: str) -> web.Response:
         # A length is always announced by browsers: without one, much could come before it is looked at.
         if request.method != "POST" or not 0 <= (request.content_length or -1) <= _LARGEST_CODE:
-            message = "Open the app from the portal."
+            message = Message("Open the app from the portal.")
             return _last(pages.refusal(request, 405, "post-only", message, portal=_way_in(host)))
         try:
             async with asyncio.timeout(_CODE_PATIENCE):
                 form = await request.post()
         except TimeoutError:
-            return _last(pages.refusal(request, 408, "too-slow", "The request did not arrive in time."))
+            return _last(pages.refusal(request, 408, "too-slow", Message("The request did not arrive in time.")))
         code = form.get("code", "")
         try:
             origin = request.headers.get("Origin", "")
@@ -105,7 +110,9 @@ class Door:
                 request, _DENIED.get(error.code, 403), error.code, error.message, portal=_way_in(host, error.code)
             )
         except Unknown:
-            message = f"Your sign-in could not be checked. Open the app again in {CODE_SECONDS} s."
+            message = Message(
+                "Your sign-in could not be checked. Open the app again in {code_seconds} s.", code_seconds=CODE_SECONDS
+            )
             return pages.refusal(request, 503, "try-again", message)
         if folders_at(host) is not None and (answer := entered(request, form, text)) is not None:
             return answer
@@ -123,7 +130,10 @@ class Door:
             return pages.see_other(pages.OPEN_PATH)
         title = _title(state.state, target.service)
         if state.state == "starting":
-            message = f"It has been starting for {state.seconds:.0f} s. The first start takes a few seconds."
+            message = Message(
+                "It has been starting for {seconds} s. The first start takes a few seconds.",
+                seconds=f"{state.seconds:.0f}",
+            )
             return pages.page(200, title=title, message=message, again=True)
         if state.state == "absent":
             return pages.page(502, title=title, message=f"{state.message} {_BY_HAND}", retry=pages.OPEN_PATH)
@@ -131,7 +141,9 @@ class Door:
 
     async def _pass_on(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if has_upgrade_body(request):
-            return _last(pages.refusal(request, 400, "upgrade-with-body", "A request for a websocket has no body."))
+            return _last(
+                pages.refusal(request, 400, "upgrade-with-body", Message("A request for a websocket has no body."))
+            )
         try:
             return await self._relay.pass_on(request, target)
         except NoTunnel as error:
@@ -140,16 +152,16 @@ class Door:
                 return pages.see_other(pages.OPEN_PATH)
             return pages.refusal(request, _NO_TUNNEL.get(error.code, 502), error.code, error.message)
         except Crowded:
-            message = "Too many requests to this app are under way: close some of its pages and try again."
+            message = Message("Too many requests to this app are under way: close some of its pages and try again.")
             return pages.refusal(request, 429, "too-many-requests", message)
         except UnaskedUpgrade:
-            message = "The app switched to another protocol, which nobody had asked for."
+            message = Message("The app switched to another protocol, which nobody had asked for.")
             return _last(pages.refusal(request, 502, "app-switched", message))
         except aiohttp.ClientError as error:
             logger.info("%s of %s: %s", target.service, target.kernel_id, error)
             if (begun := request._payload_writer) is not None and begun.output_size and request.transport is not None:
                 request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
-            return pages.refusal(request, 502, "app-broke-off", "The app broke off before it had answered.")
+            return pages.refusal(request, 502, "app-broke-off", Message("The app broke off before it had answered."))
 
 
 def _last(response: web.Response) -> web.Response:
@@ -160,10 +172,14 @@ def _last(response: web.Response) -> web.Response:
 
 def _title(state: str, service: str) -> str:
     if state == "starting":
-        return f"Starting {service}"
+        return Message("Starting {service}", service=service)
     if state == "failed":
-        return f"{service} did not start"
-    return f"{service} does not run" if state == "absent" else f"{service} cannot be opened"
+        return Message("{service} did not start", service=service)
+    return (
+        Message("{service} does not run", service=service)
+        if state == "absent"
+        else Message("{service} cannot be opened", service=service)
+    )
 
 
 def _way_in(host: str, code: str = "") -> str:
@@ -174,4 +190,6 @@ def _way_in(host: str, code: str = "") -> str:
 def _no_app(request: web.BaseRequest) -> web.Response:
     if request.path == "/healthz":
         return web.Response(text="ok")
-    return pages.refusal(request, 404, "no-such-app", "There is no app at this address. Open apps from the portal.")
+    return pages.refusal(
+        request, 404, "no-such-app", Message("There is no app at this address. Open apps from the portal.")
+    )

@@ -20,6 +20,7 @@ from backendai.appproxy.guard import AppGuard
 from backendai.appproxy.headers import comes_from_elsewhere, own_cookies, set_cookie
 from backendai.appproxy.relay import Crowded, StalledBody
 from backendai.cluster.app_domains import is_portal_origin
+from backendai.core.messages import Message
 from backendai.gateways.guard import Unknown
 from backendai.gateways.targets import Denied
 
@@ -55,7 +56,7 @@ class FileDoor:
             kind, _, text = request.headers.get("Authorization", "").partition(" ")
             by_header = kind.lower() == "bearer" and 0 < len(text) <= 128
             if not by_header and comes_from_elsewhere(request.headers, request.method):
-                return _no(request, 403, "foreign-origin", "Blocked: the request came from another site.")
+                return _no(request, 403, "foreign-origin", Message("Blocked: the request came from another site."))
             texts = (BEARER, text) if by_header else tuple(own_cookies(request.headers.get("Cookie", "")))
             target = await self._guard.target((texts, host))
         except Denied as error:
@@ -64,11 +65,11 @@ class FileDoor:
                 request, _DENIED.get(error.code, 403), error.code, error.message, origin=shared, portal=_way_in(host)
             )
         except Unknown:
-            return _no(request, 503, "try-again", "Your sign-in could not be checked. Try again in a moment.")
+            return _no(request, 503, "try-again", Message("Your sign-in could not be checked. Try again in a moment."))
         if not isinstance(target, FolderTarget):
             return None
         if origin and by_header and not is_portal_origin(origin, target.portal):
-            return _no(request, 403, "foreign-origin", "Blocked: the request came from another site.")
+            return _no(request, 403, "foreign-origin", Message("Blocked: the request came from another site."))
         with self._guard.watching((texts, host)):
             return await self._pass_on(request, target, by_header=by_header, shared=_shared(origin))
 
@@ -83,23 +84,27 @@ class FileDoor:
     ) -> web.StreamResponse:
         origin = shared.get("Access-Control-Allow-Origin", "")
         if request.method not in LOOKS and not by_header:
-            return _no(request, 403, "header-needed", "Files are changed with a header, not with a cookie.")
+            return _no(request, 403, "header-needed", Message("Files are changed with a header, not with a cookie."))
         if request.method not in LOOKS and target.rights != "edit":
-            return _no(request, 403, "folder-rights", "You may look at this folder, not change it.", origin=origin)
+            return _no(
+                request, 403, "folder-rights", Message("You may look at this folder, not change it."), origin=origin
+            )
         try:
             return await self._relay.pass_on(request, target, shared)
         except NoSuchOperation:
-            return _no(request, 404, "not-found", "There is nothing at this address.", origin=origin)
+            return _no(request, 404, "not-found", Message("There is nothing at this address."), origin=origin)
         except Crowded:
-            message = "Too many requests for this folder are under way. Wait for some of them to end."
+            message = Message("Too many requests for this folder are under way. Wait for some of them to end.")
             return _no(request, 429, "too-many-requests", message, origin=origin)
         except StalledBody:
-            return _no(request, 408, "too-slow", "The upload stood still for too long.", origin=origin)
+            return _no(request, 408, "too-slow", Message("The upload stood still for too long."), origin=origin)
         except (aiohttp.ClientError, TimeoutError) as error:
             logger.info("file server %s: %s", target.storage_host, error)
             if (begun := request._payload_writer) is not None and begun.output_size and request.transport is not None:
                 request.transport.abort()  # the answer was under way: the browser shall see that it is not whole
-            message = f"The storage host {target.storage_host} does not answer. Try again later."
+            message = Message(
+                "The storage host {storage_host} does not answer. Try again later.", storage_host=target.storage_host
+            )
             return _no(request, 503, "storage-silent", message, origin=origin)
 
 
@@ -141,7 +146,7 @@ def _way_in(host: str) -> str:
 def _no(
     request: web.BaseRequest, status: int, code: str, message: str, *, origin: str = "", **context: str
 ) -> web.Response:
-    title = "These files cannot be opened"
+    title = Message("These files cannot be opened")
     response = pages.refusal(request, status, code, message, title=title, **context)
     response.headers.update(_shared(origin))
     if request.body_exists:

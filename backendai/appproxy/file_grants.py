@@ -19,6 +19,7 @@ from backendai.activity.services import audit
 from backendai.appproxy.grants import LIFETIME, digest_of
 from backendai.appproxy.models import FilesGrant
 from backendai.cluster.app_domains import is_portal_origin
+from backendai.core.messages import Message
 from backendai.gateways.targets import Denied
 from backendai.storage.file_origins import FileClaims, FileCodeRefused, file_host, folders_at, read_file_code
 from backendai.storage.models import Folder
@@ -70,11 +71,13 @@ def redeem_file_code(code: str, host: str, now: datetime, *, origin: str = "") -
     try:
         claims = read_file_code(code, now)
     except FileCodeRefused:
-        raise Denied("code-refused", "This link has expired. Open the folder in the portal again.") from None
+        raise Denied("code-refused", Message("This link has expired. Open the folder in the portal again.")) from None
     if file_host(claims.folder_id) != host:
-        raise Denied("code-refused", "This link belongs to a different folder.")
+        raise Denied("code-refused", Message("This link belongs to a different folder."))
     if origin and not is_portal_origin(origin, claims.portal):
-        raise Denied("foreign-origin", "Open the folder in the portal: a page of another origin may not sign you in.")
+        raise Denied(
+            "foreign-origin", Message("Open the folder in the portal: a page of another origin may not sign you in.")
+        )
     user, folder = _entitled(claims.user_id, claims.standing, Folder.objects.filter(pk=claims.folder_id), now)
     text = secrets.token_urlsafe(32)
     try:
@@ -82,7 +85,7 @@ def redeem_file_code(code: str, host: str, now: datetime, *, origin: str = "") -
             _write(claims, host, text, now)
             audit(user.pk, "folder.open", "folder", [folder.pk], name=folder.name)
     except IntegrityError:
-        raise Denied("code-used", "This link was used already. Open the folder in the portal again.") from None
+        raise Denied("code-used", Message("This link was used already. Open the folder in the portal again.")) from None
     FilesGrant.objects.filter(expires_at__lt=now).delete()
     return text
 
@@ -99,7 +102,7 @@ def open_files_by(texts: Sequence[str], host: str, now: datetime) -> FolderTarge
         return _target(user, folder, standing, grant.pk.hex, portal=grant.portal)
     token = token_of(texts[1]) if texts[:1] == (BEARER,) else None
     if token is None:
-        raise Denied("not-entered", "These files are private. Open the folder in the portal.")
+        raise Denied("not-entered", Message("These files are private. Open the folder in the portal."))
     standing = Standing(token=token.digest)
     user, folder = _entitled(token.user_id, standing, folders_at(host) or Folder.objects.none(), now)
     return _target(user, folder, standing, token.digest[:32], may_change=_SCOPE in token.scopes)
@@ -116,13 +119,16 @@ def may_ask(origin: str, host: str, now: datetime) -> bool:
 def _entitled(user_id: UUID, standing: Standing, rows: FolderQuerySet, now: datetime) -> tuple[User, Folder]:
     user = user_by(standing, now)
     if user is None or user.pk != user_id:
-        raise Denied("signed-out", "You are signed out of the portal. Sign in and open the folder again.")
+        raise Denied("signed-out", Message("You are signed out of the portal. Sign in and open the folder again."))
     visible = Folder.objects.visible_to(user).filter(pk__in=rows.values("pk"))
     folder: Folder | None = visible.select_related("host").first()
     if folder is None:
-        raise Denied("not-entered", "You may not open this folder.")
+        raise Denied("not-entered", Message("You may not open this folder."))
     if folder.status != FolderStatus.READY:
-        raise Denied("folder-not-ready", f"The folder {folder.name} is {folder.get_status_display()}.")
+        raise Denied(
+            "folder-not-ready",
+            Message("The folder {folder} is {status}.", folder=folder.name, status=folder.get_status_display()),
+        )
     return user, folder
 
 

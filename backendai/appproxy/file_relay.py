@@ -15,6 +15,7 @@ from yarl import URL
 
 from backendai.appproxy.file_grants import FolderTarget
 from backendai.appproxy.relay import Crowded, pieces_of
+from backendai.core.messages import Message
 
 MOST_OF_VISITOR = 64  # requests at once
 DIAL_SECONDS, SILENCE_SECONDS = 3.0, 300.0
@@ -79,7 +80,7 @@ class FileRelay:
         raises NoSuchOperation, aiohttp.ClientError (Crowded)."""
         url = _address(request.raw_path, target)
         if self._under_way[target.visitor] >= MOST_OF_VISITOR:
-            raise Crowded("too many requests are under way")
+            raise Crowded(Message("too many requests are under way"))
         self._under_way[target.visitor] += 1
         try:
             headers = CIMultiDict((name, text) for name, text in request.headers.items() if name.lower() in _ASKED)

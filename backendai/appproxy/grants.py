@@ -20,6 +20,7 @@ from backendai.appproxy.models import AppGrant
 from backendai.compute.models import Kernel
 from backendai.compute.services.apps import Claims, CodeRefused, read_code
 from backendai.compute.services.public_apps import public_app_at
+from backendai.core.messages import Message
 from backendai.gateways.reach import reach
 from backendai.gateways.targets import NOBODY, Denied, Target
 
@@ -32,11 +33,13 @@ def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
     try:
         claims = read_code(code, now)
     except CodeRefused:
-        raise Denied("code-refused", "This link has expired. Open the app from the portal again.") from None
+        raise Denied("code-refused", Message("This link has expired. Open the app from the portal again.")) from None
     if claims.host != host:
-        raise Denied("code-refused", "This link belongs to a different app.")
+        raise Denied("code-refused", Message("This link belongs to a different app."))
     if origin and origin not in settings.CSRF_TRUSTED_ORIGINS and urlsplit(origin).netloc.lower() != claims.portal:
-        raise Denied("foreign-origin", "Open the app from the portal: a page of another origin may not sign you in.")
+        raise Denied(
+            "foreign-origin", Message("Open the app from the portal: a page of another origin may not sign you in.")
+        )
     user, target = _entitled(claims.user_id, claims.standing, claims.kernel_id, claims.generation, now)
     text = secrets.token_urlsafe(32)
     try:
@@ -46,7 +49,7 @@ def redeem(code: str, host: str, now: datetime, *, origin: str = "") -> str:
             names = both_names(user, owner)
             audit(user.pk, "app.open", "session", [target.session_id], service=claims.service, **names)
     except IntegrityError:
-        raise Denied("code-used", "This link was used already. Open the app from the portal again.") from None
+        raise Denied("code-used", Message("This link was used already. Open the app from the portal again.")) from None
     AppGrant.objects.filter(expires_at__lt=now).delete()
     return text
 
@@ -71,7 +74,7 @@ def _open_by_grant(cookies: Sequence[str], host: str, now: datetime) -> Target:
     lasting = AppGrant.objects.filter(host=host, expires_at__gt=now)
     grant: AppGrant | None = lasting.filter(digest__in=[digest_of(text) for text in cookies]).first()
     if grant is None:
-        raise Denied("not-entered", "This app is private. Sign in to the portal to open it.")
+        raise Denied("not-entered", Message("This app is private. Sign in to the portal to open it."))
     standing = Standing(login=grant.login, token=grant.token, key_pair=grant.key_pair)
     _, kernel = _entitled(grant.user_id, standing, grant.kernel_id, grant.generation, now)
     gateway_url = kernel.agent.gateway_url if kernel.agent else ""
@@ -93,7 +96,7 @@ def _open_to_everybody(host: str, now: datetime) -> Target | None:
         return None
     kernel, app, closes_at = found
     if app.code or kernel.agent is None:
-        raise Denied("session-ended", "The session is not running any more.")
+        raise Denied("session-ended", Message("The session is not running any more."))
     gateway_url = kernel.agent.gateway_url
     return Target(
         kernel.pk,
@@ -112,13 +115,13 @@ def _entitled(
 ) -> tuple[User, Kernel]:
     user = user_by(standing, now)
     if user is None or user.pk != user_id:
-        raise Denied("signed-out", "You are signed out of the portal. Sign in and open the app again.")
+        raise Denied("signed-out", Message("You are signed out of the portal. Sign in and open the app again."))
     try:
         return user, reach(user, "app", kernel_id=kernel_id, generation=generation)
     except Denied as error:
         if error.code == "not-running":
-            raise Denied("session-ended", "The session is not running any more.") from None
-        raise Denied("not-entered", "You may not open this app.") from None
+            raise Denied("session-ended", Message("The session is not running any more.")) from None
+        raise Denied("not-entered", Message("You may not open this app.")) from None
 
 
 def _write(claims: Claims, text: str, now: datetime) -> None:

@@ -9,6 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.compute.models import Kernel
+from backendai.core.messages import Message
 from backendai.storage.models import Folder
 
 
@@ -53,7 +54,9 @@ class FilesGrant(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="files_grants")
     folder = models.ForeignKey(Folder, on_delete=models.CASCADE, related_name="files_grants")
     host = models.CharField(max_length=255)
-    portal = models.CharField(max_length=255, blank=True, help_text="The host of the portal whose pages may use it.")
+    portal = models.CharField(
+        max_length=255, blank=True, help_text=Message("The host of the portal whose pages may use it.")
+    )
     login = models.CharField(max_length=64, blank=True, editable=False)
     token = models.CharField(max_length=64, blank=True, editable=False)
     key_pair = models.CharField(max_length=32, blank=True, default="", editable=False)

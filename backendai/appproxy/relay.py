@@ -13,6 +13,7 @@ from yarl import URL
 
 from backendai.appproxy.headers import to_app, to_browser
 from backendai.compute.services.traffic import meter
+from backendai.core.messages import Message
 from backendai.gateways.targets import Target
 from backendai.gateways.tunnel import TunnelConnector, address_through, new_client
 from backendai.wire.splice import splice, take_over
@@ -60,7 +61,7 @@ class Relay:
         visitor = target.visitor or request.remote
         limits = {("visitor", visitor, target.kernel_id): MOST_OF_VISITOR, ("kernel", target.kernel_id): MOST_OF_KERNEL}
         if any(self._under_way[key] >= most for key, most in limits.items()):
-            raise Crowded("too many requests are under way")
+            raise Crowded(Message("too many requests are under way"))
         self._under_way.update(limits.keys())
         try:
             return await self._pass_on(request, target)
@@ -89,7 +90,7 @@ class Relay:
                 if answer.status == 101:
                     if not upgrade:  # the next requests of the visitor would reach the app unread
                         answer.close()
-                        raise UnaskedUpgrade("the app switched protocols unasked")
+                        raise UnaskedUpgrade(Message("the app switched protocols unasked"))
                     return await join(request, answer, target)
                 return await send(request, answer, target)
         finally:
@@ -125,7 +126,9 @@ async def pieces_of(request: web.BaseRequest) -> AsyncIterator[bytes]:
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise StalledBody(f"the visitor sent nothing for {BODY_SECONDS:.0f} s") from None
+            raise StalledBody(
+                Message("the visitor sent nothing for {body_seconds} s", body_seconds=f"{BODY_SECONDS:.0f}")
+            ) from None
 
 
 def has_upgrade_body(request: web.BaseRequest) -> bool:

@@ -20,9 +20,10 @@ from backendai.catalog.models import Image
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.models import PassLease
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 
 WATCH_LEASE = "image-builds"
-ASKED = "Waits for the builder."
+ASKED = Message("Waits for the builder.")
 STOPPED = "stopped"
 _LONGEST_STEP = timedelta(hours=1)  # that says nothing: a big layer over a slow line
 # A cause outside of the image may be gone at any moment, and a look costs seconds. A step of the image itself that
@@ -45,11 +46,11 @@ def request_build(user: User, image: Image, *, now: datetime) -> BackgroundJob:
     """Return the job of a build that begins within seconds. Raises UserError for an image that is not built here, and
     Conflict while a build goes on or no builder runs."""
     if not image.is_built_here:
-        raise UserError(f"{image.name} comes from a registry and is not built here.", code="not-built-here")
+        raise UserError("{image} comes from a registry and is not built here.", image=image.name, code="not-built-here")
     with transaction.atomic():
         refuse_second(BUILD_JOB, image.reference)
         if not _has_builder(now):
-            text = "No builder runs. Start bin/up on a machine with Docker, or run bin/build-images there."
+            text = Message("No builder runs. Start bin/up on a machine with Docker, or run bin/build-images there.")
             raise Conflict(text, code="no-builder")
         audit(user.pk, "image.build", "image", [image.pk], reference=image.reference)
         return start_job(BUILD_JOB, image.reference, ASKED, now=now, owner_id=user.pk, silence_limit=_LONGEST_STEP)
@@ -72,7 +73,7 @@ def failed_builds() -> QuerySet[BackgroundJob]:
 
 def asked_builds() -> list[BackgroundJob]:
     """Return the builds that somebody asked for and no builder has begun, the oldest first."""
-    return list(BackgroundJob.objects.running().filter(kind=BUILD_JOB, message=ASKED).order_by("created_at"))
+    return list(BackgroundJob.objects.running().filter(kind=BUILD_JOB, claimed_at=None).order_by("created_at"))
 
 
 def begin_build(image: Image, asked: BackgroundJob | None, *, now: datetime) -> BackgroundJob:
@@ -80,11 +81,11 @@ def begin_build(image: Image, asked: BackgroundJob | None, *, now: datetime) -> 
 
     Raises Conflict when the one that was asked for has ended meanwhile, or another builder took it.
     """
-    message = f"Building image {image.name}."
+    message = Message("Building image {image}.", image=image.name)
     earlier = BackgroundJob.objects.filter(kind=BUILD_JOB, subject=image.reference).order_by("-created_at")
     if asked is not None:
-        mine = BackgroundJob.objects.running().filter(pk=asked.pk, message=ASKED)
-        if not mine.update(message=message, updated_at=now):
+        mine = BackgroundJob.objects.running().filter(pk=asked.pk, claimed_at=None)
+        if not mine.update(message=message, claimed_at=now, updated_at=now):
             raise Conflict("The build was taken by another builder, or is over.", code="job-over")
         asked.refresh_from_db()
         return asked
@@ -94,7 +95,7 @@ def begin_build(image: Image, asked: BackgroundJob | None, *, now: datetime) -> 
         tries = 1 + int(last.result.get("tries", 1)) if last is not None and has_failed else 1
         earlier.filter(owner=None).exclude(status=BackgroundJob.Status.RUNNING).delete()
         job = start_job(BUILD_JOB, image.reference, message, now=now, silence_limit=_LONGEST_STEP)
-        BackgroundJob.objects.filter(pk=job.pk).update(result={"tries": tries})
+        BackgroundJob.objects.filter(pk=job.pk).update(result={"tries": tries}, claimed_at=now)
         job.result = {"tries": tries}
     return job
 
@@ -130,4 +131,4 @@ def is_due(job: BackgroundJob | None, *, now: datetime, is_first_look: bool) -> 
 
 def _has_builder(now: datetime) -> bool:
     lease = PassLease.objects.filter(pk=WATCH_LEASE, until__gt=now).exclude(owner="").exists()
-    return lease or BackgroundJob.objects.running().filter(kind=BUILD_JOB).exclude(message=ASKED).exists()
+    return lease or BackgroundJob.objects.running().filter(kind=BUILD_JOB).exclude(claimed_at=None).exists()

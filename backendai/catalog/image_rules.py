@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.service_ports import read_service_ports
 from backendai.core.slots import Slots, format_amount
 
@@ -43,5 +44,10 @@ def _nothing_between(minimum: Slots, maximum: Slots) -> str:
     for name, most in maximum.items():
         if minimum[name] > most:
             least, largest = format_amount(name, minimum[name]), format_amount(name, most)
-            return f"{name}: the largest is {largest}, but the smallest is {least}."
+            return Message(
+                "{name}: the largest is {largest}, but the smallest is {least}.",
+                name=name,
+                largest=largest,
+                least=least,
+            )
     return ""

@@ -17,6 +17,7 @@ from backendai.catalog.models import Image, ImageAlias, ImageOnAgent
 from backendai.catalog.services import adopt_labels
 from backendai.core.errors import Conflict, UserError
 from backendai.core.image_names import is_exact_digest, parse_image_name
+from backendai.core.messages import Message
 from backendai.core.names import check_catalogue_name
 from backendai.wire.commits import OWNER_LABEL
 
@@ -98,7 +99,12 @@ def set_aliases(image: Image, names: Collection[str]) -> None:
     is taken."""
     wanted = list(dict.fromkeys(name.strip() for name in names if name.strip()))
     if len(wanted) > _MOST_ALIASES:
-        raise UserError(f"An image has at most {_MOST_ALIASES} other names.", field="aliases", code="too-many")
+        raise UserError(
+            "An image has at most {most_aliases} other names.",
+            most_aliases=_MOST_ALIASES,
+            field="aliases",
+            code="too-many",
+        )
     for name in wanted:
         check_catalogue_name(name, field="aliases", longest=_LONGEST_NAME)
     image.aliases.exclude(name__in=wanted).delete()
@@ -106,7 +112,7 @@ def set_aliases(image: Image, names: Collection[str]) -> None:
     taken = set(Image.objects.filter(name__in=wanted).values_list("name", flat=True))
     taken |= set(ImageAlias.objects.filter(name__in=wanted).exclude(image=image).values_list("name", flat=True))
     if taken:
-        text = f"{min(taken)} is the name of another image, or of this one, already."
+        text = Message("{taken} is the name of another image, or of this one, already.", taken=min(taken))
         raise Conflict(text, field="aliases", code="name-taken")
     ImageAlias.objects.bulk_create(ImageAlias(image=image, name=name) for name in wanted if name not in there)
 
@@ -119,8 +125,9 @@ def forget_image(actor_id: UUID | None, image: Image) -> None:
             delete_object(actor_id, image, "image")
     except ProtectedError as error:
         raise Conflict(
-            f"{len(error.protected_objects)} sessions, ended ones included, were started from {image.name}; disable it "
-            "instead of forgetting it.",
+            "{number} sessions, ended ones included, were started from {image}; disable it instead of forgetting it.",
+            number=len(error.protected_objects),
+            image=image.name,
             code="image-in-use",
         ) from error
 
@@ -129,7 +136,7 @@ def _check_digest(values: Mapping[str, Any]) -> None:
     """Refuse a digest that every start would find out to be none, on its node."""
     digest = values.get("digest")
     if digest and not is_exact_digest(digest):
-        text = "Write sha256: and 64 digits from 0 to 9 and a to f, or leave it empty."
+        text = Message("Write sha256: and 64 digits from 0 to 9 and a to f, or leave it empty.")
         raise UserError(text, field="digest", code="invalid-digest")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.names import check_catalogue_name
 from backendai.core.slots import MILLI, Slots, format_size
 from backendai.scheduler.devices import flaw_of
@@ -15,7 +16,7 @@ USUAL_MEMORY = 2**30  # what a session gets that does not say how much
 
 def wrong_preset(name: str, slots: Any, shm_bytes: int | None) -> dict[str, str]:
     """Return by field what is wrong with a preset; nothing when it can be written."""
-    wrong = {}
+    wrong: dict[str, str] = {}
     try:
         check_catalogue_name(name)
     except UserError as error:
@@ -26,17 +27,18 @@ def wrong_preset(name: str, slots: Any, shm_bytes: int | None) -> dict[str, str]
         return wrong | {"slots": error.message}
     memory = amounts["mem"] // MILLI or USUAL_MEMORY
     if shm_bytes is not None and not 0 < shm_bytes < memory:
-        wrong["shm_bytes"] = (
-            f"Shared memory is part of the memory: write more than 0 and less than {format_size(memory)}, not "
-            f"{format_size(shm_bytes)}."
+        wrong["shm_bytes"] = Message(
+            "Shared memory is part of the memory: write more than 0 and less than {memory}, not {shm_bytes}.",
+            memory=format_size(memory),
+            shm_bytes=format_size(shm_bytes),
         )
     return wrong
 
 
 def taken_name(name: str, group: object) -> str:
     """Return what is said of a second preset of one name in a group, or for all groups (None)."""
-    where = f"resource group {group}" if group else "all groups"
-    return f"There is a preset {name!r} for {where} already."
+    where = Message("resource group {group}", group=group) if group else Message("all groups")
+    return Message("There is a preset {name} for {where} already.", name=repr(name), where=where)
 
 
 def exact_amounts(slots: Mapping[str, Any]) -> dict[str, str]:

@@ -25,6 +25,7 @@ from backendai.cluster.models import Agent, ResourceGroup
 from backendai.cluster.node_jobs import Ending, ending_of, hint_job, is_outdated, update_agent
 from backendai.core.durations import describe_duration
 from backendai.core.errors import NotFound, UserError
+from backendai.core.messages import Message
 from backendai.wire.capabilities import Capability
 from backendai.wire.node_jobs import JobState, NodeJobReport, NodeJobSpec
 from backendai.wire.pulls import PULL, PullWork
@@ -46,10 +47,15 @@ def start_pull(
     Raises a UserError when an agent that is named cannot take it or none is left, Conflict while one goes on.
     """
     if image.is_built_here:
-        text = f"{image.name} is built on the machines themselves (manage.py build_images); no registry has it."
+        text = Message(
+            "{image} is built on the machines themselves (manage.py build_images); no registry has it.",
+            image=image.name,
+        )
         raise UserError(text, field="image", code="image-built-here")
     if image.is_on_nodes_only:
-        text = f"{image.name} was made of a session and lies on its node alone; no registry has it."
+        text = Message(
+            "{image} was made of a session and lies on its node alone; no registry has it.", image=image.name
+        )
         raise UserError(text, field="image", code="image-on-node")
     chosen = _chosen(image, agents, groups)
     with transaction.atomic():
@@ -57,7 +63,7 @@ def start_pull(
         job = start_job(
             PULL_JOB,
             image.name,
-            "The agents are being told.",
+            Message("The agents are being told."),
             now=now,
             owner_id=user.pk,
             total=len(chosen),
@@ -113,7 +119,7 @@ def pull_heard(agent: Agent, report: NodeJobReport, *, now: datetime) -> bool:
         return False
     state, share = _state_after(report, row.job), report.progress
     rows = ImagePull.objects.filter(pk=row.pk, status__in=_NOT_OVER)
-    rows.update(status=state, message=report.message, progress=1.0 if state == _Status.DONE else share, heard_at=now)
+    rows.update(status=state, message=report.said, progress=1.0 if state == _Status.DONE else share, heard_at=now)
     if state != row.status or now - row.job.updated_at >= _SPEAK_EVERY:
         _follow(row.job, now)
     return state != _Status.CANCELLED
@@ -137,7 +143,9 @@ def follow_pulls(now: datetime) -> int:
 def _chosen(image: Image, agents: Collection[Agent], groups: Collection[ResourceGroup]) -> list[Agent]:
     for agent in agents:
         if problem := _obstacle(image, agent):
-            raise UserError(f"Agent {agent.name} {problem}.", field="agents", code="agent-cannot-pull")
+            raise UserError(
+                "Agent {agent} {problem}.", agent=agent.name, problem=problem, field="agents", code="agent-cannot-pull"
+            )
     of_groups = Agent.objects.answering().filter(resource_group__in=groups).select_related("resource_group")
     fitting = [agent for agent in of_groups if not _obstacle(image, agent)]
     chosen = {agent.pk: agent for agent in (*agents, *fitting)}
@@ -148,7 +156,9 @@ def _chosen(image: Image, agents: Collection[Agent], groups: Collection[Resource
             code="no-agent",
         )
     if len(chosen) > MOST_AGENTS:
-        text = f"{len(chosen)} agents at once: choose at most {MOST_AGENTS}."
+        text = Message(
+            "{number} agents at once: choose at most {most_agents}.", number=len(chosen), most_agents=MOST_AGENTS
+        )
         raise UserError(text, field="agents", code="too-many", limit=MOST_AGENTS)
     return sorted(chosen.values(), key=lambda agent: agent.name)
 
@@ -156,15 +166,19 @@ def _chosen(image: Image, agents: Collection[Agent], groups: Collection[Resource
 def _obstacle(image: Image, agent: Agent) -> str:
     """Return why this agent cannot fetch the image; empty when it can."""
     if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
-        return "does not answer"
+        return Message("does not answer")
     if Capability.IMAGES not in capabilities_of(agent):
-        return "has no container engine"
+        return Message("has no container engine")
     if is_outdated(agent, PULL):
         return "runs an earlier version of the platform; update it"
     if agent.low_disk:
-        return "is short of disk space"
+        return Message("is short of disk space")
     if image.architecture and agent.architecture and image.architecture != agent.architecture:
-        return f"is {agent.architecture}, and the image is for {image.architecture}"
+        return Message(
+            "is {architecture}, and the image is for {architecture_2}",
+            architecture=agent.architecture,
+            architecture_2=image.architecture,
+        )
     return ""
 
 
@@ -186,17 +200,17 @@ def _end_of(pull: ImagePull, now: datetime) -> tuple[str, str]:
         case None:
             return "", ""
         case Ending.JOB_OVER:
-            return _Status.CANCELLED, "The job is over."
+            return _Status.CANCELLED, Message("The job is over.")
         case Ending.CANCELLED:
             return _Status.CANCELLED, ""
         case Ending.AGENT_LOST:
-            return _Status.FAILED, "The agent was lost on the way."
+            return _Status.FAILED, Message("The agent was lost on the way.")
         case Ending.AGENT_OUTDATED:
             return _Status.FAILED, update_agent(pull.agent)
         case Ending.LATE:
             took = describe_duration((job.deadline_at or now) - job.created_at)
-            begun = "not even begun" if is_waiting else "not done"
-            return _Status.FAILED, f"It was {begun} after {took}."
+            begun = Message("not even begun") if is_waiting else Message("not done")
+            return _Status.FAILED, Message("It was {begun} after {took}.", begun=begun, took=took)
 
 
 def _follow(job: BackgroundJob, now: datetime) -> None:
@@ -205,7 +219,7 @@ def _follow(job: BackgroundJob, now: datetime) -> None:
     is_over = ~Q(status__in=_NOT_OVER)
     facts = rows.aggregate(number=Count("pk"), over=Count("pk", filter=is_over), known=Sum("progress", filter=~is_over))
     share = (facts["over"] + (facts["known"] or 0.0)) / (facts["number"] or 1)
-    message = f"{facts['over']} of {facts['number']} agents are through."
+    message = Message("{over} of {number} agents are through.", over=facts["over"], number=facts["number"])
     report_progress(job.pk, share, message, now=now, done=facts["over"], total=facts["number"])
     if facts["over"] == facts["number"]:
         _close(job, list(rows.select_related("agent").order_by("agent__name")), now)
@@ -215,14 +229,19 @@ def _close(job: BackgroundJob, pulls: Sequence[ImagePull], now: datetime) -> Non
     there = [pull.agent.name for pull in pulls if pull.status == _Status.DONE]
     failed = [pull.agent.name for pull in pulls if pull.status == _Status.FAILED]
     result: dict[str, Any] = {"parts": [_part(pull) for pull in pulls]}
-    message = f"{len(there)} of {len(pulls)} agents have it." if pulls else "The image left the catalogue meanwhile."
+    message: str = (
+        Message("{there} of {pulls} agents have it.", there=len(there), pulls=len(pulls))
+        if pulls
+        else Message("The image left the catalogue meanwhile.")
+    )
     if job.cancel_requested_at:
-        stop_job(job.pk, message=f"Stopped: {message}", now=now, result=result)
+        stop_job(job.pk, message=Message("Stopped: {message}", message=message), now=now, result=result)
         return
     if failed:
         more = ", …" if len(failed) > _NAMED_IN_MESSAGE else ""
-        message += f" It failed on {', '.join(failed[:_NAMED_IN_MESSAGE])}{more}."
-    fix = "Each of them says why; mend that and pull again." if failed else ""
+        names = failed[:_NAMED_IN_MESSAGE]
+        message = Message.joined([message, Message("It failed on {failed}{more}.", failed=names, more=more)])
+    fix = Message("Each of them says why; mend that and pull again.") if failed else ""
     finish_job(job.pk, message=message, now=now, failed=bool(failed) or not pulls, fix=fix, result=result)
 
 

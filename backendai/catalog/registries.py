@@ -17,11 +17,12 @@ from backendai.activity.models import BackgroundJob
 from backendai.activity.services import audit
 from backendai.catalog.models import Registry
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
 SCAN_JOB = "registry.scan"
-WAITING = "Waits for a worker."
+WAITING = Message("Waits for a worker.")
 _LONGEST_SCAN = timedelta(minutes=30)
 _SILENCE = timedelta(minutes=5)
 
@@ -59,8 +60,9 @@ def delete_registry(actor_id: UUID | None, registry: Registry) -> None:
     """Delete a registry; its images stay in the catalogue. Raises Conflict while it confines them to some domains."""
     if not registry.is_global and registry.images.exists():
         raise Conflict(
-            f"{registry.images.count()} images are confined to the domains of {registry.name}: forget them first, or "
-            "open the registry to all.",
+            "{count} images are confined to the domains of {registry}: forget them first, or open the registry to all.",
+            count=registry.images.count(),
+            registry=registry.name,
             code="registry-in-use",
         )
     delete_object(actor_id, registry, "registry")
@@ -69,7 +71,7 @@ def delete_registry(actor_id: UUID | None, registry: Registry) -> None:
 def start_scan(user: User, registry: Registry, *, now: datetime) -> BackgroundJob:
     """Return the job that looks through the registry soon. Raises Conflict while one does, or when it is disabled."""
     if not registry.is_enabled:
-        raise Conflict(f"Registry {registry.name} is disabled.", code="registry-disabled")
+        raise Conflict("Registry {registry} is disabled.", registry=registry.name, code="registry-disabled")
     with transaction.atomic():
         refuse_second(SCAN_JOB, registry.name)
         job = start_job(

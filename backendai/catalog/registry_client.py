@@ -18,13 +18,15 @@ import urllib3
 from backendai.core.connection_faults import unreachable_words
 from backendai.core.errors import PlatformError
 from backendai.core.image_names import is_digest
+from backendai.core.messages import Message
 
 LARGEST_ANSWER = 4 * 2**20
-_MOST_PAGES = 200
-_PAGE = 100
+_MOST_PAGES, _PAGE = 200, 100
 _TIMEOUT = urllib3.Timeout(connect=5.0, read=15.0)
 _INDEXES = ("application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.oci.image.index.v1+json")
 _MANIFESTS = ("application/vnd.docker.distribution.manifest.v2+json", "application/vnd.oci.image.manifest.v1+json")
+_ANSWERS = {401: Message("The account is not let in"), 403: Message("The account may not look at it"),
+            404: Message("There is nothing")}  # fmt: skip
 _ACCEPT = ", ".join((*_MANIFESTS, *_INDEXES))
 _CHALLENGE = re.compile(r'([a-z]+)="([^"]*)"')
 _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
@@ -129,9 +131,9 @@ class RegistryClient:
         path = f"/v2/{_path(repository)}/manifests/{quote(digest, safe=':')}"
         status, _, body = self._answer("DELETE", path, f"repository:{repository}:delete", "application/json")
         if status in (405, 501) or (status == 400 and b"UNSUPPORTED" in body):
-            raise DeletesNothing(f"It lets nobody delete (HTTP {status}).")
+            raise DeletesNothing("It lets nobody delete (HTTP {status}).", status=status)
         if status in (401, 403):
-            raise RegistryError(f"The account may not delete there (HTTP {status}).")
+            raise RegistryError("The account may not delete there (HTTP {status}).", status=status)
         if status not in (200, 202, 204, 404):
             raise RegistryError(_words(status, path))
 
@@ -157,7 +159,7 @@ class RegistryClient:
                 return
             target = urlsplit(urljoin(self._url + path, following[1]))
             if target.netloc.lower() != urlsplit(self._url).netloc.lower():
-                raise RegistryError(f"Its next page is on another host, {target.netloc[:80]}.")
+                raise RegistryError("Its next page is on another host, {netloc}.", netloc=target.netloc[:80])
             path = target.path + (f"?{target.query}" if target.query else "")
 
     def _json(self, path: str, scope: str) -> Any:
@@ -200,7 +202,7 @@ class RegistryClient:
         headers = {"Authorization": f"Basic {basic}"} if self._username else {}
         status, _, body = self._ask(address, headers, follow=False)
         if status != 200:
-            raise RegistryError(f"It gives no token for this account (HTTP {status}).")
+            raise RegistryError("It gives no token for this account (HTTP {status}).", status=status)
         given = _parsed(body)
         return f"Bearer {given.get('token') or given.get('access_token') or ''}"
 
@@ -223,8 +225,8 @@ class RegistryClient:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or parts.netloc.lower() not in self._hosts:
             raise RegistryError(
-                f"It sends to {parts.netloc[:80] or 'another place'}, which is not among its hosts: name it under "
-                "further hosts if that is right."
+                "It sends to {netloc}, which is not among its hosts: name it under further hosts if that is right.",
+                netloc=parts.netloc[:80] or Message("another place"),
             )
         if self._url.startswith("https:") and parts.scheme != "https":
             raise RegistryError("It sends to an address without encryption.")
@@ -243,7 +245,7 @@ class RegistryClient:
             raise Unreachable(unreachable_words(url, error, time.monotonic() - began)) from error
         if len(body) > LARGEST_ANSWER:
             response.close()
-            raise RegistryError(f"It answered with more than {LARGEST_ANSWER // 2**20} MiB.")
+            raise RegistryError("It answered with more than {limit} MiB.", limit=LARGEST_ANSWER // 2**20)
         return response.status, response.headers, body
 
 
@@ -294,7 +296,5 @@ def _size(manifest: Mapping[str, Any]) -> int:
 
 
 def _words(status: int, path: str) -> str:
-    what = path.partition("?")[0][:120]
-    return {401: "The account is not let in", 403: "The account may not look at it", 404: "There is nothing"}.get(
-        status, "It answered unexpectedly"
-    ) + f" (HTTP {status}, {what})."
+    words = _ANSWERS.get(status, Message("It answered unexpectedly"))
+    return Message("{words} (HTTP {status}, {path}).", words=words, status=status, path=path.partition("?")[0][:120])

@@ -13,19 +13,22 @@ from backendai.activity.jobs import finish_job, report_progress, stop_job
 from backendai.activity.models import BackgroundJob
 from backendai.catalog.images import free_name
 from backendai.catalog.models import Image, Registry
-from backendai.catalog.registries import SCAN_JOB, WAITING
+from backendai.catalog.registries import SCAN_JOB
 from backendai.catalog.registry_access import client_of
 from backendai.catalog.registry_client import FoundImage, RegistryClient, RegistryError, Unreachable
 from backendai.catalog.services import take_over
 from backendai.core.errors import UserError
 from backendai.core.image_names import parse_image_name
+from backendai.core.messages import Message
 from backendai.core.names import architecture_name
 from backendai.wire.commits import OWNER_LABEL
 
 MOST_REPOSITORIES, MOST_TAGS, MOST_IMAGES = 2000, 200, 5000
 _MOST_FAULTS = 50
-_FIX = "Check the registry's address, account and further hosts."
-_FIX_UNREACHABLE = "Check the registry's address, its certificate, and whether the portal's machine may connect to it."
+_FIX = Message("Check the registry's address, account and further hosts.")
+_FIX_UNREACHABLE = Message(
+    "Check the registry's address, its certificate, and whether the portal's machine may connect to it."
+)
 Clock = Callable[[], datetime]
 
 
@@ -38,8 +41,14 @@ class _Tally:
 
     def words(self) -> str:
         """What came of it, in one sentence."""
-        failed = f", {len(self.faults)} could not be read" if self.faults else ""
-        return f"{self.seen} images, {self.new} of them new, {self.changed} with another digest{failed}."
+        failed = Message(", {number} could not be read", number=len(self.faults)) if self.faults else ""
+        return Message(
+            "{seen} images, {new} of them new, {changed} with another digest{failed}.",
+            seen=self.seen,
+            new=self.new,
+            changed=self.changed,
+            failed=failed,
+        )
 
     def result(self) -> dict[str, object]:
         """The numbers, and what could not be read."""
@@ -54,7 +63,7 @@ def scan(job_id: UUID, clock: Clock) -> None:
     job = BackgroundJob.objects.get(pk=job_id)
     registry = Registry.objects.filter(name=job.subject).first()
     if registry is None:
-        finish_job(job_id, message="The registry is not there any more.", now=clock(), failed=True)
+        finish_job(job_id, message=Message("The registry is not there any more."), now=clock(), failed=True)
         return
     tally = _Tally()
     try:
@@ -64,7 +73,9 @@ def scan(job_id: UUID, clock: Clock) -> None:
         finish_job(job_id, message=error.message, now=clock(), failed=True, fix=fix, result=tally.result())
         return
     if not finished:
-        stop_job(job_id, message=f"Stopped: {tally.words()}", now=clock(), result=tally.result())
+        stop_job(
+            job_id, message=Message("Stopped: {message}", message=tally.words()), now=clock(), result=tally.result()
+        )
         return
     Registry.objects.filter(pk=registry.pk).update(scanned_at=clock())
     finish_job(job_id, message=tally.words(), now=clock(), result=tally.result())
@@ -72,20 +83,20 @@ def scan(job_id: UUID, clock: Clock) -> None:
 
 def waiting_scans() -> list[UUID]:
     """Return the scans that no worker has begun: their hints were lost."""
-    jobs = BackgroundJob.objects.running().filter(kind=SCAN_JOB, message=WAITING)
+    jobs = BackgroundJob.objects.running().filter(kind=SCAN_JOB, claimed_at=None)
     return list(jobs.values_list("pk", flat=True))
 
 
 def _claim(job_id: UUID, now: datetime) -> bool:
-    waiting = BackgroundJob.objects.running().filter(pk=job_id, kind=SCAN_JOB, message=WAITING)
-    return waiting.update(message="Asks which repositories there are.", updated_at=now) > 0
+    waiting = BackgroundJob.objects.running().filter(pk=job_id, kind=SCAN_JOB, claimed_at=None)
+    return waiting.update(message=Message("Asks which repositories there are."), claimed_at=now, updated_at=now) > 0
 
 
 def _go_through(registry: Registry, job_id: UUID, tally: _Tally, clock: Clock) -> bool:
     """Look at every tag; returns False when somebody has cancelled it."""
     client = client_of(registry)
     for repository, tag in _tags(registry, client, tally):
-        message = f"Looks at {repository}:{tag}."
+        message = Message("Looks at {repository}:{tag}.", repository=repository, tag=tag)
         if not report_progress(job_id, None, message, now=clock(), done=tally.seen):
             return False
         try:
@@ -96,7 +107,9 @@ def _go_through(registry: Registry, job_id: UUID, tally: _Tally, clock: Clock) -
                 tally.faults.append((f"{repository}:{tag}"[:255], error.message[:300]))
         tally.seen += 1
         if tally.seen >= MOST_IMAGES:
-            tally.faults.append((registry.name, f"Only the first {MOST_IMAGES} images were looked at."))
+            tally.faults.append(
+                (registry.name, Message("Only the first {most_images} images were looked at.", most_images=MOST_IMAGES))
+            )
             break
     return True
 
@@ -106,7 +119,9 @@ def _tags(registry: Registry, client: RegistryClient, tally: _Tally) -> Iterator
         try:
             for number, tag in enumerate(client.tags(repository)):
                 if number >= MOST_TAGS:
-                    tally.faults.append((repository, f"Only the first {MOST_TAGS} tags were looked at."))
+                    tally.faults.append(
+                        (repository, Message("Only the first {most_tags} tags were looked at.", most_tags=MOST_TAGS))
+                    )
                     break
                 yield repository, tag
         except RegistryError as error:

@@ -11,6 +11,7 @@ from backendai.catalog.image_rules import wrong_image
 from backendai.catalog.models import Image, ImageOnAgent
 from backendai.cluster.models import Agent
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.names import architecture_name
 from backendai.core.slots import Slots
 from backendai.wire.messages import ImageSighting
@@ -21,14 +22,14 @@ PREFERRED_IMAGE = "python-science"  # the launcher begins with it where an agent
 _BUILT_HERE: dict[str, dict[str, Any]] = {
     "python": {
         "title": "Python",
-        "description": "Small: JupyterLab, git and tmux. Install more with pip.",
+        "description": Message("Small: JupyterLab, git and tmux. Install more with pip."),
         "reference": "local/backendai-python:latest",
         "process_reference": "process/python",
         "minimum": {"cpu": "0.1", "mem": str(64 * 2**20)},
     },
     PREFERRED_IMAGE: {
-        "title": "Python (science)",
-        "description": "NumPy, pandas, SciPy, scikit-learn, Matplotlib, JupyterLab, a compiler and vim.",
+        "title": Message("Python (science)"),
+        "description": Message("NumPy, pandas, SciPy, scikit-learn, Matplotlib, JupyterLab, a compiler and vim."),
         "reference": "local/backendai-python-science:latest",
         "minimum": {"cpu": "0.1", "mem": str(256 * 2**20)},
     },

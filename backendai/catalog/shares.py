@@ -29,7 +29,9 @@ def share_image(owner: User, image: Image, project_id: UUID, *, now: datetime) -
         raise NotFound("You belong to no such project.", field="project")
     if not _is_open_to(image, project):
         raise Conflict(
-            f"{image.display_name} is not open to the domain of project {project.name}.",
+            "{display_name} is not open to the domain of project {project}.",
+            display_name=image.display_name,
+            project=project.name,
             field="project",
             code="image-not-open",
         )

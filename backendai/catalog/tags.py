@@ -23,6 +23,7 @@ from backendai.catalog.registry_access import client_of
 from backendai.catalog.registry_client import DeletesNothing, RegistryClient, RegistryError
 from backendai.core.errors import Conflict, PlatformError
 from backendai.core.image_names import CUSTOMIZED_TAG, ImageName, parse_image_name
+from backendai.core.messages import Message
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL
 from backendai.wire.queues import CONTROL_QUEUE
@@ -32,9 +33,9 @@ _LONGEST = timedelta(hours=12)
 _SILENCE = timedelta(hours=1)
 PAUSE = timedelta(days=7)
 _MOST_AT_ONCE = 100
-_AGAIN = "Then try it again."
-_LET_IT = "Allow it to delete: a Docker registry wants REGISTRY_STORAGE_DELETE_ENABLED set to true."
-_LOOK = "Check the registry's address and account."
+_AGAIN = Message("Then try it again.")
+_LET_IT = Message("Allow it to delete: a Docker registry wants REGISTRY_STORAGE_DELETE_ENABLED set to true.")
+_LOOK = Message("Check the registry's address and account.")
 Clock = Callable[[], datetime]
 
 
@@ -69,7 +70,7 @@ def tags_that_stayed() -> QuerySet[BackgroundJob]:
 
 def waiting_removals() -> list[UUID]:
     """Return the removals that no worker has begun, the oldest first."""
-    jobs = BackgroundJob.objects.running().filter(kind=TAG_JOB, message=WAITING)
+    jobs = BackgroundJob.objects.running().filter(kind=TAG_JOB, claimed_at=None)
     return list(jobs.order_by("created_at").values_list("pk", flat=True)[:_MOST_AT_ONCE])
 
 
@@ -84,19 +85,20 @@ def try_old_ones_again(now: datetime) -> int:
 
 def remove_tag(job_id: UUID, clock: Clock) -> None:
     """Carry out a removal that waits for a worker; of several that try one does. Every end is written to the job."""
-    waiting = BackgroundJob.objects.running().filter(pk=job_id, kind=TAG_JOB, message=WAITING)
-    if not waiting.update(message="Asks the registry.", updated_at=clock()):
+    waiting = BackgroundJob.objects.running().filter(pk=job_id, kind=TAG_JOB, claimed_at=None)
+    now = clock()
+    if not waiting.update(message=Message("Asks the registry."), claimed_at=now, updated_at=now):
         return
     job = BackgroundJob.objects.get(pk=job_id)
     if job.cancel_requested_at:
-        stop_job(job_id, message="Cancelled: the tag stays.", now=clock())
+        stop_job(job_id, message=Message("Cancelled: the tag stays."), now=clock())
         return
     try:
         message = _take_out(job.subject)
     except _Stays as reason:
         finish_job(job_id, message=reason.message, now=clock(), failed=True, fix=reason.fix)
     except RegistryError as error:
-        said, now = f"The tag stays: {error.message}", clock()
+        said, now = Message("The tag stays: {message}", message=error.message), clock()
         if isinstance(error, DeletesNothing):
             finish_job(job_id, message=said, now=now, failed=True, fix=f"{_LET_IT} {_AGAIN}")
         else:
@@ -111,17 +113,20 @@ def _take_out(reference: str) -> str:
     """Return what was done. Raises _Stays and RegistryError."""
     image = Image.objects.filter(reference=reference).first()
     if image is not None and image.deleted_at is None:
-        raise _Stays("The tag stays: an image of the catalogue bears it.", f"Forget the image. {_AGAIN}")
+        raise _Stays(
+            Message("The tag stays: an image of the catalogue bears it."),
+            Message("Forget the image. {again}", again=_AGAIN),
+        )
     name = parse_image_name(reference)
     registry = _registry_of(image, name)
     client = client_of(registry, deletes=True)
     digest = client.digest_of(name.repository, name.tag)
     if digest is None:
-        return "The registry has no such tag any more."
+        return Message("The registry has no such tag any more.")
     _check_that_it_is_it(client, name, digest, image)
     _check_that_no_other_needs_it(client, name, digest, reference)
     client.delete(name.repository, digest)
-    return "The tag is taken out of the registry; its space is free after the registry's own cleaning."
+    return Message("The tag is taken out of the registry; its space is free after the registry's own cleaning.")
 
 
 def _registry_of(image: Image | None, name: ImageName) -> Registry:
@@ -132,8 +137,8 @@ def _registry_of(image: Image | None, name: ImageName) -> Registry:
     found = next((row for row in rows if row.host.lower() == name.registry.lower()), None)
     if found is None:
         raise _Stays(
-            f"The tag stays: no registry at {name.registry} is known any more.",
-            f"Add it under Registries. {_AGAIN}",
+            Message("The tag stays: no registry at {registry} is known any more.", registry=name.registry),
+            Message("Add it under Registries. {again}", again=_AGAIN),
         )
     return found
 
@@ -149,8 +154,8 @@ def _check_that_it_is_it(client: RegistryClient, name: ImageName, digest: str, i
         is_it = bool(marked) and key.startswith(marked) and labels.get(DEPLOYMENT_LABEL) == settings.DEPLOYMENT
     if not is_it:
         raise _Stays(
-            "The tag stays: it stands for something else now than what was deleted.",
-            "Look at the registry, and delete it there if nobody needs it.",
+            Message("The tag stays: it stands for something else now than what was deleted."),
+            Message("Look at the registry, and delete it there if nobody needs it."),
         )
 
 
@@ -167,5 +172,5 @@ def _check_that_no_other_needs_it(client: RegistryClient, name: ImageName, diges
 
 
 def _needed_by(image: Image) -> _Stays:
-    text = f"The tag stays: {image.name} is the same content, and would be lost with it."
-    return _Stays(text, f"Forget that image first. {_AGAIN}")
+    text = Message("The tag stays: {image} is the same content, and would be lost with it.", image=image.name)
+    return _Stays(text, Message("Forget that image first. {again}", again=_AGAIN))

@@ -19,6 +19,7 @@ from backendai.cluster.broker_access import end_broker_access
 from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.core.errors import NotFound, UserError
+from backendai.core.messages import Message
 
 RETURN_WITHIN = timedelta(hours=24)
 MOST_KERNELS = 10_000
@@ -31,7 +32,11 @@ def change_agent(actor: User, agent: Agent, values: Mapping[str, Any]) -> Agent:
     goes on. Raises a UserError that names the field."""
     most = values.get("max_kernels")
     if most is not None and not 0 <= most <= MOST_KERNELS:
-        text = f"{most} kernels: use 0 to {MOST_KERNELS}, or nothing for the limit of the group."
+        text = Message(
+            "{most} kernels: use 0 to {most_kernels}, or nothing for the limit of the group.",
+            most=most,
+            most_kernels=MOST_KERNELS,
+        )
         raise UserError(text, field="max_kernels", code="invalid-number", limit=MOST_KERNELS)
     changes = {name: [getattr(agent, name), values[name]] for name in SWITCHES if name in values}
     changes = {name: change for name, change in changes.items() if change[0] != change[1]}
@@ -85,7 +90,9 @@ def make_join_token(
 def check_prefix(name_prefix: str) -> None:
     """Refuse a prefix with which no agent's name can begin. Raises UserError."""
     if not _PREFIX.match(name_prefix):
-        text = f"{name_prefix!r} cannot begin a name: use a-z, 0-9 and dashes, at most 62."
+        text = Message(
+            "{name_prefix} cannot begin a name: use a-z, 0-9 and dashes, at most 62.", name_prefix=repr(name_prefix)
+        )
         raise UserError(text, field="name_prefix", code="invalid-name")
 
 

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from backendai.core.messages import Message
+
 LONGEST = 180
 _SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "go", "gov", "ne", "net", "or", "org", "re"})
 _DOMAIN = re.compile(r"([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?\Z")
@@ -48,12 +50,21 @@ def wrong_app_domain(domain: str) -> str:
     if not domain:
         return ""
     if not is_domain(domain):
-        return f"{domain[:60]!r} is not a domain: write it as gpu.apps.example.org, a name in small letters, no port."
+        return Message(
+            "{domain} is not a domain: write it as gpu.apps.example.org, a name in small letters, no port.",
+            domain=repr(domain[:60]),
+        )
     for name in sorted(portal_names()):
         if holds(domain, name):
-            return f"{domain} holds the portal's own name {name}: apps could stand in for it."
+            return Message(
+                "{domain} holds the portal's own name {name}: apps could stand in for it.", domain=domain, name=name
+            )
         if holds(name, domain) and name != "localhost" and not holds(settings.APPS_DOMAIN, domain):
-            return f"{domain} lies under the portal's name {name}: apps could send cookies to it. Take one beside it."
+            return Message(
+                "{domain} lies under the portal's name {name}: apps could send cookies to it. Take one beside it.",
+                domain=domain,
+                name=name,
+            )
     return ""
 
 

@@ -8,6 +8,7 @@ from django import forms
 
 from backendai.cluster.models import DEFAULT_SELECTION, ResourceGroup, default_sequence, default_session_types
 from backendai.cluster.rules import SELECTION, SEQUENCE, strategies
+from backendai.core.messages import Message
 from backendai.core.session_kinds import KINDS
 from backendai.scheduler.options import Option
 
@@ -30,69 +31,110 @@ class SlotOrderField(forms.CharField):
 
 # How the page names and explains what the model calls otherwise.
 _WORDS: dict[str, tuple[str, str]] = {
-    "is_active": ("Takes sessions", "Unticked, nobody can launch here; what waits or runs goes on."),
-    "is_public": ("Open to everybody", "Ticked, every project may use it, and the two lists below mean nothing."),
-    "domains": ("Open to domains", "All projects of these domains may use it."),
-    "projects": ("Open to projects", "These projects may use it."),
-    "key_pairs": ("Open to key pairs", "Sessions launched with these key pairs may use it."),
+    "is_active": (Message("Takes sessions"), Message("Unticked, nobody can launch here; what waits or runs goes on.")),
+    "is_public": (
+        Message("Open to everybody"),
+        Message("Ticked, every project may use it, and the two lists below mean nothing."),
+    ),
+    "domains": (Message("Open to domains"), Message("All projects of these domains may use it.")),
+    "projects": (Message("Open to projects"), Message("These projects may use it.")),
+    "key_pairs": (Message("Open to key pairs"), Message("Sessions launched with these key pairs may use it.")),
     "is_default": (
-        "The default group", "Chosen for whoever names none and may use it. The group that was it before is none then."
+        Message("The default group"),
+        Message("Chosen for whoever names none and may use it. The group that was it before is none then."),
     ),
     "session_defaults": (
-        "What a launch gets that does not say it",
-        'As JSON: {"priority": 20, "batch_timeout": 7200, "shm": "256m", "environ": {"NAME": "value"}}. The time is in '
-        "seconds, for batch sessions.",
+        Message("What a launch gets that does not say it"),
+        Message(
+            'As JSON: {"priority": 20, "batch_timeout": 7200, "shm": "256m", "environ": '
+            '{"NAME": "value"}}. The time is in seconds, for batch sessions.'
+        ),
     ),
-    "strategy_options": ("Options of the two strategies", ""),
+    "strategy_options": (Message("Options of the two strategies"), ""),
     "retries_to_skip": (
-        "Let others pass after",
-        "Tries in vain, after which a session that does not fit is pushed back behind the others. 0: never, so that "
-        "nobody overtakes. Usual where small sessions shall not wait for a large one: 10.",
+        Message("Let others pass after"),
+        Message(
+            "Tries in vain, after which a session that does not fit is pushed back behind the "
+            "others. 0: never, so that nobody overtakes. Usual where small sessions shall not "
+            "wait for a large one: 10."
+        ),
     ),
-    "overtaking_limit": ("Passed for at most", "A session that others passed for so long gets its strict place back."),
+    "overtaking_limit": (
+        Message("Passed for at most"),
+        Message("A session that others passed for so long gets its strict place back."),
+    ),
     "backfill": (
-        "Backfill",
-        "The first in line gets a reserved start; others may pass it if they end before. Helps only where sessions "
-        "have a known end: a batch timeout, or a longest run by policy.",
+        Message("Backfill"),
+        Message(
+            "The first in line gets a reserved start; others may pass it if they end before. "
+            "Helps only where sessions have a known end: a batch timeout, or a longest run by "
+            "policy."
+        ),
     ),
-    "usage_half_life": ("Past use is half forgotten after", "For fair-share alone: 1 day to 365 days."),
-    "slot_order": ("Most precious slots", ""),
-    "max_kernels_per_agent": ("Most kernels on one agent", "Empty: no limit. An agent may have one of its own."),
-    "device_allocation": ("Fractions of devices", "For slots that are given in fractions, such as cuda.shares."),
+    "usage_half_life": (
+        Message("Past use is half forgotten after"),
+        Message("For fair-share alone: 1 day to 365 days."),
+    ),
+    "slot_order": (Message("Most precious slots"), ""),
+    "max_kernels_per_agent": (
+        Message("Most kernels on one agent"),
+        Message("Empty: no limit. An agent may have one of its own."),
+    ),
+    "device_allocation": (
+        Message("Fractions of devices"),
+        Message("For slots that are given in fractions, such as cuda.shares."),
+    ),
     "allow_fragmentation": (
-        "Put fractions together", "A fraction that no single device has free may be taken from several."
+        Message("Put fractions together"),
+        Message("A fraction that no single device has free may be taken from several."),
     ),
     "pending_timeout": (
-        "Longest wait", "A session that waits longer is cancelled, and says so. 0: it may wait for ever."
+        Message("Longest wait"),
+        Message("A session that waits longer is cancelled, and says so. 0: it may wait for ever."),
     ),
-    "give_up_after": ("Give up after", "Tries in vain to place a session. 0: never given up."),
-    "on_give_up": ("When giving up", "What becomes of the session then. A priority never falls below 0."),
-    "pull_timeout": ("Fetching an image takes at most", "Then the start counts as failed, and another agent is tried."),
-    "create_timeout": ("Making a container takes at most", "As for fetching."),
-    "terminate_timeout": ("Ending takes at most", "Then a container that does not end by itself is killed."),
-    "max_retries": ("Further tries of a start", "When these fail as well, it ends in error. 0: one try alone."),
+    "give_up_after": (Message("Give up after"), Message("Tries in vain to place a session. 0: never given up.")),
+    "on_give_up": (
+        Message("When giving up"),
+        Message("What becomes of the session then. A priority never falls below 0."),
+    ),
+    "pull_timeout": (
+        Message("Fetching an image takes at most"),
+        Message("Then the start counts as failed, and another agent is tried."),
+    ),
+    "create_timeout": (Message("Making a container takes at most"), Message("As for fetching.")),
+    "terminate_timeout": (
+        Message("Ending takes at most"),
+        Message("Then a container that does not end by itself is killed."),
+    ),
+    "max_retries": (
+        Message("Further tries of a start"),
+        Message("When these fail as well, it ends in error. 0: one try alone."),
+    ),
     "app_domain": (
-        "Apps live under",
-        "Such as gpu.apps.example.org; *.gpu.apps.example.org must lead to the app proxy. Empty: the site's domain. A "
-        "change holds for apps that are opened from then on.",
+        Message("Apps live under"),
+        Message(
+            "Such as gpu.apps.example.org; *.gpu.apps.example.org must lead to the app proxy. "
+            "Empty: the site's domain. A change holds for apps that are opened from then on."
+        ),
     ),
     "agent_lost_grace": (
-        "An agent may be silent for", "From when it counts as lost (a minute). Then its sessions end with agent-lost."
+        Message("An agent may be silent for"),
+        Message("From when it counts as lost (a minute). Then its sessions end with agent-lost."),
     ),
-}  # fmt: skip
+}
 
 
 class GroupForm(forms.ModelForm):
     """A resource group; every choice comes from the scheduler's own tables."""
 
     sequence = forms.ChoiceField(
-        label="Which session starts next", choices=lambda: _choices(SEQUENCE), initial=default_sequence
+        label=Message("Which session starts next"), choices=lambda: _choices(SEQUENCE), initial=default_sequence
     )
     selection = forms.ChoiceField(
-        label="On which agent it starts", choices=lambda: _choices(SELECTION), initial=DEFAULT_SELECTION
+        label=Message("On which agent it starts"), choices=lambda: _choices(SELECTION), initial=DEFAULT_SELECTION
     )
     allowed_session_types = forms.MultipleChoiceField(
-        label="Takes sessions of type",
+        label=Message("Takes sessions of type"),
         choices=[(name, name) for name in KINDS],
         initial=default_session_types,
         widget=forms.CheckboxSelectMultiple,
@@ -100,7 +142,7 @@ class GroupForm(forms.ModelForm):
     slot_order = SlotOrderField(
         required=False,
         widget=forms.TextInput(attrs={"size": 60, "placeholder": "cuda.device, cpu, mem"}),
-        help_text="Slots, the most precious first, separated by commas; empty: the usual order.",
+        help_text=Message("Slots, the most precious first, separated by commas; empty: the usual order."),
     )
 
     class Meta:
@@ -137,11 +179,21 @@ def _choices(level: str) -> list[tuple[str, str]]:
 
 def _options_text() -> str:
     views = [*strategies(SEQUENCE).values(), *strategies(SELECTION).values()]
-    texts = [f"{view.name}: {_option_text(option)}" for view in views for option in view.options]
+    texts = [
+        Message("{name}: {option}", name=view.name, option=_option_text(option))
+        for view in views
+        for option in view.options
+    ]
     if not texts:
-        return "None of the strategies has any: leave it as it is."
-    return f'As JSON, such as {{"name": 1}}. There are: {"; ".join(texts)}.'
+        return Message("None of the strategies has any: leave it as it is.")
+    return Message('As JSON, such as {"name": 1}. There are: {texts}.', texts=Message.joined(texts, "; "))
 
 
 def _option_text(option: Option) -> str:
-    return f"{option.name} ({option.kind}, usually {option.default}), {option.help}"
+    return Message(
+        "{option} ({kind}, usually {default}), {help}",
+        option=option.name,
+        kind=option.kind,
+        default=option.default,
+        help=option.help,
+    )

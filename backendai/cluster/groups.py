@@ -17,6 +17,7 @@ from backendai.activity.services import audit
 from backendai.cluster.models import IdleBinding, JoinToken, ResourceGroup
 from backendai.cluster.per_request import once
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 
 _NO_OBSTACLE = (JoinToken, IdleBinding)  # they go with the group
 _LISTS = ("domains", "projects", "key_pairs")
@@ -46,14 +47,23 @@ def group_for_launch(name: str, project: Project, key_pair: KeyPair | None) -> R
         return found
     names = ", ".join(group.name for group in groups) or "none"
     if name or not groups:
-        text = f"Resource group {name!r} is not open" if name else "No resource group is open"
+        text = (
+            Message("Resource group {name} is not open", name=repr(name))
+            if name
+            else Message("No resource group is open")
+        )
         raise UserError(
-            f"{text} to project {project.name}; open to it: {names}.",
+            "{text} to project {project}; open to it: {names}.",
+            text=text,
+            project=project.name,
+            names=names,
             field="resource_group",
             code="resource-group-not-allowed",
         )
     raise UserError(
-        f"Name a resource group: several are open to project {project.name} ({names}), and none is the default.",
+        "Name a resource group: several are open to project {project} ({names}), and none is the default.",
+        project=project.name,
+        names=names,
         field="resource_group",
         code="resource-group-needed",
         groups=[group.name for group in groups],
@@ -94,10 +104,12 @@ def delete_group(actor_id: UUID | None, group: ResourceGroup) -> None:
     with transaction.atomic():
         used_by = {words_for(model, number): number for model, number in uses_of_group(group).items()}
         if used_by:
-            text = ", ".join(f"{number} {name}" for name, number in used_by.items())
+            parts = [Message("{number} {kind}", number=number, kind=Message(name)) for name, number in used_by.items()]
             raise Conflict(
-                f"Resource group {group.name} still has {text}. Make it inactive instead: nobody can launch there "
-                "then, and its history stays.",
+                "Resource group {group} still has {text}. Make it inactive instead: nobody can "
+                "launch there then, and its history stays.",
+                group=group.name,
+                text=Message.joined(parts, ", "),
                 code="resource-group-in-use",
                 used_by=used_by,
             )
@@ -115,9 +127,9 @@ def _write(group: ResourceGroup, values: Mapping[str, Any]) -> ResourceGroup:
             group.save()
     except ValidationError as error:
         field, texts = next(iter(error.message_dict.items()))
-        raise UserError(" ".join(texts), field=field, code="invalid-resource-group") from None
+        raise UserError(Message.joined(texts), field=field, code="invalid-resource-group") from None
     except IntegrityError:
-        text = f"There is a resource group {group.name!r} already."
+        text = Message("There is a resource group {group} already.", group=repr(group.name))
         raise Conflict(text, field="name", code="name-taken") from None
     for name in _LISTS:
         if name in values:

@@ -17,6 +17,7 @@ from backendai.activity.services import audit
 from backendai.cluster.idle_models import IdleBinding, IdleChecker
 from backendai.cluster.models import ResourceGroup
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 from backendai.scheduler.find_idle import Rule
 
 _SITE, _GROUP, _PROJECT = 1, 2, 3  # the higher is the more specific
@@ -158,7 +159,7 @@ def _save(checker: IdleChecker) -> None:
         name, messages = next(iter(error.message_dict.items()))
         raise UserError(messages[0], field=name, code="invalid-idle-checker") from error
     except IntegrityError as error:
-        text = f"There is an idle checker {checker.name!r} already."
+        text = Message("There is an idle checker {checker} already.", checker=repr(checker.name))
         raise Conflict(text, field="name", code="name-taken") from error
 
 
@@ -188,7 +189,7 @@ def _refuse_both(places: Places) -> None:
     ):
         keys = {one.pk for one in wanted}
         if both := [one for one in unwanted if one.pk in keys]:
-            raise UserError(f"{both[0]} is named twice: choose one.", field=name, code="invalid-idle-checker")
+            raise UserError("{both} is named twice: choose one.", both=both[0], field=name, code="invalid-idle-checker")
 
 
 def _named(places: Places) -> dict[str, Any]:

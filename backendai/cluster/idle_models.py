@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import Project
 from backendai.cluster.idle_rules import wrong_checker
+from backendai.core.messages import Message
 from backendai.core.session_kinds import kinds_with
 from backendai.scheduler.find_idle import ALL, ANY, LIFETIME, NETWORK, UTILIZATION, Rule
 
@@ -37,34 +38,36 @@ class IdleChecker(models.Model):
     """A rule by which idle sessions are warned, and ended when the warning has stood for its time."""
 
     class Kind(models.TextChoices):
-        LIFETIME = LIFETIME, "longest run"
-        NETWORK = NETWORK, "no traffic"
-        UTILIZATION = UTILIZATION, "low utilization"
+        LIFETIME = LIFETIME, Message("longest run")
+        NETWORK = NETWORK, Message("no traffic")
+        UTILIZATION = UTILIZATION, Message("low utilization")
 
     class Match(models.TextChoices):
-        ALL = ALL, "all of them are below"
-        ANY = ANY, "any of them is below"
+        ALL = ALL, Message("all of them are below")
+        ANY = ANY, Message("any of them is below")
 
     name = models.CharField(max_length=64, unique=True)
     description = models.CharField(max_length=255, blank=True)
     kind = models.CharField(max_length=24, choices=Kind, default=Kind.NETWORK)
-    is_active = models.BooleanField(default=True, help_text="Unticked, it warns and ends nothing anywhere.")
+    is_active = models.BooleanField(default=True, help_text=Message("Unticked, it warns and ends nothing anywhere."))
     limit = models.DurationField(
         default=timedelta(hours=1),
-        help_text="The longest run, the longest time without traffic, or the time over which use is averaged.",
+        help_text=Message("The longest run, the longest time without traffic, or the time over which use is averaged."),
     )
-    grace = models.DurationField(default=timedelta(0), help_text="No session is ended sooner after its start.")
+    grace = models.DurationField(default=timedelta(0), help_text=Message("No session is ended sooner after its start."))
     warning = models.DurationField(
-        default=timedelta(minutes=15), help_text="For so long its owner is warned before a session is ended."
+        default=timedelta(minutes=15), help_text=Message("For so long its owner is warned before a session is ended.")
     )
     thresholds = models.JSONField(
-        default=dict, blank=True, help_text="Slots with percentages; below them a slot counts as unused."
+        default=dict, blank=True, help_text=Message("Slots with percentages; below them a slot counts as unused.")
     )
     match = models.CharField(max_length=8, choices=Match, default=Match.ALL)
     session_types = models.JSONField(default=default_types)
-    extension = models.DurationField(default=timedelta(hours=1), help_text="How much longer one click lets it run.")
+    extension = models.DurationField(
+        default=timedelta(hours=1), help_text=Message("How much longer one click lets it run.")
+    )
     max_extensions = models.PositiveSmallIntegerField(
-        default=3, help_text="How often a session's owner may let it run longer; 0: never."
+        default=3, help_text=Message("How often a session's owner may let it run longer; 0: never.")
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

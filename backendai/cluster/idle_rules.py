@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.names import check_catalogue_name
 from backendai.core.session_kinds import kinds_with
 from backendai.core.slots import parse_amount
@@ -43,11 +44,18 @@ def _times(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     for field, (least, most) in _NAMES.items():
         value: Any = getattr(checker, field)
         if not isinstance(value, timedelta):
-            yield field, f"{value!r} is no length of time."
+            yield field, Message("{value} is no length of time.", value=repr(value))
         elif value < least:
-            yield field, f"It is {value.total_seconds():g} s; at least {least.total_seconds():g} s is needed."
+            yield (
+                field,
+                Message(
+                    "It is {seconds} s; at least {seconds_2} s is needed.",
+                    seconds=f"{value.total_seconds():g}",
+                    seconds_2=f"{least.total_seconds():g}",
+                ),
+            )
         elif value > most:
-            yield field, f"It is {value.days} days; the most is {most.days}."
+            yield field, Message("It is {days} days; the most is {days_2}.", days=value.days, days_2=most.days)
 
 
 def _warning(checker: IdleChecker) -> Iterator[tuple[str, str]]:
@@ -56,41 +64,64 @@ def _warning(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     if not isinstance(limit, timedelta) or not isinstance(warning, timedelta) or checker.kind == UTILIZATION:
         return
     if warning > limit / 2:
-        text = f"It is {warning.total_seconds():g} s; at most half of the limit, {limit.total_seconds() / 2:g} s."
+        text = Message(
+            "It is {seconds} s; at most half of the limit, {seconds_2} s.",
+            seconds=f"{warning.total_seconds():g}",
+            seconds_2=f"{limit.total_seconds() / 2:g}",
+        )
         yield "warning", text
 
 
 def _thresholds(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     thresholds: Any = checker.thresholds
     if not isinstance(thresholds, dict):
-        yield "thresholds", 'Write slots with percentages, such as {"cuda.device": 5}.'
+        yield "thresholds", Message('Write slots with percentages, such as {"cuda.device": 5}.')
         return
     if checker.kind == UTILIZATION and not thresholds:
         yield "thresholds", "Write at least one slot with a percentage, such as cuda.device=5."
     elif checker.kind not in (UTILIZATION, NETWORK) and thresholds:
-        yield "thresholds", "The longest run does not depend on what is used: leave it empty."
+        yield "thresholds", Message("The longest run does not depend on what is used: leave it empty.")
     for slot, percent in thresholds.items():
         try:
             parse_amount(slot, 0, field="thresholds")
         except UserError as error:
             yield "thresholds", error.message
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 < percent <= 100:
-            yield "thresholds", f"{slot} is {percent!r}; write a percentage above 0, and 100 at most."
+            yield (
+                "thresholds",
+                Message(
+                    "{slot} is {percent}; write a percentage above 0, and 100 at most.",
+                    slot=slot,
+                    percent=repr(percent),
+                ),
+            )
     if thresholds and isinstance(checker.limit, timedelta) and checker.limit > LONGEST_WINDOW:
-        yield "limit", f"Use is averaged over {LONGEST_WINDOW.total_seconds() / 3600:g} hours at most."
+        yield (
+            "limit",
+            Message(
+                "Use is averaged over {seconds} hours at most.", seconds=f"{LONGEST_WINDOW.total_seconds() / 3600:g}"
+            ),
+        )
 
 
 def _session_types(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     types: Any = checker.session_types
     known = kinds_with("is_checked")
     if not isinstance(types, list) or not types or not set(map(str, types)) <= set(known):
-        yield "session_types", f"Choose one or more of {', '.join(known)}."
+        yield "session_types", Message("Choose one or more of {known}.", known=known)
 
 
 def _extensions(checker: IdleChecker) -> Iterator[tuple[str, str]]:
     number: Any = checker.max_extensions
     if not isinstance(number, int) or not 0 <= number <= MOST_EXTENSIONS:
-        yield "max_extensions", f"It is {number!r}; use a number from 0 to {MOST_EXTENSIONS}."
+        yield (
+            "max_extensions",
+            Message(
+                "It is {number}; use a number from 0 to {most_extensions}.",
+                number=repr(number),
+                most_extensions=MOST_EXTENSIONS,
+            ),
+        )
 
 
 _CHECKS: tuple[Callable[[IdleChecker], Iterator[tuple[str, str]]], ...] = (

@@ -16,6 +16,7 @@ from backendai.cluster.broker_access import end_broker_access
 from backendai.cluster.capabilities import capabilities_of
 from backendai.cluster.models import Agent, JoinToken, ResourceGroup
 from backendai.core.errors import NotFound, UserError
+from backendai.core.messages import Message
 from backendai.wire.capabilities import Capability
 from backendai.wire.messages import JoinUp
 
@@ -60,7 +61,7 @@ def join_agent(message: JoinUp) -> tuple[Agent, str]:
     try:
         return _join(message, timezone.now())
     except IntegrityError as error:
-        text = f"Another machine has just joined as {message.name!r}."
+        text = Message("Another machine has just joined as {message}.", message=repr(message.name))
         raise UserError(text, field="name", code="name-taken") from error
 
 
@@ -85,17 +86,26 @@ def _join(message: JoinUp, now: datetime) -> tuple[Agent, str]:
 
 def _check_return(agent: Agent, token: JoinToken, now: datetime) -> None:
     if agent.needs_own_token:
-        text = f"Agent {agent.name} was turned away: an administrator must make a join token for it."
+        text = Message(
+            "Agent {agent} was turned away: an administrator must make a join token for it.", agent=agent.name
+        )
         raise UserError(text, field="name", code="agent-turned-away")
     if not (token.is_reusable and token.name_prefix):
-        raise UserError(f"An agent named {agent.name!r} exists already.", field="name", code="name-taken")
+        raise UserError(
+            "An agent named {agent} exists already.", agent=repr(agent.name), field="name", code="name-taken"
+        )
     if token.resource_group_id != agent.resource_group_id:
-        text = f"Agent {agent.name} belongs to another resource group. Make a join token for this agent."
+        text = Message(
+            "Agent {agent} belongs to another resource group. Make a join token for this agent.", agent=agent.name
+        )
         raise UserError(text, field="name", code="name-taken")
     # Simulated nodes hold nothing of anybody's, and come back at once when their process is started again.
     is_real = Capability.SIMULATED not in capabilities_of(agent)
     if is_real and agent.last_seen_at is not None and now - agent.last_seen_at < _STILL_THERE:
-        text = f"Agent {agent.name} was heard within the last minute. Stop it and wait, or make a join token for it."
+        text = Message(
+            "Agent {agent} was heard within the last minute. Stop it and wait, or make a join token for it.",
+            agent=agent.name,
+        )
         raise UserError(text, field="name", code="agent-is-there")
 
 
@@ -104,11 +114,12 @@ def _usable_token(message: JoinUp, now: datetime) -> JoinToken:
     if token is None or token.used_at or (token.expires_at and token.expires_at <= now):
         raise NotFound("The join token is unknown, used or expired.", code="join-token-refused")
     if token.agent and token.agent.name != message.name:
-        text = f"This join token is for agent {token.agent.name} alone."
+        text = Message("This join token is for agent {agent} alone.", agent=token.agent.name)
         raise UserError(text, field="name", code="join-token-refused")
     if not message.name.startswith(token.name_prefix):
         raise UserError(
-            f"This join token is for agents whose names begin with {token.name_prefix!r}.",
+            "This join token is for agents whose names begin with {name_prefix}.",
+            name_prefix=repr(token.name_prefix),
             field="name",
             code="join-token-refused",
         )

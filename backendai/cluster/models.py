@@ -13,10 +13,12 @@ from django.db import models, transaction
 from django.utils import timezone
 
 from backendai.accounts.models import Domain, KeyPair, Project
+from backendai.activity.message_field import MessageField
 from backendai.cluster.idle_models import IdleBinding, IdleChecker
 from backendai.cluster.querysets import AgentQuerySet, JoinTokenQuerySet, ResourceGroupQuerySet
 from backendai.cluster.rules import wrong_rules
 from backendai.cluster.site_models import Announcement, SiteSetting, SlotType
+from backendai.core.messages import Message
 from backendai.core.session_kinds import KINDS
 from backendai.core.slots import Slots
 
@@ -33,7 +35,9 @@ __all__ = [
     "SlotType",
 ]
 
-name_rule = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use lower case letters, digits and dashes.")
+name_rule = RegexValidator(
+    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", Message("Use lower case letters, digits and dashes.")
+)
 
 DEFAULT_SELECTION = "concentrated"
 
@@ -52,65 +56,82 @@ class ResourceGroup(models.Model):
     """A set of agents with one queue and one set of scheduling rules."""
 
     class GiveUp(models.TextChoices):
-        KEEP = "keep", "say so, and go on trying"
-        LOWER = "lower-priority", "lower the priority by 10"
-        CANCEL = "cancel", "cancel the session"
+        KEEP = "keep", Message("say so, and go on trying")
+        LOWER = "lower-priority", Message("lower the priority by 10")
+        CANCEL = "cancel", Message("cancel the session")
 
     class Devices(models.TextChoices):
-        EVENLY = "evenly", "spread kernels over the devices"
-        FILL = "fill", "fill one device after the other"
+        EVENLY = "evenly", Message("spread kernels over the devices")
+        FILL = "fill", Message("fill one device after the other")
 
     name = models.CharField(max_length=63, unique=True, validators=[name_rule])
     description = models.CharField(max_length=255, blank=True)
     is_active = models.BooleanField(default=True)
     is_default = models.BooleanField(
-        default=False, help_text="Chosen for whoever names no group and may use this one. One group at most."
+        default=False, help_text=Message("Chosen for whoever names no group and may use this one. One group at most.")
     )
-    is_public = models.BooleanField(default=True, help_text="Open to every project; else only to those named below.")
+    is_public = models.BooleanField(
+        default=True, help_text=Message("Open to every project; else only to those named below.")
+    )
     domains = models.ManyToManyField(Domain, blank=True, related_name="resource_groups")
     projects = models.ManyToManyField(Project, blank=True, related_name="resource_groups")
     key_pairs = models.ManyToManyField(KeyPair, blank=True, related_name="resource_groups")
-    session_defaults = models.JSONField(default=dict, blank=True, help_text="What a launch gets that does not say it.")
-    sequence = models.CharField(max_length=64, default=default_sequence, help_text="Which session starts next.")
-    selection = models.CharField(max_length=64, default=DEFAULT_SELECTION, help_text="On which agent it starts.")
-    strategy_options = models.JSONField(default=dict, blank=True, help_text="Options of the strategies chosen above.")
-    slot_order = models.JSONField(default=list, blank=True, help_text="Slots, the most precious first; empty: usual.")
+    session_defaults = models.JSONField(
+        default=dict, blank=True, help_text=Message("What a launch gets that does not say it.")
+    )
+    sequence = models.CharField(
+        max_length=64, default=default_sequence, help_text=Message("Which session starts next.")
+    )
+    selection = models.CharField(
+        max_length=64, default=DEFAULT_SELECTION, help_text=Message("On which agent it starts.")
+    )
+    strategy_options = models.JSONField(
+        default=dict, blank=True, help_text=Message("Options of the strategies chosen above.")
+    )
+    slot_order = models.JSONField(
+        default=list, blank=True, help_text=Message("Slots, the most precious first; empty: usual.")
+    )
     retries_to_skip = models.PositiveIntegerField(
-        default=0, help_text="After so many tries a session that does not fit lets others pass; 0: never."
+        default=0, help_text=Message("After so many tries a session that does not fit lets others pass; 0: never.")
     )
     overtaking_limit = models.DurationField(
-        default=timedelta(hours=24), help_text="A session passed by others for so long gets its strict place back."
+        default=timedelta(hours=24),
+        help_text=Message("A session passed by others for so long gets its strict place back."),
     )
     backfill = models.BooleanField(
-        default=False, help_text="Sessions that end before the first in line could start may pass it."
+        default=False, help_text=Message("Sessions that end before the first in line could start may pass it.")
     )
     usage_half_life = models.DurationField(
-        default=timedelta(days=7), help_text="Fair share: after so long, past use counts half."
+        default=timedelta(days=7), help_text=Message("Fair share: after so long, past use counts half.")
     )
     allowed_session_types = models.JSONField(default=default_session_types)
-    max_kernels_per_agent = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: no limit.")
+    max_kernels_per_agent = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Empty: no limit."))
     device_allocation = models.CharField(max_length=16, choices=Devices, default=Devices.EVENLY)
     allow_fragmentation = models.BooleanField(
-        default=True, help_text="A fraction that no single device has free may be put together from several."
+        default=True, help_text=Message("A fraction that no single device has free may be put together from several.")
     )
     next_agent = models.CharField(max_length=63, blank=True, editable=False, help_text="Where round-robin goes on.")
     tries_counted_at = models.DateTimeField(
         null=True, editable=False, help_text="When tries of its sessions were counted last."
     )
     pending_timeout = models.DurationField(
-        default=timedelta(0), help_text="A session that waits longer is cancelled; 0: never."
+        default=timedelta(0), help_text=Message("A session that waits longer is cancelled; 0: never.")
     )
     give_up_after = models.PositiveIntegerField(
-        default=0, help_text="After so many tries to schedule it a session is given up; 0: never."
+        default=0, help_text=Message("After so many tries to schedule it a session is given up; 0: never.")
     )
     on_give_up = models.CharField(max_length=16, choices=GiveUp, default=GiveUp.KEEP)
     pull_timeout = models.DurationField(default=timedelta(minutes=30))
     create_timeout = models.DurationField(default=timedelta(minutes=2))
     terminate_timeout = models.DurationField(default=timedelta(minutes=1))
     agent_lost_grace = models.DurationField(default=timedelta(minutes=5))
-    max_retries = models.PositiveSmallIntegerField(default=3, help_text="Tries of a start before it is given up.")
+    max_retries = models.PositiveSmallIntegerField(
+        default=3, help_text=Message("Tries of a start before it is given up.")
+    )
     app_domain = models.CharField(
-        max_length=180, blank=True, help_text="Apps of sessions live under this domain; empty: under the site's."
+        max_length=180,
+        blank=True,
+        help_text=Message("Apps of sessions live under this domain; empty: under the site's."),
     )
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -150,10 +171,10 @@ class Agent(models.Model):
     """A compute node and the process on it. Its queue is ``node.<name>``."""
 
     class Status(models.TextChoices):
-        ALIVE = "ALIVE", "alive"
-        DRAINING = "DRAINING", "draining"
-        LOST = "LOST", "lost"
-        TERMINATED = "TERMINATED", "terminated"
+        ALIVE = "ALIVE", Message("alive")
+        DRAINING = "DRAINING", Message("draining")
+        LOST = "LOST", Message("lost")
+        TERMINATED = "TERMINATED", Message("terminated")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True, validators=[name_rule])
@@ -178,8 +199,10 @@ class Agent(models.Model):
     )
     engine = models.CharField(max_length=64, blank=True, help_text="Its container engine with the version.")
     os_kernel = models.CharField(max_length=64, blank=True, help_text="The Linux kernel of the machine.")
-    low_disk = models.BooleanField(default=False, help_text="Less is free than its reserve: it pulls no images.")
-    fault = models.CharField(max_length=500, blank=True, help_text="Why it can start no session; empty: it can.")
+    low_disk = models.BooleanField(
+        default=False, help_text=Message("Less is free than its reserve: it pulls no images.")
+    )
+    fault = MessageField(blank=True, help_text=Message("Why it can start no session; empty: it can."))
     capabilities = models.JSONField(
         null=True,
         editable=False,
@@ -187,16 +210,21 @@ class Agent(models.Model):
     )
     images_digest = models.CharField(max_length=64, blank=True)
     storage_digest = models.CharField(
-        max_length=64, blank=True, editable=False, help_text="Of its last report on storage hosts; empty: none."
+        max_length=64,
+        blank=True,
+        editable=False,
+        help_text=Message("Of its last report on storage hosts; empty: none."),
     )
     unknown_kernels = models.PositiveIntegerField(
-        default=0, editable=False, help_text="Kernels there that this database does not know."
+        default=0, editable=False, help_text=Message("Kernels there that this database does not know.")
     )
     unknown_running = models.PositiveIntegerField(
-        default=0, editable=False, help_text="How many of them run: while there are any, nothing new is placed there."
+        default=0,
+        editable=False,
+        help_text=Message("How many of them run: while there are any, nothing new is placed there."),
     )
     reserved = models.JSONField(default=dict, blank=True, help_text="What the node keeps for itself of its machine.")
-    max_kernels = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: as the group says.")
+    max_kernels = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Empty: as the group says."))
     drain_started_at = models.DateTimeField(null=True, blank=True, help_text="Since when it takes no new sessions.")
     drain_ends_at = models.DateTimeField(null=True, blank=True, help_text="When what still runs on it is ended.")
     drain_kernels = models.PositiveIntegerField(default=0, help_text="How many kernels ran when draining began.")
@@ -244,7 +272,9 @@ class JoinToken(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     resource_group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, related_name="join_tokens")
-    name_prefix = models.CharField(max_length=63, blank=True, help_text="Only agents whose name begins so may use it.")
+    name_prefix = models.CharField(
+        max_length=63, blank=True, help_text=Message("Only agents whose name begins so may use it.")
+    )
     is_reusable = models.BooleanField(default=False)
     used_at = models.DateTimeField(null=True, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
@@ -256,7 +286,7 @@ class JoinToken(models.Model):
         ordering = ["-created_at", "-id"]
 
     def __str__(self) -> str:
-        return f"join token for {self.agent or self.resource_group}"
+        return Message("join token for {agent}", agent=self.agent or self.resource_group)
 
     def is_usable(self, now: datetime) -> bool:
         """Return whether a node could still join with it."""
@@ -291,9 +321,11 @@ class DatabaseEpoch(models.Model):
 
     lineage = models.UUIDField(default=uuid.uuid4)
     tick = models.PositiveBigIntegerField(default=0)
-    mark = models.CharField(max_length=32, blank=True, help_text="What this portal wrote into the broker last.")
+    mark = models.CharField(
+        max_length=32, blank=True, help_text=Message("What this portal wrote into the broker last.")
+    )
     strangers = models.PositiveSmallIntegerField(
-        default=0, help_text="How many passes in a row found another portal's mark in the broker."
+        default=0, help_text=Message("How many passes in a row found another portal's mark in the broker.")
     )
 
     def __str__(self) -> str:

@@ -18,6 +18,7 @@ from django.db import models
 from django.db.models import CharField, QuerySet, Value
 from django.db.models.functions import Cast
 
+from backendai.activity.message_field import MessageField
 from backendai.activity.models import BackgroundJob
 from backendai.cluster.models import Agent
 from backendai.core.errors import NotFound
@@ -33,7 +34,7 @@ class NodeJobRow(models.Model):
     """What all rows of jobs have; each kind adds ``agent``, its background ``job``, ``status`` and what it is about."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    message = models.CharField(max_length=500, blank=True)
+    message = MessageField(blank=True)
     heard_at = models.DateTimeField(null=True, blank=True, help_text="When its agent last gave a word about it.")
 
     class Meta:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backendai.cluster.app_domains import wrong_app_domain
 from backendai.cluster.session_defaults import parse_session_defaults
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.session_kinds import KINDS
 from backendai.core.slots import parse_amount
 from backendai.scheduler.strategies import StrategyView, check_rules, describe_strategies
@@ -46,9 +47,12 @@ def _strategies(group: ResourceGroup) -> Iterator[tuple[str, str]]:
         known = strategies(level)
         if name not in known:
             unknown = True
-            yield level, f"There is no {level} {name!r}; there are: {', '.join(known)}."
+            yield (
+                level,
+                Message("There is no {level} {name}; there are: {known}.", level=level, name=repr(name), known=known),
+            )
     if not isinstance(group.strategy_options, dict):
-        yield "strategy_options", 'Write options with their values, such as {"name": 1}.'
+        yield "strategy_options", Message('Write options with their values, such as {"name": 1}.')
     elif not unknown:
         try:
             check_rules(group.sequence, group.selection, group.strategy_options)
@@ -59,17 +63,22 @@ def _strategies(group: ResourceGroup) -> Iterator[tuple[str, str]]:
 def _session_types(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     types: Any = group.allowed_session_types
     if not _is_list_of_text(types) or not types:
-        yield "allowed_session_types", f"Choose one or more of {', '.join(KINDS)}."
+        yield "allowed_session_types", Message("Choose one or more of {session_types}.", session_types=KINDS)
         return
     for name in types:
         if name not in KINDS:
-            yield "allowed_session_types", f"There is no session type {name!r}; there are: {', '.join(KINDS)}."
+            yield (
+                "allowed_session_types",
+                Message(
+                    "There is no session type {name}; there are: {session_types}.", name=repr(name), session_types=KINDS
+                ),
+            )
 
 
 def _slot_order(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     slots: Any = group.slot_order
     if not _is_list_of_text(slots):
-        yield "slot_order", 'Write a list of slots, such as ["cuda.device", "cpu", "mem"].'
+        yield "slot_order", Message('Write a list of slots, such as ["cuda.device", "cpu", "mem"].')
         return
     for name in slots:
         try:
@@ -77,26 +86,29 @@ def _slot_order(group: ResourceGroup) -> Iterator[tuple[str, str]]:
         except UserError as error:
             yield "slot_order", error.message
         if slots.count(name) > 1:
-            yield "slot_order", f"{name} stands there twice."
+            yield "slot_order", Message("{name} stands there twice.", name=name)
 
 
 def _durations(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     for field, may_be_zero in _DURATIONS.items():
         value: Any = getattr(group, field)
         if not isinstance(value, timedelta):
-            yield field, f"{value!r} is no length of time."
+            yield field, Message("{value} is no length of time.", value=repr(value))
         elif value < timedelta(0) or (not value and not may_be_zero):
-            least = "0 or more" if may_be_zero else "more than 0"
-            yield field, f"It is {value.total_seconds():g} s; {least} is needed."
+            least = Message("0 or more") if may_be_zero else Message("more than 0")
+            yield (
+                field,
+                Message("It is {seconds} s; {least} is needed.", seconds=f"{value.total_seconds():g}", least=least),
+            )
         elif value > LONGEST:
-            yield field, f"It is {value.days} days; the most is {LONGEST.days}."
+            yield field, Message("It is {days} days; the most is {days_2}.", days=value.days, days_2=LONGEST.days)
 
 
 def _half_life(group: ResourceGroup) -> Iterator[tuple[str, str]]:
     value: Any = group.usage_half_life
     if not isinstance(value, timedelta) or not SHORTEST_HALF_LIFE <= value <= timedelta(days=365):
         value = f"{value / timedelta(days=1):.3g} days" if isinstance(value, timedelta) else value
-        yield "usage_half_life", f"It is {value}; use is counted by the day: choose 1 to 365 days."
+        yield "usage_half_life", Message("It is {value}; use is counted by the day: choose 1 to 365 days.", value=value)
 
 
 def _app_domain(group: ResourceGroup) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from backendai.cluster.joining import digest_of
 from backendai.cluster.models import Agent, Hearing, PassLease, ResourceGroup
 from backendai.cluster.slot_types import ensure_slot_types, is_usual
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.names import architecture_name
 from backendai.core.slots import Slots
 from backendai.wire.messages import PROTOCOL, Note, SyncUp
@@ -96,8 +97,8 @@ def note_refused(refused: Mapping[UUID, str], *, now: datetime) -> None:
     for agent_id, problem in refused.items():
         note = {
             "code": _REFUSED,
-            "message": f"The portal cannot read what this agent reports: {problem}"[:500],
-            "fix": "Run the same version on the portal and on the agent: upgrade the portal first.",
+            "message": Message("The portal cannot read what this agent reports: {problem}", problem=problem),
+            "fix": Message("Run the same version on the portal and on the agent: upgrade the portal first."),
         }
         Agent.objects.registered().filter(pk=agent_id).update(
             **_heard(now), status=str(Agent.Status.DRAINING), notes=[note]
@@ -246,9 +247,11 @@ def _check_that_it_is_alone(message: SyncUp, agent: Agent, now: datetime) -> Non
     if not agent.boot_id or agent.boot_id == message.boot_id or agent.last_seen_at is None:
         return
     if timedelta() <= now - agent.last_seen_at < _OTHER_MACHINE_WAITS:
-        text = (
-            f"Another machine with the credentials of agent {agent.name} was heard less than "
-            f"{_OTHER_MACHINE_WAITS.seconds} s ago. Give a copied machine a name and credentials of its own."
+        text = Message(
+            "Another machine with the credentials of agent {agent} was heard less than "
+            "{seconds} s ago. Give a copied machine a name and credentials of its own.",
+            agent=agent.name,
+            seconds=_OTHER_MACHINE_WAITS.seconds,
         )
         raise UserError(text, code="other-machine")
 
@@ -268,9 +271,13 @@ def _note_of_protocol(message: SyncUp) -> list[Note]:
     return [
         Note(
             code="other-protocol",
-            message=f"The agent speaks protocol {message.protocol}, the portal protocol {PROTOCOL}: what one does "
-            "not know is left out.",
-            fix=f"Upgrade the {older}.",
+            message=Message(
+                "The agent speaks protocol {protocol}, the portal protocol {protocol_2}: what one "
+                "does not know is left out.",
+                protocol=message.protocol,
+                protocol_2=PROTOCOL,
+            ),
+            fix=Message("Upgrade the {older}.", older=older),
         )
     ]
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.names import check_variable_name
 from backendai.core.slots import parse_size
 
@@ -32,10 +33,12 @@ def parse_session_defaults(stored: Any) -> SessionDefaults:
     """Return the defaults that a group's column holds: ``{"priority": 20, "batch_timeout": 7200, "shm": "256m",
     "environ": {"NAME": "value"}}``, seconds for the time. Raises a UserError that names what is wrong."""
     if not isinstance(stored, Mapping):
-        raise _wrong('Write names with their values, such as {"priority": 20}.')
+        raise _wrong(Message('Write names with their values, such as {"priority": 20}.'))
     unknown = sorted(map(str, set(stored) - set(NAMES)))
     if unknown:
-        raise _wrong(f"There is no default {unknown[0]!r}; there are: {', '.join(NAMES)}.")
+        raise _wrong(
+            Message("There is no default {unknown}; there are: {names}.", unknown=repr(unknown[0]), names=NAMES)
+        )
     return SessionDefaults(
         _priority(stored.get("priority")),
         _time(stored.get("batch_timeout")),
@@ -48,7 +51,13 @@ def _priority(value: Any) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= HIGHEST_PRIORITY:
-        raise _wrong(f"The priority is {value!r}; use a number from 0 to {HIGHEST_PRIORITY}.")
+        raise _wrong(
+            Message(
+                "The priority is {value}; use a number from 0 to {highest_priority}.",
+                value=repr(value),
+                highest_priority=HIGHEST_PRIORITY,
+            )
+        )
     return value
 
 
@@ -57,7 +66,13 @@ def _time(value: Any) -> timedelta | None:
         return None
     longest = LONGEST_RUN.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= longest:
-        raise _wrong(f"The batch timeout is {value!r}; use seconds, more than 0 and at most {longest:.0f}.")
+        raise _wrong(
+            Message(
+                "The batch timeout is {value}; use seconds, more than 0 and at most {longest}.",
+                value=repr(value),
+                longest=f"{longest:.0f}",
+            )
+        )
     return timedelta(seconds=value)
 
 
@@ -65,24 +80,35 @@ def _shm(value: Any) -> str:
     if value in ("", None):
         return ""
     if not isinstance(value, str):
-        raise _wrong(f"The shared memory is {value!r}; write a size such as 256m.")
+        raise _wrong(Message("The shared memory is {value}; write a size such as 256m.", value=repr(value)))
     try:
         parse_size(value, field="session_defaults")
     except UserError as error:
-        raise _wrong(f"Shared memory: {error.message}") from None
+        raise _wrong(Message("Shared memory: {message}", message=error.message)) from None
     return value
 
 
 def _environ(value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping) or len(value) > _MOST_VARIABLES:
-        raise _wrong(f'Write at most {_MOST_VARIABLES} variables with their values, such as {{"NAME": "value"}}.')
+        raise _wrong(
+            Message(
+                'Write at most {most_variables} variables with their values, such as {"NAME": "value"}.',
+                most_variables=_MOST_VARIABLES,
+            )
+        )
     for name, text in value.items():
         try:
             check_variable_name(str(name))
         except UserError as error:
             raise _wrong(error.message) from None
         if not isinstance(text, str) or len(text) > _LONGEST_VALUE or "\0" in text:
-            raise _wrong(f"The value of {name} is a text of at most {_LONGEST_VALUE} characters.")
+            raise _wrong(
+                Message(
+                    "The value of {name} is a text of at most {longest_value} characters.",
+                    name=name,
+                    longest_value=_LONGEST_VALUE,
+                )
+            )
     return dict(value)
 
 

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 LARGEST_BUNDLE = 128 * 2**10
 _LONGEST_URL, _MOST_LINES = 500, 20
@@ -41,12 +42,23 @@ def clean_authorities(name: str, value: Any) -> str:
     """Return the certificates in PEM, without what stands around them. Raises a UserError that names the wrong one."""
     text = _text(name, value)
     if len(text) > LARGEST_BUNDLE:
-        raise _wrong(name, f"The bundle has {len(text)} characters; at most {LARGEST_BUNDLE} are allowed.")
+        raise _wrong(
+            name,
+            Message(
+                "The bundle has {number} characters; at most {largest_bundle} are allowed.",
+                number=len(text),
+                largest_bundle=LARGEST_BUNDLE,
+            ),
+        )
     if "PRIVATE KEY" in text:
-        raise _wrong(name, "The bundle contains a private key, which every user could read: paste certificates only.")
+        raise _wrong(
+            name, Message("The bundle contains a private key, which every user could read: paste certificates only.")
+        )
     found = _certificates(name, text)
     if text.strip() and not found:
-        raise _wrong(name, "There is no certificate in this text: paste PEM blocks (-----BEGIN CERTIFICATE-----).")
+        raise _wrong(
+            name, Message("There is no certificate in this text: paste PEM blocks (-----BEGIN CERTIFICATE-----).")
+        )
     return "".join(each.public_bytes(Encoding.PEM).decode() for each in found)
 
 
@@ -76,14 +88,19 @@ def clean_hosts(name: str, value: Any) -> list[str]:
     hosts = _lines(name, value)
     for host in hosts:
         if host != "*" and not _HOST.fullmatch(host):
-            raise _wrong(name, f"{host!r} is no host: write names such as pypi.lab.example, one per line.")
+            raise _wrong(
+                name, Message("{host} is no host: write names such as pypi.lab.example, one per line.", host=repr(host))
+            )
     return hosts
 
 
 def for_the_log(name: str, value: Any) -> Any:
     """Return what the audit log keeps of a setting: no passwords, and of certificates whose they are."""
     if name == "session_authorities":
-        return [f"{each.subject}, until {each.ends_at:%Y-%m-%d}" for each in authorities_of(value)]
+        return [
+            Message("{subject}, until {ends_at}", subject=each.subject, ends_at=f"{each.ends_at:%Y-%m-%d}")
+            for each in authorities_of(value)
+        ]
     if isinstance(value, list):
         return [for_the_log(name, each) for each in value]
     return without_password(value) if isinstance(value, str) else value
@@ -100,19 +117,29 @@ def _certificates(name: str, text: str) -> list[x509.Certificate]:
     certificates = []
     for number, block in enumerate(_BLOCK.finditer(text), 1):
         if block[1] not in ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE"):
-            raise _wrong(name, f"Block {number} is a {block[1]}; only CERTIFICATE is allowed.")
+            raise _wrong(
+                name,
+                Message("Block {number} is a {block}; only CERTIFICATE is allowed.", number=number, block=block[1]),
+            )
         try:
             certificates.append(x509.load_pem_x509_certificate(block[0].encode()))
         except ValueError as error:
-            raise _wrong(name, f"Certificate {number} cannot be read: {error}.") from None
+            raise _wrong(
+                name, Message("Certificate {number} cannot be read: {error}.", number=number, error=error)
+            ) from None
     if text.count("-----BEGIN ") != len(certificates):
-        raise _wrong(name, f"Certificate {len(certificates) + 1} is not whole: its END line is missing or differs.")
+        raise _wrong(
+            name,
+            Message(
+                "Certificate {number} is not whole: its END line is missing or differs.", number=len(certificates) + 1
+            ),
+        )
     return certificates
 
 
 def _subject(certificate: x509.Certificate) -> str:
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(names[0].value) if names else certificate.subject.rfc4514_string() or "no name"
+    return str(names[0].value) if names else certificate.subject.rfc4514_string() or Message("no name")
 
 
 def _check_url(name: str, text: str) -> None:
@@ -125,7 +152,11 @@ def _check_url(name: str, text: str) -> None:
         told = without_password(text)[:80]
         raise _wrong(
             name,
-            f"{told!r} is no address: write http:// or https:// and a host, in at most {_LONGEST_URL} characters.",
+            Message(
+                "{told} is no address: write http:// or https:// and a host, in at most {longest_url} characters.",
+                told=repr(told),
+                longest_url=_LONGEST_URL,
+            ),
         )
 
 
@@ -133,16 +164,19 @@ def _lines(name: str, value: Any) -> list[str]:
     if isinstance(value, str):
         value = value.replace(",", "\n").splitlines()
     if not isinstance(value, Sequence) or not all(isinstance(each, str) for each in value):
-        raise _wrong(name, f"{name}: write a list of texts.")
+        raise _wrong(name, Message("{name}: write a list of texts.", name=name))
     lines = [each.strip() for each in value if each.strip()]
     if len(lines) > _MOST_LINES:
-        raise _wrong(name, f"{len(lines)} lines; at most {_MOST_LINES} are allowed.")
+        raise _wrong(
+            name,
+            Message("{number} lines; at most {most_lines} are allowed.", number=len(lines), most_lines=_MOST_LINES),
+        )
     return lines
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise _wrong(name, f"{name}: write a text.")
+        raise _wrong(name, Message("{name}: write a text.", name=name))
     return value
 
 

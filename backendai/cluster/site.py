@@ -46,13 +46,17 @@ class SiteSettings:
 
 def _yes_or_no(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise UserError(f"{name} is {value!r}; use true or false.", field=name, code="invalid-setting")
+        raise UserError(
+            "{name} is {value}; use true or false.", name=name, value=repr(value), field=name, code="invalid-setting"
+        )
     return value
 
 
 def _amounts(name: str, value: Any) -> dict[str, str]:
     if not isinstance(value, Mapping):
-        raise UserError(f'{name}: write amounts by slot, such as {{"cpu": 32}}.', field=name, code="invalid-setting")
+        raise UserError(
+            '{name}: write amounts by slot, such as {"cpu": 32}.', name=name, field=name, code="invalid-setting"
+        )
     try:
         return Slots.parse(value, field=name).to_json()
     except UserError as error:
@@ -113,7 +117,8 @@ def check_caps(slots: Slots) -> None:
             told = amount_in_words(slot, slots[slot])
             wanted, limit = format_amount(slot, slots[slot]), format_amount(slot, most)
             raise UserError(
-                f"{told} asked for, but one kernel may have at most {limit} here.",
+                "{told} asked for, but one kernel may have at most {limit} here.",
+                told=told,
                 field=f"resources.{slot}",
                 code="above-container-cap",
                 wanted=wanted,
@@ -130,7 +135,13 @@ def announcements(now: datetime) -> list[Announcement]:
 def _clean(name: str, value: Any) -> Any:
     if name not in SCHEMA:
         known = ", ".join(SCHEMA)
-        raise UserError(f"There is no setting {name!r}; there are: {known}.", field=name, code="unknown-setting")
+        raise UserError(
+            "There is no setting {name}; there are: {known}.",
+            name=repr(name),
+            known=known,
+            field=name,
+            code="unknown-setting",
+        )
     return SCHEMA[name](name, value)
 
 

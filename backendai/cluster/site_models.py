@@ -10,9 +10,10 @@ from django.core.validators import MaxValueValidator, MinValueValidator, RegexVa
 from django.db import models
 from django.utils import timezone
 
+from backendai.core.messages import Message
 from backendai.core.slots import MILLI, decimal_text
 
-slot_rule = RegexValidator(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z", "Use a name such as cpu or cuda.device.")
+slot_rule = RegexValidator(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z", Message("Use a name such as cpu or cuda.device."))
 
 
 class SlotType(models.Model):
@@ -20,22 +21,22 @@ class SlotType(models.Model):
     belongs to the agent, and goes with it, until an administrator enables it."""
 
     class Kind(models.TextChoices):
-        COUNT = "count", "a number"
-        BYTES = "bytes", "a size in bytes"
-        UNIQUE = "unique", "whole devices, each of its own kind"
+        COUNT = "count", Message("a number")
+        BYTES = "bytes", Message("a size in bytes")
+        UNIQUE = "unique", Message("whole devices, each of its own kind")
 
     name = models.CharField(max_length=64, unique=True, validators=[slot_rule])
     kind = models.CharField(max_length=16, choices=Kind, default=Kind.COUNT)
     display_name = models.CharField(max_length=64)
-    unit = models.CharField(max_length=16, blank=True, help_text="Shown behind a number, such as cores.")
+    unit = models.CharField(max_length=16, blank=True, help_text=Message("Shown behind a number, such as cores."))
     description = models.CharField(max_length=255, blank=True)
     quantum = models.BigIntegerField(
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(2**62)],
-        help_text="The smallest step, in thousandths of the unit.",
+        help_text=Message("The smallest step, in thousandths of the unit."),
     )
-    rank = models.PositiveSmallIntegerField(default=100, help_text="The smaller comes first.")
-    is_enabled = models.BooleanField(default=True, help_text="Launches may ask for it.")
+    rank = models.PositiveSmallIntegerField(default=100, help_text=Message("The smaller comes first."))
+    is_enabled = models.BooleanField(default=True, help_text=Message("Launches may ask for it."))
     offered_by = models.ForeignKey(
         "cluster.Agent", null=True, blank=True, editable=False, on_delete=models.CASCADE, related_name="+"
     )
@@ -55,7 +56,7 @@ class SlotType(models.Model):
     def clean(self) -> None:
         """Refuse parts of what cannot be parted."""
         if self.kind != self.Kind.COUNT and self.quantum % MILLI:
-            raise ValidationError({"quantum": "Bytes and whole devices are counted in whole numbers."})
+            raise ValidationError({"quantum": Message("Bytes and whole devices are counted in whole numbers.")})
 
 
 class SiteSetting(models.Model):
@@ -79,14 +80,14 @@ class Announcement(models.Model):
     """A sentence or two at the top of every page, from one moment until another."""
 
     class Tone(models.TextChoices):
-        INFO = "info", "information"
-        WARNING = "warning", "warning"
-        DANGER = "danger", "trouble"
+        INFO = "info", Message("information")
+        WARNING = "warning", Message("warning")
+        DANGER = "danger", Message("trouble")
 
-    text = models.CharField(max_length=500, help_text="Plain text; addresses become links.")
+    text = models.CharField(max_length=500, help_text=Message("Plain text; addresses become links."))
     tone = models.CharField(max_length=16, choices=Tone, default=Tone.INFO)
     starts_at = models.DateTimeField(default=timezone.now)
-    ends_at = models.DateTimeField(null=True, blank=True, help_text="Empty: until it is deleted.")
+    ends_at = models.DateTimeField(null=True, blank=True, help_text=Message("Empty: until it is deleted."))
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
@@ -103,4 +104,4 @@ class Announcement(models.Model):
     def clean(self) -> None:
         """Refuse one that ends before it begins."""
         if self.ends_at is not None and self.ends_at <= self.starts_at:
-            raise ValidationError({"ends_at": "It ends before it begins."})
+            raise ValidationError({"ends_at": Message("It ends before it begins.")})

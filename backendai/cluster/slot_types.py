@@ -15,6 +15,7 @@ from backendai.activity.services import audit
 from backendai.cluster.per_request import forget, is_within_request, once
 from backendai.cluster.site_models import SlotType
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.slots import Slots, amount_in_words, decimal_text, format_amount, format_size, is_size
 
 Looks = Mapping[str, SlotType]
@@ -23,7 +24,13 @@ _PIECE = re.compile(r"cuda\.mig-[a-z0-9.-]+\Z")
 _ALL = Prepared(lambda: SlotType.objects.all())
 
 # What is known without the database: outside of a request, and of slots that no row describes.
-_USUAL = {"cpu": "CPU", "mem": "Memory", "cuda.device": "GPU", "cuda.shares": "GPU shares", "rocm.device": "AMD GPU"}
+_USUAL = {
+    "cpu": "CPU",
+    "mem": Message("Memory"),
+    "cuda.device": Message("GPU"),
+    "cuda.shares": Message("GPU shares"),
+    "rocm.device": "AMD GPU",
+}
 
 
 def slot_types() -> Looks:
@@ -65,12 +72,15 @@ def check_steps(slots: Slots) -> None:
         if look is None:
             continue
         if not look.is_enabled:
-            text = f"{slot} ({look.display_name}) is not offered at present."
+            text = Message(
+                "{slot} ({display_name}) is not offered at present.", slot=slot, display_name=look.display_name
+            )
             raise UserError(text, field=f"resources.{slot}", code="slot-not-offered")
         if amount % look.quantum:
             told = amount_in_words(slot, amount)
             raise UserError(
-                f"{told} asked for, but it is given in steps of {look.step}.",
+                "{told} asked for, but it is given in steps of {step}.",
+                told=told,
                 field=f"resources.{slot}",
                 code="wrong-step",
                 wanted=decimal_text(amount),

@@ -6,13 +6,15 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from backendai.core.messages import Message
+
 
 class PublicFor(models.TextChoices):
     """How long an app stays public. Every choice ends with the session at the latest."""
 
-    HOUR = "1h", "1 hour"
-    DAY = "1d", "1 day"
-    SESSION = "session", "until the session ends"
+    HOUR = "1h", Message("1 hour")
+    DAY = "1d", Message("1 day")
+    SESSION = "session", Message("until the session ends")
 
 
 class PublicApp(models.Model):
@@ -28,7 +30,7 @@ class PublicApp(models.Model):
     label = models.CharField(max_length=63, unique=True, editable=False)
     opened_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     opened_at = models.DateTimeField(default=timezone.now)
-    closes_at = models.DateTimeField(null=True, blank=True, help_text="Empty: when the session ends.")
+    closes_at = models.DateTimeField(null=True, blank=True, help_text=Message("Empty: when the session ends."))
 
     class Meta:
         ordering = ["-opened_at"]

@@ -10,6 +10,7 @@ from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Image, Registry
 from backendai.cluster.models import Agent
 from backendai.cluster.node_jobs import NodeJobRow
+from backendai.core.messages import Message
 
 
 class ImageCommit(NodeJobRow):
@@ -20,12 +21,12 @@ class ImageCommit(NodeJobRow):
     """
 
     class Status(models.TextChoices):
-        WAITING = "WAITING", "waiting"
-        COMMITTING = "COMMITTING", "being made"
-        PUSHING = "PUSHING", "on its way to the registry"
-        DONE = "DONE", "made"
-        FAILED = "FAILED", "failed"
-        CANCELLED = "CANCELLED", "cancelled"
+        WAITING = "WAITING", Message("waiting")
+        COMMITTING = "COMMITTING", Message("being made")
+        PUSHING = "PUSHING", Message("on its way to the registry")
+        DONE = "DONE", Message("made")
+        FAILED = "FAILED", Message("failed")
+        CANCELLED = "CANCELLED", Message("cancelled")
 
     job = models.OneToOneField(BackgroundJob, null=True, on_delete=models.SET_NULL, related_name="commit")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

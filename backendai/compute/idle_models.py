@@ -7,7 +7,9 @@ from datetime import timedelta
 
 from django.db import models
 
+from backendai.activity.message_field import MessageField
 from backendai.cluster.models import IdleChecker
+from backendai.core.messages import Message
 
 
 class SessionTraffic(models.Model):
@@ -20,7 +22,7 @@ class SessionTraffic(models.Model):
     last_at = models.DateTimeField()
 
     def __str__(self) -> str:
-        return f"traffic of {self.session_id}"
+        return Message("traffic of {session_id}", session_id=self.session_id)
 
 
 class IdleWarning(models.Model):
@@ -35,13 +37,17 @@ class IdleWarning(models.Model):
     checker = models.ForeignKey(IdleChecker, null=True, on_delete=models.SET_NULL, related_name="warnings")
     checker_name = models.CharField(max_length=64)
     kind = models.CharField(max_length=24)
-    sign = models.CharField(max_length=16, blank=True, help_text="Of the rule by which it was warned.")
-    lead = models.DurationField(default=timedelta(0), help_text="How long before the end the rule wants a warning.")
+    sign = models.CharField(max_length=16, blank=True, help_text=Message("Of the rule by which it was warned."))
+    lead = models.DurationField(
+        default=timedelta(0), help_text=Message("How long before the end the rule wants a warning.")
+    )
     warned_at = models.DateTimeField(null=True, blank=True)
     due_at = models.DateTimeField(null=True, blank=True)
     idle_since = models.DateTimeField(null=True, blank=True)
-    measured = models.JSONField(default=dict, blank=True, help_text="Slot → per cent of what it has, on average.")
-    message = models.CharField(max_length=500, blank=True)
+    measured = models.JSONField(
+        default=dict, blank=True, help_text=Message("Slot → per cent of what it has, on average.")
+    )
+    message = MessageField(blank=True)
     extended_until = models.DateTimeField(null=True, blank=True)
     extensions = models.PositiveSmallIntegerField(default=0)
     collected_at = models.DateTimeField(null=True, blank=True)

@@ -10,6 +10,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.compute.querysets import LaunchRecordQuerySet
+from backendai.core.messages import Message
 
 
 class LaunchRecord(models.Model):
@@ -38,7 +39,7 @@ class SessionFile(models.Model):
     """One of them. It is shown to nobody but who launched the session, and deleted with the session."""
 
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="files")
-    path = models.CharField(max_length=255, help_text="Relative to the home folder.")
+    path = models.CharField(max_length=255, help_text=Message("Relative to the home folder."))
     content = models.TextField()
 
     class Meta:

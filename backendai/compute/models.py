@@ -13,6 +13,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.accounts.models import Project
+from backendai.activity.message_field import MessageField
 from backendai.catalog.models import Image
 from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.app_models import PublicApp as PublicApp
@@ -38,6 +39,7 @@ from backendai.compute.status import (
     Status,
 )
 from backendai.compute.unknown_models import UnknownKernel as UnknownKernel
+from backendai.core.messages import Message, shortened
 from backendai.core.session_kinds import KINDS, USUAL_KIND, SessionKind, kind_choices
 from backendai.core.slots import Slots
 
@@ -74,11 +76,13 @@ class ComputeSession(models.Model):
     session_type = models.CharField(max_length=16, choices=kind_choices, default=USUAL_KIND.name)
     status = models.CharField(max_length=16, choices=Status, default=Status.PENDING)
     status_reason = models.CharField(max_length=64, blank=True)
-    status_message = models.CharField(max_length=500, blank=True)
+    status_message = MessageField(blank=True)
     status_data = models.JSONField(default=dict, blank=True)
     result = models.CharField(max_length=16, choices=Result, default=Result.UNDEFINED)
     priority = models.PositiveSmallIntegerField(default=10)
-    owner_priority = models.PositiveSmallIntegerField(null=True, editable=False, help_text="Its owner may set no more.")
+    owner_priority = models.PositiveSmallIntegerField(
+        null=True, editable=False, help_text=Message("Its owner may set no more.")
+    )
     slots = models.JSONField(help_text="Slots of each kernel, as decimal strings.")
     shm_bytes = models.BigIntegerField(default=64 * 2**20)
     cluster_size = models.PositiveSmallIntegerField(default=1)
@@ -89,11 +93,19 @@ class ComputeSession(models.Model):
     environ = models.JSONField(default=dict, blank=True)
     preopen_ports = models.JSONField(default=list, blank=True, help_text="Ports that are opened as apps.")
     startup_command = models.TextField(blank=True)
-    file_bytes = models.PositiveIntegerField(default=0, help_text="Of the files that its launch brought; names too.")
-    mount_count = models.PositiveSmallIntegerField(default=0, editable=False, help_text="Folders that it mounts.")
-    start_in = models.CharField(max_length=255, blank=True, help_text="Where programs begin; empty: in the home.")
+    file_bytes = models.PositiveIntegerField(
+        default=0, help_text=Message("Of the files that its launch brought; names too.")
+    )
+    mount_count = models.PositiveSmallIntegerField(
+        default=0, editable=False, help_text=Message("Folders that it mounts.")
+    )
+    start_in = models.CharField(
+        max_length=255, blank=True, help_text=Message("Where programs begin; empty: in the home.")
+    )
     starts_at = models.DateTimeField(null=True, blank=True)
-    batch_timeout = models.DurationField(null=True, blank=True, help_text="A batch session that runs longer is ended.")
+    batch_timeout = models.DurationField(
+        null=True, blank=True, help_text=Message("A batch session that runs longer is ended.")
+    )
     retry_on_agent_loss = models.BooleanField(
         default=False, help_text="Waits again and runs from the start when its node is lost."
     )
@@ -203,7 +215,7 @@ class Kernel(models.Model):
     hostname = models.CharField(max_length=63, default="main1")
     status = models.CharField(max_length=16, choices=Status, default=Status.PENDING)
     status_reason = models.CharField(max_length=64, blank=True)
-    status_message = models.CharField(max_length=500, blank=True)
+    status_message = MessageField(blank=True)
     progress = models.FloatField(null=True, blank=True)
     fetched_bytes = models.BigIntegerField(null=True, blank=True, help_text="Of its image, while it is fetched.")
     image_bytes = models.BigIntegerField(null=True, blank=True, help_text="To fetch in all, as far as that is known.")
@@ -291,7 +303,7 @@ class SchedulingRecord(models.Model):
     to_status = models.CharField(max_length=16, blank=True)
     attempts = models.PositiveIntegerField(default=1)
     error_code = models.CharField(max_length=64, blank=True)
-    message = models.CharField(max_length=500, blank=True)
+    message = MessageField(blank=True)
     sub_steps = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(default=timezone.now)
@@ -306,5 +318,5 @@ class SchedulingRecord(models.Model):
 
 def history_entry(**fields: Any) -> SchedulingRecord:
     """Return an unsaved history row with its text cut to fit."""
-    fields["message"] = str(fields.get("message", ""))[:500]
+    fields["message"] = shortened(fields.get("message", ""))
     return SchedulingRecord(**fields)

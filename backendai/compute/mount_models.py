@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from backendai.core.messages import Message
 from backendai.storage.models import Folder
 from backendai.storage.status import Rights
 
@@ -18,11 +19,11 @@ class SessionMount(models.Model):
 
     session = models.ForeignKey("compute.ComputeSession", on_delete=models.CASCADE, related_name="mounts")
     folder = models.ForeignKey(Folder, null=True, on_delete=models.SET_NULL, related_name="mounts")
-    folder_name = models.CharField(max_length=64, help_text="At launch.")
+    folder_name = models.CharField(max_length=64, help_text=Message("At launch."))
     sub_path = models.CharField(max_length=1024, blank=True)
-    target = models.CharField(max_length=255, help_text="Absolute, inside the kernels.")
+    target = models.CharField(max_length=255, help_text=Message("Absolute, inside the kernels."))
     rights = models.CharField(max_length=8, choices=Rights)
-    is_automatic = models.BooleanField(default=False, help_text="A folder whose name begins with a dot.")
+    is_automatic = models.BooleanField(default=False, help_text=Message("A folder whose name begins with a dot."))
     created_at = models.DateTimeField(default=timezone.now)
     released_at = models.DateTimeField(null=True, blank=True)
 

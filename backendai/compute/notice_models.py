@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from backendai.activity.message_field import MessageField
 from backendai.activity.notices import NoticeKind
 
 
@@ -33,7 +34,7 @@ class SessionNotice(models.Model):
     )
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
     kind = models.CharField(max_length=16, choices=NoticeKind)
-    message = models.CharField(max_length=500, blank=True)
+    message = MessageField(blank=True)
     due_at = models.DateTimeField(null=True, blank=True, help_text="When what it warns of happens.")
     created_at = models.DateTimeField(default=timezone.now)
     seen_at = models.DateTimeField(null=True, blank=True, help_text="When its reader saw it under the bell.")

@@ -7,66 +7,68 @@ from __future__ import annotations
 
 from django.db import models
 
+from backendai.core.messages import Message
+
 
 class Status(models.TextChoices):
     """Where a compute session or a kernel is in its life."""
 
-    PENDING = "PENDING", "pending"
-    SCHEDULED = "SCHEDULED", "scheduled"
-    PREPARING = "PREPARING", "preparing"
-    PULLING = "PULLING", "pulling image"
-    CREATING = "CREATING", "creating"
-    RUNNING = "RUNNING", "running"
-    TERMINATING = "TERMINATING", "terminating"
-    TERMINATED = "TERMINATED", "terminated"
-    CANCELLED = "CANCELLED", "cancelled"
-    ERROR = "ERROR", "error"
+    PENDING = "PENDING", Message("pending")
+    SCHEDULED = "SCHEDULED", Message("scheduled")
+    PREPARING = "PREPARING", Message("preparing")
+    PULLING = "PULLING", Message("pulling image")
+    CREATING = "CREATING", Message("creating")
+    RUNNING = "RUNNING", Message("running")
+    TERMINATING = "TERMINATING", Message("terminating")
+    TERMINATED = "TERMINATED", Message("terminated")
+    CANCELLED = "CANCELLED", Message("cancelled")
+    ERROR = "ERROR", Message("error")
 
 
 class ClusterMode(models.TextChoices):
     """Where the kernels of one session lie."""
 
-    SINGLE_NODE = "single-node", "all on one agent"
-    MULTI_NODE = "multi-node", "on any agents"
+    SINGLE_NODE = "single-node", Message("all on one agent")
+    MULTI_NODE = "multi-node", Message("on any agents")
 
 
 class Placement(models.TextChoices):
     """How the sessions of one launch lie on the agents."""
 
-    SPREAD = "spread", "on different agents, if they can be had"
-    PACK = "pack", "on few agents"
+    SPREAD = "spread", Message("on different agents, if they can be had")
+    PACK = "pack", Message("on few agents")
 
 
 class Result(models.TextChoices):
     """How a batch session's main program did."""
 
-    UNDEFINED = "UNDEFINED", "undefined"
-    SUCCESS = "SUCCESS", "success"
-    FAILED = "FAILED", "failed"
+    UNDEFINED = "UNDEFINED", Message("undefined")
+    SUCCESS = "SUCCESS", Message("success")
+    FAILED = "FAILED", Message("failed")
 
 
 class Outcome(models.TextChoices):
     """The result of one step in the scheduling history."""
 
-    SUCCESS = "SUCCESS", "success"
-    FAILURE = "FAILURE", "failure"
-    STALE = "STALE", "stale"
-    NEED_RETRY = "NEED_RETRY", "need retry"
-    EXPIRED = "EXPIRED", "expired"
-    GIVE_UP = "GIVE_UP", "give up"
-    SKIPPED = "SKIPPED", "skipped"
+    SUCCESS = "SUCCESS", Message("success")
+    FAILURE = "FAILURE", Message("failure")
+    STALE = "STALE", Message("stale")
+    NEED_RETRY = "NEED_RETRY", Message("need retry")
+    EXPIRED = "EXPIRED", Message("expired")
+    GIVE_UP = "GIVE_UP", Message("give up")
+    SKIPPED = "SKIPPED", Message("skipped")
 
 
 class Phase(models.TextChoices):
     """Which part of the platform wrote a row of the scheduling history."""
 
-    SCHEDULE = "schedule", "schedule"
-    PRECONDITION = "precondition", "precondition (image)"
-    START = "start", "start"
-    RUN = "run", "run"
-    TERMINATE = "terminate", "terminate"
-    SWEEP = "sweep", "sweep"
-    REPAIR = "repair", "repair"
+    SCHEDULE = "schedule", Message("schedule")
+    PRECONDITION = "precondition", Message("precondition (image)")
+    START = "start", Message("start")
+    RUN = "run", Message("run")
+    TERMINATE = "terminate", Message("terminate")
+    SWEEP = "sweep", Message("sweep")
+    REPAIR = "repair", Message("repair")
 
 
 _S = Status

@@ -6,6 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.cluster.models import Agent
+from backendai.core.messages import Message
 
 
 class UnknownKernel(models.Model):
@@ -19,12 +20,14 @@ class UnknownKernel(models.Model):
     kernel_id = models.UUIDField()
     generation = models.PositiveIntegerField()
     is_running = models.BooleanField(default=True)
-    is_kept = models.BooleanField(default=False, help_text="The database calls it over; its agent does not believe it.")
-    manifest = models.JSONField(default=dict, blank=True, help_text="What the portal signed at its start.")
+    is_kept = models.BooleanField(
+        default=False, help_text=Message("The database calls it over; its agent does not believe it.")
+    )
+    manifest = models.JSONField(default=dict, blank=True, help_text=Message("What the portal signed at its start."))
     session_id = models.UUIDField(null=True, blank=True, db_index=True)
-    removal_at = models.DateTimeField(null=True, blank=True, help_text="When an administrator had it removed.")
+    removal_at = models.DateTimeField(null=True, blank=True, help_text=Message("When an administrator had it removed."))
     found_at = models.DateTimeField(default=timezone.now)
-    mailed_at = models.DateTimeField(null=True, blank=True, help_text="When superadmins got a mail about it.")
+    mailed_at = models.DateTimeField(null=True, blank=True, help_text=Message("When superadmins got a mail about it."))
 
     class Meta:
         ordering = ["found_at", "pk"]

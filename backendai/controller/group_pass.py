@@ -17,6 +17,7 @@ from django.db import InterfaceError, OperationalError
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.waits import Waiting, note_waits
+from backendai.core.messages import Message
 from backendai.planning.apply import apply_plan
 from backendai.planning.beyond import waits_beyond
 from backendai.planning.deciding import WrongRules, decide_apart
@@ -60,21 +61,31 @@ def _note_broken(broken: Sequence[tuple[UUID, Exception]], now: datetime) -> Non
     waits = []
     for session_id, error in broken:
         name = _log(error, f"the scheduler fails on session {session_id}")
-        message = f"The scheduler fails on this session; an administrator finds error {name} in the log."
+        message = Message(
+            "The scheduler fails on this session; an administrator finds error {name} in the log.", name=name
+        )
         waits.append(Waiting(session_id, "scheduler-error", message, {"error": name, "never": True}, skipped=True))
     note_waits(waits, now=now)
 
 
 def _note_wrong_rules(group: ResourceGroup, error: Exception, now: datetime) -> None:
     _log(error, f"the rules of resource group {group.name} cannot be followed")
-    message = f"The rules of resource group {group.name} cannot be followed: {error}. An administrator must mend them."
+    message = Message(
+        "The rules of resource group {group} cannot be followed: {error}. An administrator must mend them.",
+        group=group.name,
+        error=error,
+    )
     data = {"sequence": group.sequence, "selection": group.selection, "never": False}
     _note_all(group, "wrong-group-rules", message, data, now)
 
 
 def _note_failed_pass(group: ResourceGroup, error: Exception, now: datetime) -> None:
     name = _log(error, f"the pass over resource group {group.name} failed")
-    message = f"The scheduler fails in resource group {group.name}; an administrator finds error {name} in the log."
+    message = Message(
+        "The scheduler fails in resource group {group}; an administrator finds error {name} in the log.",
+        group=group.name,
+        name=name,
+    )
     _note_all(group, "scheduler-error", message, {"error": name, "never": False}, now)
 
 

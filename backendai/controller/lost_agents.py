@@ -16,6 +16,7 @@ from backendai.compute.services.ending import end_each
 from backendai.compute.services.losses import MOST_AT_ONCE, RUN_AGAIN, lose
 from backendai.compute.services.moves import Why
 from backendai.compute.status import PLACED, STARTING, Outcome, Phase, Status
+from backendai.core.messages import Message
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +48,11 @@ def end_what_is_lost(now: datetime) -> int:
     again = lose(kernels.filter(RUN_AGAIN), "agent-lost", _again, now=now)
     whys: dict[UUID, Why] = {}
     for session_id, name in kernels.values_list("session_id", "agent__name")[:MOST_AT_ONCE]:
-        message = (
-            f"Node {name} has not answered for too long. Nobody can confirm the end there, so its resources stay taken "
-            "until the node is back or an administrator ends it by force."
+        message = Message(
+            "Node {name} has not answered for too long. Nobody can confirm the end there, so "
+            "its resources stay taken until the node is back or an administrator ends it by "
+            "force.",
+            name=name,
         )
         why = Why(Phase.REPAIR, "agent-lost", message, {"agent": name}, outcome=Outcome.EXPIRED)
         whys.setdefault(session_id, why)
@@ -60,4 +63,4 @@ def end_what_is_lost(now: datetime) -> int:
 
 
 def _again(agent: str) -> str:
-    return f"Node {agent} has not answered for too long."
+    return Message("Node {agent} has not answered for too long.", agent=agent)

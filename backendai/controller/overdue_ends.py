@@ -17,10 +17,11 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.bulk import update_returning, update_rows
 from backendai.compute.services.ending import hint_stops
-from backendai.compute.services.history import LONGEST_MESSAGE, Entry, write_history
+from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.moves import touch
 from backendai.compute.status import Outcome, Phase, Status
 from backendai.core.durations import describe_duration
+from backendai.core.messages import Message, for_column
 
 _MOST_AT_ONCE = 1000
 _FORCED, _UNCONFIRMED = "terminate-timeout", "end-unconfirmed"
@@ -69,7 +70,7 @@ def _count(kernels: QuerySet[Kernel], now: datetime) -> None:
         touch(list(_due(told, now)))  # holds the sessions still: who comes second finds nothing due
         due = _due(told, now)
         _write({session: told[session] for session, uid in due.items() if uid is None}, _FORCED, now)
-        again = {uid: told[session][:LONGEST_MESSAGE] for session, uid in due.items() if uid is not None}
+        again = {uid: for_column(told[session]) for session, uid in due.items() if uid is not None}
         texts = {"message": ("text", list(again.values()))}
         always = {"updated_at": now}
         table = SchedulingRecord._meta.db_table
@@ -101,20 +102,34 @@ def _sentences(kernels: QuerySet[Kernel], now: datetime, sentence: _Sentence) ->
 
 
 def _is_killed(hostname: str, agent: str, waited: str, allowed: str) -> str:
-    return f"Node {agent} has not ended {hostname} for {waited}; the limit is {allowed}. It is killed now."
+    return Message(
+        "Node {agent} has not ended {hostname} for {waited}; the limit is {allowed}. It is killed now.",
+        agent=agent,
+        hostname=hostname,
+        waited=waited,
+        allowed=allowed,
+    )
 
 
 def _is_silent(hostname: str, agent: str, waited: str, allowed: str) -> str:
-    return (
-        f"Node {agent} does not answer and has not confirmed the end of {hostname} for {waited}; it may still "
-        "run there, so its resources stay taken."
+    return Message(
+        "Node {agent} does not answer and has not confirmed the end of {hostname} for "
+        "{waited}; it may still run there, so its resources stay taken.",
+        agent=agent,
+        hostname=hostname,
+        waited=waited,
     )
 
 
 def _stays(hostname: str, agent: str, waited: str, allowed: str) -> str:
-    return (
-        f"Node {agent} is told to kill {hostname} and has not ended it for {waited}; the limit is {allowed}. It may "
-        "still run there, so its resources stay taken until the node ends it or an administrator frees them by force."
+    return Message(
+        "Node {agent} is told to kill {hostname} and has not ended it for {waited}; the "
+        "limit is {allowed}. It may still run there, so its resources stay taken until the "
+        "node ends it or an administrator frees them by force.",
+        agent=agent,
+        hostname=hostname,
+        waited=waited,
+        allowed=allowed,
     )
 
 

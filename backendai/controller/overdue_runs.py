@@ -12,6 +12,7 @@ from backendai.compute.services.ending import end_each
 from backendai.compute.services.moves import Why
 from backendai.compute.status import Outcome, Phase, Result, Status
 from backendai.core.durations import describe_duration
+from backendai.core.messages import Message
 from backendai.core.session_kinds import KINDS
 
 _MOST_AT_ONCE = 1000
@@ -31,10 +32,10 @@ def end_runs(now: datetime) -> int:
         allowed = describe_duration(ends_at - started_at)
         data = {"allowed_seconds": round((ends_at - started_at).total_seconds()), "ends_at": ends_at.isoformat()}
         if batch_timeout is not None and started_at + batch_timeout <= ends_at:
-            message = f"The batch program did not end within {allowed}, its time limit."
+            message = Message("The batch program did not end within {allowed}, its time limit.", allowed=allowed)
             tasks[pk] = Why(Phase.RUN, "task-timeout", message, data, outcome=Outcome.EXPIRED)
             continue
-        message = f"It has run for {allowed}, the longest that its policy allows."
+        message = Message("It has run for {allowed}, the longest that its policy allows.", allowed=allowed)
         group = programs if KINDS[session_type].has_result else lifetimes
         group[pk] = Why(Phase.RUN, "session-lifetime", message, data, outcome=Outcome.EXPIRED)
     failed = [(whys, {"result": Result.FAILED}) for whys in (tasks, programs)]

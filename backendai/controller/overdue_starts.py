@@ -21,6 +21,7 @@ from backendai.compute.services.moves import Why
 from backendai.compute.services.retrying import Expired, expire_starts, phase_of
 from backendai.compute.status import STARTING, Outcome, Status
 from backendai.core.durations import describe_duration
+from backendai.core.messages import Message
 from backendai.core.session_kinds import kinds_with
 
 SLACK = timedelta(seconds=60)  # the engine's own answer comes first, so that the two seldom disagree about one kernel
@@ -73,9 +74,13 @@ def _expired(row: dict[str, Any], now: datetime, heard_since: datetime) -> Expir
     pulls = row["status"] == Status.PULLING
     limit = row[f"session__resource_group__{'pull' if pulls else 'create'}_timeout"]
     since = max(row["changed_at"], row["agent__returned_at"] or heard_since, heard_since)
-    message = (
-        f"Node {row['agent__name']} left {row['hostname']} {Status(row['status']).label} for "
-        f"{describe_duration(now - since)}; the limit is {describe_duration(limit)}."
+    message = Message(
+        "Agent {agent} left {hostname} {status} for {waited}; the limit is {limit}.",
+        agent=row["agent__name"],
+        hostname=row["hostname"],
+        status=Status(row["status"]).label,
+        waited=describe_duration(now - since),
+        limit=describe_duration(limit),
     )
     code = "pull-timeout" if pulls else "start-timeout"
     return Expired(row["pk"], row["session_id"], phase_of(row["status"]), code, message)

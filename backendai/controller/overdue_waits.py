@@ -20,6 +20,7 @@ from backendai.compute.services.history import Entry, write_history
 from backendai.compute.services.moves import Why, touch
 from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.durations import describe_duration
+from backendai.core.messages import Message
 
 GIVEN_UP, LOWERED = "gave-up-scheduling", "priority-lowered"
 PRIORITY_STEP = 10
@@ -63,9 +64,14 @@ _HELD_BY_OTHERS = ComputeSession.depends_on.through.objects.filter(to_computeses
 
 
 def _waited_too_long(wait: timedelta, group: str, limit: timedelta, attempts: int, reason: str) -> Why:
-    message = (
-        f"It waited for {describe_duration(wait)}; resource group {group} lets sessions wait for "
-        f"{describe_duration(limit)}. It was tried {attempts} times. {reason}"
+    message = Message(
+        "It waited for {wait}; resource group {group} lets sessions wait for {limit}. It "
+        "was tried {attempts} times. {reason}",
+        wait=describe_duration(wait),
+        group=group,
+        limit=describe_duration(limit),
+        attempts=attempts,
+        reason=reason,
     )
     data = {
         "waited_seconds": round(wait.total_seconds()),
@@ -101,7 +107,12 @@ class _Tired:
     @property
     def tries(self) -> str:
         """How often it was tried, and how often it may be."""
-        return f"tried {self.attempts} times (resource group {self.group} gives up after {self.limit})"
+        return Message(
+            "tried {attempts} times (resource group {group} gives up after {limit})",
+            attempts=self.attempts,
+            group=self.group,
+            limit=self.limit,
+        )
 
 
 def _tired(sessions: QuerySet[Any]) -> list[_Tired]:
@@ -121,7 +132,13 @@ def _lower(sessions: QuerySet[Any], now: datetime) -> int:
         rows = update_returning(still, changes, ("id", "priority"))
         lowered = {UUID(str(pk)): priority for pk, priority in rows}
         texts = {
-            pk: f"It was {one.tries}; its priority goes from {one.priority} to {lowered[pk]}. {one.reason}"
+            pk: Message(
+                "It was {tries}; its priority goes from {priority} to {lowered}. {reason}",
+                tries=one.tries,
+                priority=one.priority,
+                lowered=lowered[pk],
+                reason=one.reason,
+            )
             for pk, one in tired.items()
             if pk in lowered
         }
@@ -144,7 +161,12 @@ def _say(sessions: QuerySet[Any], now: datetime) -> int:
     with transaction.atomic():
         touch(candidates)  # holds them still: a second pass waits here, and then sees what this one has told
         texts = {
-            one.id: f"It was {one.tries}. It is tried again all the same, with priority {one.priority}. {one.reason}"
+            one.id: Message(
+                "It was {tries}. It is tried again all the same, with priority {priority}. {reason}",
+                tries=one.tries,
+                priority=one.priority,
+                reason=one.reason,
+            )
             for one in _tired(untold.filter(pk__in=candidates))
         }
         _write(texts, GIVEN_UP, now)
@@ -155,7 +177,7 @@ def _cancel(sessions: QuerySet[Any], now: datetime) -> int:
     whys = {}
     for one in _tired(sessions):
         data = {"attempts": one.attempts, "limit": one.limit}
-        message = f"It was {one.tries} without a place. {one.reason}".strip()
+        message = Message.joined([Message("It was {tries} without a place.", tries=one.tries), one.reason])
         whys[one.id] = Why(Phase.SCHEDULE, GIVEN_UP, message, data, outcome=Outcome.GIVE_UP)
     return len(end_each(whys, only_from=[Status.PENDING], now=now).cancelled)
 

@@ -50,14 +50,29 @@ def parse(path: str | bytes) -> Parts:
     if b"\0" in raw:
         raise PathRefused("The path holds a NUL character.", field="path")
     if len(raw) > LONGEST_PATH:
-        raise PathRefused(f"The path has {len(raw)} bytes; {LONGEST_PATH} are allowed.", field="path")
+        raise PathRefused(
+            "The path has {number} bytes; {longest_path} are allowed.",
+            number=len(raw),
+            longest_path=LONGEST_PATH,
+            field="path",
+        )
     parts = tuple(part for part in raw.split(b"/") if part not in (b"", b"."))
     if b".." in parts:
         raise PathRefused("The path holds '..'; name it from the top of the folder.", field="path")
     if len(parts) > MOST_PARTS:
-        raise PathRefused(f"The path has {len(parts)} levels; {MOST_PARTS} are allowed.", field="path")
+        raise PathRefused(
+            "The path has {number} levels; {most_parts} are allowed.",
+            number=len(parts),
+            most_parts=MOST_PARTS,
+            field="path",
+        )
     if longest := max((len(part) for part in parts if len(part) > LONGEST_NAME), default=0):
-        raise PathRefused(f"A name in the path has {longest} bytes; {LONGEST_NAME} are allowed.", field="path")
+        raise PathRefused(
+            "A name in the path has {longest} bytes; {longest_name} are allowed.",
+            longest=longest,
+            longest_name=LONGEST_NAME,
+            field="path",
+        )
     return parts
 
 

@@ -7,29 +7,43 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from backendai.core.messages import Message
+
 
 def unreachable_words(url: str, error: BaseException, seconds: float) -> str:
     """Return one sentence with the host, the port, the cause and how long the try took."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return f"{parts.hostname} on port {port} cannot be reached: {_cause(error)} (after {seconds:.1f} s)."
+    return Message(
+        "{hostname} on port {port} cannot be reached: {error} (after {seconds} s).",
+        hostname=parts.hostname,
+        port=port,
+        error=_cause(error),
+        seconds=f"{seconds:.1f}",
+    )
 
 
 def _cause(error: BaseException) -> str:
     chain = list(_chain(error))
     for each in chain:
         if isinstance(each, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted, {each.verify_message or 'verification failed'}"
+            return Message(
+                "its certificate is not trusted, {verify_message}",
+                verify_message=each.verify_message or Message("verification failed"),
+            )
         if isinstance(each, ssl.SSLError):
-            return f"the TLS connection failed, {(each.reason or 'no reason given').replace('_', ' ').lower()}"
+            return Message(
+                "the TLS connection failed, {value}",
+                value=(each.reason or Message("no reason given")).replace("_", " ").lower(),
+            )
         if isinstance(each, socket.gaierror):
-            return "no address is found for the name"
+            return Message("no address is found for the name")
         if isinstance(each, ConnectionRefusedError):
-            return "the connection was refused, nothing listens there"
+            return Message("the connection was refused, nothing listens there")
         if isinstance(each, TimeoutError):
-            return "it did not answer in time"
+            return Message("it did not answer in time")
     told = next((each.strerror for each in chain if isinstance(each, OSError) and each.strerror), "")
-    return told.lower() if told else "the connection was broken off"
+    return told.lower() if told else Message("the connection was broken off")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -9,17 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from backendai.core.messages import Message, gaps
+
 
 class BackendAIError(Exception):
     """Base of every error that this project raises on purpose; ``code`` is stable and kebab-case."""
 
     code = "error"
 
-    def __init__(self, message: str, *, code: str | None = None, **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, template: str, /, *, code: str | None = None, **details: Any) -> None:
+        """``template`` is a literal with gaps, filled from ``details``, or a finished message."""
         self.code = code or self.code
         self.details: Mapping[str, Any] = details
+        if isinstance(template, Message):
+            self.message = template
+        else:
+            named = gaps(template)
+            self.message = Message(template, **{name: value for name, value in details.items() if name in named})
+            self.details = {**details, **self.message.values}  # lists: what was given may have been an iterator
+        super().__init__(self.message)
 
 
 class UserError(BackendAIError):
@@ -27,8 +35,8 @@ class UserError(BackendAIError):
 
     code = "invalid-request"
 
-    def __init__(self, message: str, *, field: str | None = None, code: str | None = None, **details: Any) -> None:
-        super().__init__(message, code=code, **details)
+    def __init__(self, template: str, /, *, field: str | None = None, code: str | None = None, **details: Any) -> None:
+        super().__init__(template, code=code, **details)
         self.field = field
 
 

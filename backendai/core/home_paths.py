@@ -3,6 +3,7 @@ for the node, which writes them."""
 
 from __future__ import annotations
 
+from backendai.core.messages import Message
 from backendai.core.names import is_hidden
 
 LONGEST_PATH = 255
@@ -15,15 +16,15 @@ _OURS = frozenset({BOOTSTRAP, BOOTSTRAP_PENDING, AUTHORIZED_KEYS, ".ssh"})
 def path_problem(path: str) -> str:
     """Return why no file can be put there, as one sentence; empty when it can. It is relative to the home."""
     if not path or len(path.encode()) > LONGEST_PATH:
-        return f"A path has 1 to {LONGEST_PATH} bytes."
+        return Message("A path has 1 to {longest_path} bytes.", longest_path=LONGEST_PATH)
     if not path.isprintable():
-        return "A path has printable characters only."
+        return Message("A path has printable characters only.")
     if path.startswith(("/", "~")):
-        return "Write the path relative to the home folder: .bashrc, .config/app/settings."
+        return Message("Write the path relative to the home folder: .bashrc, .config/app/settings.")
     if any(part in ("", ".", "..") for part in path.split("/")):
-        return "A path has no empty parts and no '.' or '..'."
+        return Message("A path has no empty parts and no '.' or '..'.")
     if any(part != part.strip() or any(is_hidden(letter) for letter in part) for part in path.split("/")):
-        return "A part of a path does not begin or end with a space, and has no invisible characters."
+        return Message("A part of a path does not begin or end with a space, and has no invisible characters.")
     return ""
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 USUAL_REGISTRY = "docker.io"
 CUSTOMIZED_TAG = "customized_"
@@ -41,7 +42,9 @@ def parse_image_name(text: str, *, field: str = "reference") -> ImageName:
         repository, tag = rest, "latest"
     right = _HOST.match(registry) and _REPOSITORY.match(repository) and _TAG.match(tag)
     if not right or ("@" in text and not _DIGEST.match(digest)):
-        raise UserError(f"{text[:100]!r} is not the name of an image.", field=field, code="invalid-image-name")
+        raise UserError(
+            "{text} is not the name of an image.", text=repr(text[:100]), field=field, code="invalid-image-name"
+        )
     return ImageName(registry, repository, tag, digest)
 
 
@@ -56,7 +59,11 @@ def customized(reference: str, key: str) -> str:
     tag = tag.partition(f"-{CUSTOMIZED_TAG}")[0][: _LONGEST_TAG - len(suffix)]
     made = f"{repository}:{tag}{suffix}"
     if len(made) > LONGEST_REFERENCE:
-        text = f"The name of the image would have {len(made)} characters; {LONGEST_REFERENCE} are the most."
+        text = Message(
+            "The name of the image would have {number} characters; {longest_reference} are the most.",
+            number=len(made),
+            longest_reference=LONGEST_REFERENCE,
+        )
         raise UserError(text, field="name", code="invalid-image-name", limit=LONGEST_REFERENCE)
     parse_image_name(made)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backendai.core.home_paths import is_reserved
+from backendai.core.messages import Message
 from backendai.core.names import is_hidden
 
 HOME = "/home/work"
@@ -26,18 +27,26 @@ def absolute_target(name: str, target: str) -> str:
 def target_problem(target: str) -> str:
     """Return why nothing can be mounted on this absolute path, as one sentence; empty when it can."""
     if not target.startswith("/") or len(target.encode()) > LONGEST_TARGET:
-        return f"A mount path is absolute and has at most {LONGEST_TARGET} bytes."
+        return Message(
+            "A mount path is absolute and has at most {longest_target} bytes.", longest_target=LONGEST_TARGET
+        )
     if problem := _parts_problem(target[1:]):
         return problem
     first, _, _ = target[1:].partition("/")
     if first in _RESERVED:
-        return f"/{first} belongs to the system: use a path below {HOME}, or one of your own such as /data."
+        return Message(
+            "/{first} belongs to the system: use a path below {home}, or one of your own such as /data.",
+            first=first,
+            home=HOME,
+        )
     if first == "home":
         inside = below_home(target)
         if not inside:
-            return f"{HOME} is the home folder itself: use a path below it, or one of your own such as /data."
+            return Message(
+                "{home} is the home folder itself: use a path below it, or one of your own such as /data.", home=HOME
+            )
         if is_reserved(inside):
-            return f"{inside} in the home folder is written by the platform: use another path."
+            return Message("{inside} in the home folder is written by the platform: use another path.", inside=inside)
     return ""
 
 
@@ -46,7 +55,10 @@ def sub_path_problem(path: str) -> str:
     if not path:
         return ""
     if path.startswith("/") or len(path.encode()) > LONGEST_SUB_PATH:
-        return f"A sub-path is relative to the folder and has at most {LONGEST_SUB_PATH} bytes."
+        return Message(
+            "A sub-path is relative to the folder and has at most {longest_sub_path} bytes.",
+            longest_sub_path=LONGEST_SUB_PATH,
+        )
     return _parts_problem(path)
 
 
@@ -63,9 +75,11 @@ def overlap(one: str, other: str) -> bool:
 def _parts_problem(path: str) -> str:
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):
-        return "A path has no empty parts and no '.' or '..'."
+        return Message("A path has no empty parts and no '.' or '..'.")
     if not path.isprintable() or any(is_hidden(letter) for letter in path):
-        return "A path has printable characters only."
+        return Message("A path has printable characters only.")
     if any(part != part.strip() or len(part.encode()) > _LONGEST_PART for part in parts):
-        return f"A part of a path has at most {_LONGEST_PART} bytes and no space at its ends."
+        return Message(
+            "A part of a path has at most {longest_part} bytes and no space at its ends.", longest_part=_LONGEST_PART
+        )
     return ""

@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 _SHORTEST, _LONGEST = 4, 64
 _ALLOWED = re.compile(r"^[A-Za-z0-9._-]+\Z")
@@ -31,11 +32,20 @@ def clean_line(text: str, *, longest: int = _LONGEST, field: str = "name", of_pe
     of what stands beside it. Names of persons may hold those beside letters: pages keep each apart."""
     line = text.strip()
     if len(line) > longest:
-        raise UserError(f"Use at most {longest} characters ({len(line)} given).", field=field, code="invalid-name")
+        raise UserError(
+            "Use at most {longest} characters ({number} given).",
+            longest=longest,
+            number=len(line),
+            field=field,
+            code="invalid-name",
+        )
     if any(unicodedata.category(letter) in _NOT_IN_A_LINE for letter in line):
         raise UserError("Use one line without control characters.", field=field, code="invalid-name")
     if not of_person and (hidden := next((letter for letter in line if is_hidden(letter)), None)):
-        text = f"The name has an invisible character (U+{ord(hidden):04X}): delete it, or type the name again."
+        text = Message(
+            "The name has an invisible character (U+{hidden}): delete it, or type the name again.",
+            hidden=f"{ord(hidden):04X}",
+        )
         raise UserError(text, field=field, code="invalid-name")
     if line and all(unicodedata.category(letter) in _UNSEEN for letter in line):
         raise UserError("The name cannot be seen: write a letter or a digit.", field=field, code="invalid-name")
@@ -51,14 +61,27 @@ def check_session_name(name: str, *, field: str = "name") -> str:
     """Return the name when it is allowed: 4 to 64 letters, digits, dots, dashes and underscores, a letter or a digit at
     both ends. Else a UserError that says which part of the rule it breaks."""
     if len(name) < _SHORTEST:
-        raise UserError(f"Use at least {_SHORTEST} characters ({len(name)} given).", field=field, code="invalid-name")
+        raise UserError(
+            "Use at least {shortest} characters ({number} given).",
+            shortest=_SHORTEST,
+            number=len(name),
+            field=field,
+            code="invalid-name",
+        )
     if len(name) > _LONGEST:
-        raise UserError(f"Use at most {_LONGEST} characters ({len(name)} given).", field=field, code="invalid-name")
+        raise UserError(
+            "Use at most {longest} characters ({number} given).",
+            longest=_LONGEST,
+            number=len(name),
+            field=field,
+            code="invalid-name",
+        )
     if not _ALLOWED.match(name):
         odd = next(letter for letter in name if not _ALLOWED.match(letter))
-        what = "A space" if odd == " " else repr(odd)
+        what = Message("A space") if odd == " " else repr(odd)
         raise UserError(
-            f"{what} is not allowed: use letters a–z, digits, dot, dash and underscore.",
+            "{what} is not allowed: use letters a–z, digits, dot, dash and underscore.",
+            what=what,
             field=field,
             code="invalid-name",
         )
@@ -72,11 +95,18 @@ def check_session_name(name: str, *, field: str = "name") -> str:
 def check_catalogue_name(name: str, *, field: str = "name", longest: int = _LONGEST) -> str:
     """Return the name of something to pick (a preset, an alias) when it is allowed; else a UserError."""
     if not name or len(name) > longest:
-        raise UserError(f"Use 1 to {longest} characters ({len(name)} given).", field=field, code="invalid-name")
+        raise UserError(
+            "Use 1 to {longest} characters ({number} given).",
+            longest=longest,
+            number=len(name),
+            field=field,
+            code="invalid-name",
+        )
     odd = next((letter for letter in name if not _ALLOWED.match(letter)), None)
     if odd is not None:
         raise UserError(
-            f"{odd!r} is not allowed: use letters a–z, digits, dot, dash and underscore.",
+            "{odd} is not allowed: use letters a–z, digits, dot, dash and underscore.",
+            odd=repr(odd),
             field=field,
             code="invalid-name",
         )
@@ -89,15 +119,23 @@ def check_own_image_name(name: str, *, field: str = "name") -> str:
     """Return the name of an image that is made of a session when it is allowed: 4 to 32 letters, digits, dashes and
     underscores. Else a UserError that says which part of the rule it breaks."""
     if len(name) < _OWN_IMAGE_SHORTEST:
-        text = f"Use at least {_OWN_IMAGE_SHORTEST} characters ({len(name)} given)."
+        text = Message(
+            "Use at least {own_image_shortest} characters ({number} given).",
+            own_image_shortest=_OWN_IMAGE_SHORTEST,
+            number=len(name),
+        )
         raise UserError(text, field=field, code="invalid-name", limit=_OWN_IMAGE_SHORTEST)
     if len(name) > _OWN_IMAGE_LONGEST:
-        text = f"Use at most {_OWN_IMAGE_LONGEST} characters ({len(name)} given)."
+        text = Message(
+            "Use at most {own_image_longest} characters ({number} given).",
+            own_image_longest=_OWN_IMAGE_LONGEST,
+            number=len(name),
+        )
         raise UserError(text, field=field, code="invalid-name", limit=_OWN_IMAGE_LONGEST)
     if not _OWN_IMAGE.match(name):
         odd = next(letter for letter in name if not _OWN_IMAGE.match(letter))
-        what = "A space" if odd == " " else repr(odd)
-        text = f"{what} is not allowed: use letters a–z, digits, dash and underscore."
+        what = Message("A space") if odd == " " else repr(odd)
+        text = Message("{what} is not allowed: use letters a–z, digits, dash and underscore.", what=what)
         raise UserError(text, field=field, code="invalid-name")
     return name
 
@@ -105,11 +143,15 @@ def check_own_image_name(name: str, *, field: str = "name") -> str:
 def check_variable_name(name: str, *, field: str = "environ") -> str:
     """Return the name of an environment variable when people may set it; else a UserError that says why not."""
     if not _VARIABLE.match(name):
-        text = f"{name[:_LONGEST]!r} is not a variable name: use A to Z, digits and underscore, no digit first."
+        text = Message(
+            "{name} is not a variable name: use A to Z, digits and underscore, no digit first.",
+            name=repr(name[:_LONGEST]),
+        )
         raise UserError(text, field=field, code="invalid-variable")
     if _RESERVED.match(name):
         raise UserError(
-            f"{name} is the platform's to set; inside the session you may set it yourself.",
+            "{name} is the platform's to set; inside the session you may set it yourself.",
+            name=name,
             field=field,
             code="reserved-variable",
         )

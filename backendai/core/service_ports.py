@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 LABEL = "ai.backend.service-ports"
 _ENTRY = re.compile(r"([^:,\[\]]+):([^:,\[\]]+):(?:\[([0-9,\s]*)\]|([0-9]+))(?:,|$)")
@@ -61,8 +62,12 @@ def read_service_ports(text: str) -> list[ServicePort]:
     for entry in entries:
         if len(service_ports_of({LABEL: entry})) != 1:
             raise UserError(
-                f"{entry[:64]!r} is no service: write name:protocol:port with a protocol of "
-                f"{', '.join(sorted(_PROTOCOLS))} and a port from {_LEAST} to {_MOST} that is not reserved.",
+                "{entry} is no service: write name:protocol:port with a protocol of {protocols} "
+                "and a port from {least} to {most} that is not reserved.",
+                entry=repr(entry[:64]),
+                protocols=sorted(_PROTOCOLS),
+                least=_LEAST,
+                most=_MOST,
                 field="services",
                 code="invalid-services",
             )
@@ -76,21 +81,29 @@ def check_preopen_ports(ports: Sequence[int], services: Iterable[ServicePort]) -
     rule."""
     if len(ports) > MOST_PREOPEN:
         raise UserError(
-            f"At most {MOST_PREOPEN} ports ({len(ports)} given).", field="preopen_ports", code="too-many-ports"
+            "At most {most_preopen} ports ({number} given).",
+            most_preopen=MOST_PREOPEN,
+            number=len(ports),
+            field="preopen_ports",
+            code="too-many-ports",
         )
     taken = {port: service.name for service in services for port in service.ports}
     for place, port in enumerate(ports):
         why = ""
         if not LEAST_PREOPEN <= port <= LARGEST_PREOPEN:
-            why = f"is not between {LEAST_PREOPEN} and {LARGEST_PREOPEN}"
+            why = Message(
+                "is not between {least_preopen} and {largest_preopen}",
+                least_preopen=LEAST_PREOPEN,
+                largest_preopen=LARGEST_PREOPEN,
+            )
         elif port in RESERVED_PORTS:
-            why = "belongs to the platform"
+            why = Message("belongs to the platform")
         elif port in taken:
-            why = f"belongs to the image's {taken[port]}"
+            why = Message("belongs to the image's {taken}", taken=taken[port])
         elif port in ports[:place]:
-            why = "is named twice"
+            why = Message("is named twice")
         if why:
-            raise UserError(f"Port {port} {why}.", field="preopen_ports", code="invalid-port", port=port)
+            raise UserError("Port {port} {why}.", port=port, why=why, field="preopen_ports", code="invalid-port")
 
 
 def preopen_service(port: int) -> ServicePort:

@@ -13,13 +13,14 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 MILLI = 1000
 LARGEST = 2**62  # fits a signed 64-bit column
 _MOST_DIGITS = 40
 INFINITY = "∞"
 
-_RESOURCES = {"cpu": "CPU", "mem": "memory", "cuda.device": "GPU", "cuda.shares": "GPU shares"}
+_RESOURCES = {"cpu": "CPU", "mem": "memory", "cuda.device": Message("GPU"), "cuda.shares": Message("GPU shares")}
 _BINARY_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 _SIZE = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(?:i?b)?\s*\Z", re.IGNORECASE)
 _NAME = re.compile(r"^[a-z][a-z0-9]*([.\-_][a-z0-9]+)*\Z")
@@ -35,7 +36,7 @@ class Shortage:
 
     def __str__(self) -> str:
         wanted, free = amount_in_words(self.name, self.wanted), format_amount(self.name, self.free)
-        return f"{wanted} asked for, {free} available"
+        return Message("{wanted} asked for, {free} available", wanted=wanted, free=free)
 
 
 class Slots(Mapping[str, int]):
@@ -102,21 +103,23 @@ class Slots(Mapping[str, int]):
 
     def describe(self) -> str:
         """Return it for people: ``2 CPU cores, 4 GiB of memory``."""
-        return ", ".join(amount_in_words(name, amount) for name, amount in self._amounts.items())
+        return Message.joined([amount_in_words(name, amount) for name, amount in self._amounts.items()], ", ")
 
 
 def parse_amount(name: str, value: Any, *, field: str) -> int:
     """Return thousandths of the slot's unit; ``mem`` and ``shm`` take 512m, 2GiB, 1.5g or plain bytes."""
     if not _NAME.match(name):
-        raise UserError(f"{name!r} is not a resource name.", field=field, code="unknown-slot")
+        raise UserError("{name} is not a resource name.", name=repr(name), field=field, code="unknown-slot")
     amount = _parse_size(value, field) if is_size(name) else _parse_number(value, field)
     if amount.adjusted() > _MOST_DIGITS:  # "1e999999" is short, but cannot be multiplied
-        raise UserError(f"{value} is out of range.", field=field, code="invalid-amount")
+        raise UserError("{value} is out of range.", value=value, field=field, code="invalid-amount")
     thousandths = amount * MILLI
     if thousandths != thousandths.to_integral_value():
-        raise UserError(f"{value} is too fine: the smallest step is 0.001.", field=field, code="invalid-amount")
+        raise UserError(
+            "{value} is too fine: the smallest step is 0.001.", value=value, field=field, code="invalid-amount"
+        )
     if not 0 <= thousandths < LARGEST:
-        raise UserError(f"{value} is out of range.", field=field, code="invalid-amount")
+        raise UserError("{value} is out of range.", value=value, field=field, code="invalid-amount")
     return int(thousandths)
 
 
@@ -156,14 +159,19 @@ def amount_in_words(name: str, amount: int) -> str:
     """Return an amount with what it is of: ``2 CPU cores``, ``4 GiB of memory``, ``1 rocm.device``."""
     number = format_amount(name, amount)
     if name == "cpu":
-        return "1 CPU core" if amount == MILLI else f"{number} CPU cores"
+        return Message("1 CPU core") if amount == MILLI else Message("{number} CPU cores", number=number)
     if name == "mem":
-        return f"{number} of memory"
+        return Message("{number} of memory", number=number)
     if name == "cuda.device":
-        return f"{number} GPU{'' if amount == MILLI else 's'}"
+        return Message("1 GPU") if amount == MILLI else Message("{number} GPUs", number=number)
     if name == "cuda.shares":
-        return "1 GPU share" if amount == MILLI else f"{number} GPU shares"
+        return Message("1 GPU share") if amount == MILLI else Message("{number} GPU shares", number=number)
     return f"{number} {name}"
+
+
+def kernels_in_words(number: int) -> Message:
+    """Return how many kernels: ``1 kernel``, ``3 kernels``."""
+    return Message("1 kernel") if number == 1 else Message("{number} kernels", number=number)
 
 
 def slot_in_words(name: str) -> str:
@@ -191,7 +199,9 @@ def format_size(size: int) -> str:
 def _parse_size(value: Any, field: str) -> Decimal:
     match = _SIZE.match(str(value)) if not isinstance(value, bool) else None
     if match is None or len(str(value)) > 40:
-        raise UserError(f"{value!r} is not a size: use 512m, 2g or bytes.", field=field, code="invalid-amount")
+        raise UserError(
+            "{value} is not a size: use 512m, 2g or bytes.", value=repr(value), field=field, code="invalid-amount"
+        )
     size = Decimal(match[1]) * _BINARY_UNITS[match[2].lower()]
     return size.to_integral_value()
 
@@ -202,5 +212,5 @@ def _parse_number(value: Any, field: str) -> Decimal:
     except InvalidOperation:
         number = Decimal("nan")
     if not number.is_finite() or len(str(value)) > 40:
-        raise UserError(f"{value!r} is not a number.", field=field, code="invalid-amount")
+        raise UserError("{value} is not a number.", value=repr(value), field=field, code="invalid-amount")
     return number

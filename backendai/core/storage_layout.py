@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from backendai.core.messages import Message
+
 MARKER = ".backendai-storage.json"
 DATA, INCOMING, TRASH, META = "data", "incoming", "trash", "meta.json"
 _LONGEST_MARKER = 4096
@@ -54,9 +56,21 @@ def read_marker(root: Path, *, host: str, deployment: str = "") -> Marker:
             content = json.loads(file.read(_LONGEST_MARKER))
         marker = Marker(str(content["deployment"]), str(content["host"]), int(content["uid"]))
     except FileNotFoundError as error:
-        raise StorageMissing(f"{root} has no {MARKER}: the share is not mounted, or was never prepared.") from error
+        raise StorageMissing(
+            Message(
+                "{root} has no {marker}: the share is not mounted, or was never prepared.", root=root, marker=MARKER
+            )
+        ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StorageMissing(f"{root / MARKER} cannot be read: {error}.") from error
+        raise StorageMissing(Message("{root} cannot be read: {error}.", root=root / MARKER, error=error)) from error
     if marker.host != host or (deployment and marker.deployment != deployment):
-        raise StorageMissing(f"{root} is the storage host {marker.host} of deployment {marker.deployment}, not {host}.")
+        raise StorageMissing(
+            Message(
+                "{root} is the storage host {host} of deployment {deployment}, not {host_2}.",
+                root=root,
+                host=marker.host,
+                deployment=marker.deployment,
+                host_2=host,
+            )
+        )
     return marker

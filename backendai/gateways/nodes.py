@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 from django.utils import timezone
 
+from backendai.core.messages import Message
 from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.targets import Target
 from backendai.gateways.tickets import ticket_for
@@ -48,7 +49,7 @@ async def look(client: aiohttp.ClientSession, target: Target, *, again: bool) ->
     except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, NoTunnel):
             raise
-        raise NoTunnel("node-unreachable", "The node of this session does not answer.") from error
+        raise NoTunnel("node-unreachable", Message("The node of this session does not answer.")) from error
     return AppState(
         state=str(said.get("state")),
         message=str(said.get("message", "")),

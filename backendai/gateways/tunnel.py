@@ -18,6 +18,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import BaseConnector
 from django.utils import timezone
 
+from backendai.core.messages import Message
 from backendai.gateways.dialing import DIAL_SECONDS
 from backendai.gateways.targets import Target
 from backendai.gateways.tickets import ticket_for
@@ -86,7 +87,7 @@ async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
         is_secure = parts.scheme == "https"
         port = parts.port or (443 if is_secure else 80)
     except ValueError as error:
-        raise NoTunnel("node-unreachable", "The address of this session's node cannot be used.") from error
+        raise NoTunnel("node-unreachable", Message("The address of this session's node cannot be used.")) from error
     transport: asyncio.Transport | None = None
     try:
         async with asyncio.timeout(3 * DIAL_SECONDS):
@@ -102,7 +103,7 @@ async def open_tunnel(target: Target) -> tuple[asyncio.Transport, bytes]:
     except OSError as error:
         if transport is not None:
             transport.abort()
-        raise NoTunnel("node-unreachable", "The node of this session does not answer.") from error
+        raise NoTunnel("node-unreachable", Message("The node of this session does not answer.")) from error
     except BaseException:
         if transport is not None:
             transport.abort()
@@ -132,13 +133,13 @@ class _Answer(asyncio.Protocol):
             self.head.set_result((bytes(self._said[:end]), bytes(self._said[end + 4 :])))
             del self._said[: end + 4]
         elif len(self._said) > _LARGEST_HEAD:
-            self.head.set_exception(ConnectionError("the gateway talks too much"))
+            self.head.set_exception(ConnectionError(Message("the gateway talks too much")))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._has_ended = True
         self._more.set()
         if not self.head.done():
-            self.head.set_exception(ConnectionError("the gateway hung up"))
+            self.head.set_exception(ConnectionError(Message("the gateway hung up")))
 
     async def body(self, head: bytes) -> bytes:
         """Return the body of an answer that opens no tunnel."""
@@ -169,4 +170,4 @@ def _refusal(body: bytes) -> NoTunnel:
         said = json.loads(body)
         return NoTunnel(str(said["code"]), str(said["detail"])[:500])
     except (ValueError, KeyError, TypeError):
-        return NoTunnel("node-unreachable", "The node of this session answers something else.")
+        return NoTunnel("node-unreachable", Message("The node of this session answers something else."))

@@ -20,6 +20,7 @@ from backendai.catalog.builds import STOPPED, begin_build, build_failed
 from backendai.catalog.models import Image
 from backendai.catalog.services import built_here
 from backendai.cluster.models import ResourceGroup
+from backendai.core.messages import Message
 from backendai.ops.engine import engine_address
 from backendai.wire.broker import hint
 from backendai.wire.queues import CONTROL_QUEUE
@@ -79,7 +80,7 @@ def _follow(job: BackgroundJob, image: Image, builder: Builder) -> bool:
                 share, _, sentence = rest.partition(" ")
                 if not report_progress(job.pk, float(share), sentence, now=timezone.now()):
                     process.terminate()
-                    stop_job(job.pk, message="Cancelled.", now=timezone.now())
+                    stop_job(job.pk, message=Message("Cancelled."), now=timezone.now())
                     return False
                 written = time.monotonic()
                 _wake()
@@ -89,10 +90,10 @@ def _follow(job: BackgroundJob, image: Image, builder: Builder) -> bool:
                 _fail(job, builder, code, sentence, fix)
                 return False
             elif kind == "done":
-                finish_job(job.pk, message=f"Image {image.name} is built.", now=timezone.now())
+                finish_job(job.pk, message=Message("Image {image} is built.", image=image.name), now=timezone.now())
                 return True
-    fix = f"Read {builder.log}, then retry the build."
-    _fail(job, builder, "no-answer", "The build ended without saying why.", fix)
+    fix = Message("Read {log}, then retry the build.", log=builder.log)
+    _fail(job, builder, "no-answer", Message("The build ended without saying why."), fix)
     return False
 
 

@@ -23,6 +23,7 @@ from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.native_sessions import end_native_sessions, runs_natively
 from backendai.cluster.services import release_lease, take_lease
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
 from backendai.ops.image_builds import Builder, build, missing_images
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class ImageWatch:
     def _build_asked(self, job: BackgroundJob) -> None:
         image = Image.objects.kept().filter(reference=job.subject, is_built_here=True).first()
         if image is None:
-            finish_job(job.pk, message="The image left the catalogue.", now=timezone.now(), failed=True)
+            finish_job(job.pk, message=Message("The image left the catalogue."), now=timezone.now(), failed=True)
             return
         try:
             build(image, self._builder, job)

@@ -23,6 +23,7 @@ from backendai.compute.services.bulk import among, id_of, raw_id
 from backendai.compute.services.ledger import devices_by_agent, kernels_by_agent, occupied_by_agent, slots_of
 from backendai.compute.status import PLACED
 from backendai.core.image_names import pinned
+from backendai.core.messages import Message
 from backendai.core.slots import MILLI, Slots
 from backendai.planning.storage import NO_OFFER, storage_offers
 from backendai.scheduler.snapshot import AgentView, DeviceView, ImageBuild
@@ -54,8 +55,11 @@ class AgentRow(NamedTuple):
         if self.fault or not self.unknown_running:
             return self.fault
         if self.unknown_running == 1:
-            return "1 unknown kernel runs there. An administrator must adopt or remove it."
-        return f"{self.unknown_running} unknown kernels run there. An administrator must adopt or remove them."
+            return Message("1 unknown kernel runs there. An administrator must adopt or remove it.")
+        return Message(
+            "{unknown_running} unknown kernels run there. An administrator must adopt or remove them.",
+            unknown_running=self.unknown_running,
+        )
 
     @property
     def fetches(self) -> bool:
@@ -195,9 +199,9 @@ def _companions(agent_ids: Collection[UUID], launches: Collection[UUID]) -> dict
 
 def _build(image: Image, job: BackgroundJob | None) -> ImageBuild:
     if job is None:
-        return ImageBuild(None, f"No node has {image.name} yet: bin/build-images makes it there.")
+        return ImageBuild(None, Message("No node has {image} yet: bin/build-images makes it there.", image=image.name))
     if job.status == BackgroundJob.Status.DONE:
-        return ImageBuild(None, "It is built; the nodes are about to see it.")
+        return ImageBuild(None, Message("It is built; the nodes are about to see it."))
     has_failed = job.status in (BackgroundJob.Status.FAILED, BackgroundJob.Status.CANCELLED)
     return ImageBuild(job.progress, job.message, has_failed, job.fix)
 

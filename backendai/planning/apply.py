@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from functools import partial
 from json.encoder import encode_basestring as _quoted
@@ -12,6 +13,7 @@ from backendai.cluster.models import ResourceGroup
 from backendai.cluster.services import may_count_tries
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.services.waits import Waiting, note_waits
+from backendai.core.messages import for_json
 from backendai.planning.steps import short_steps
 from backendai.scheduler.plan import Placement, Plan, Reason, Step, Trail, Wait
 
@@ -63,7 +65,7 @@ class _Writer:
                 [f", {_text_of(step)}" for step in short_steps(trail.shared)]
             )
         own = "".join([f", {_text_of(step)}" for step in trail.own])
-        return f'[["sequencing", {_quoted(trail.in_turn)}]{shared}{own}]'
+        return f'[["sequencing", {_message(trail.in_turn)}]{shared}{own}]'
 
 
 def data_of(reason: Reason) -> dict[str, Any]:
@@ -74,11 +76,16 @@ def data_of(reason: Reason) -> dict[str, Any]:
     return data
 
 
+def _message(message: str) -> str:
+    data = for_json(message)
+    return _quoted(data) if isinstance(data, str) else json.dumps(data)
+
+
 def _text_of(step: Step) -> str:
     """Return the step as it is stored: of one that was passed, as most are, there is no more to say than the two."""
     if step.passed:
-        return f"[{_quoted(step.step)}, {_quoted(step.message)}]"
+        return f"[{_quoted(step.step)}, {_message(step.message)}]"
     return (
-        f'{{"step": {_quoted(step.step)}, "message": {_quoted(step.message)}, '
+        f'{{"step": {_quoted(step.step)}, "message": {_message(step.message)}, '
         f'"result": "FAILURE", "error_code": {_quoted(step.code)}}}'
     )

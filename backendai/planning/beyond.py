@@ -12,6 +12,7 @@ from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.bulk import among
 from backendai.compute.services.waits import Waiting
+from backendai.core.messages import Message
 from backendai.planning import queue
 from backendai.planning.apply import data_of
 from backendai.scheduler.gates import not_due, unmet
@@ -47,5 +48,8 @@ def waits_beyond(group: ResourceGroup, looked_at: Collection[UUID], now: datetim
 
 def _beyond() -> Reason:
     most = queue.MOST_PER_PASS
-    message = f"More than {most:,} sessions wait in this group; a pass looks at {most:,}, the next of each owner first."
+    message = Message(
+        "More than {most} sessions wait in this group; a pass looks at {most}, the next of each owner first.",
+        most=f"{most:,}",
+    )
     return Reason(BEYOND, message, {"looked_at": most})

@@ -15,6 +15,7 @@ from backendai.cluster.models import ResourceGroup
 from backendai.cluster.rules import wrong_rules
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import TERMINAL, Status
+from backendai.core.messages import Message
 from backendai.core.slots import Slots
 from backendai.planning.deciding import WrongRules, decide_apart
 from backendai.planning.snapshot import read_snapshot
@@ -22,6 +23,7 @@ from backendai.scheduler.plan import Placement, Plan, Reason, Step, Wait
 from backendai.scheduler.snapshot import SessionView, Snapshot
 from backendai.scheduler.suggest import Suggestion, suggest
 
+_FAILS = Message("The scheduler fails on this session; its log has the error.")
 _MOST_NAMED = 20
 _MOST_GROUPS = 5
 
@@ -76,12 +78,12 @@ def explain(session: ComputeSession, user: User, *, now: datetime) -> Explanatio
     group = session.resource_group
     if session.status != Status.PENDING:
         verdict = Verdict.ENDED if session.status in TERMINAL else Verdict.PLACED
-        message = session.reason_text or f"The session is {session.get_status_display()}."
+        message = session.reason_text or Message("The session is {status}.", status=session.get_status_display())
         return Explanation(now, group.name, verdict, message, _stored(session))
     snapshot = read_snapshot(group, now, even_if_idle=True)
     view = next((each for each in snapshot.pending if each.id == session.pk), None)
     if view is None:  # beyond what one pass looks at, or nothing can be made of it
-        message = session.reason_text or "No pass has looked at it yet."
+        message = session.reason_text or Message("No pass has looked at it yet.")
         return Explanation(now, group.name, Verdict.WAITS, message, _stored(session))
     others = partial(other_groups, session.project, group)
     return foresee(snapshot, [view], user, least=session.image.minimum_slots, others=others)
@@ -101,9 +103,9 @@ def foresee(
     try:
         decision = decide_apart(snapshot)
     except WrongRules as wrong:
-        return _no_pass(snapshot, "wrong-group-rules", f"The rules of {snapshot.group} cannot be followed: {wrong}.")
+        return _no_pass(snapshot, "wrong-group-rules", _unusable(snapshot.group, wrong))
     if any(each.id in views for each, _ in decision.faults):
-        return _no_pass(snapshot, "scheduler-error", "The scheduler fails on this session; its log has the error.")
+        return _no_pass(snapshot, "scheduler-error", _FAILS)
     plan, snapshot = decision.plan, decision.snapshot
     placements = [each for each in plan.placements if each.session_id in views]
     if len(placements) == len(views):
@@ -117,7 +119,7 @@ def foresee(
         now=snapshot.now,
         group=snapshot.group,
         verdict=Verdict.NEVER if wait.reason.never else Verdict.WAITS,
-        message=" ".join(filter(None, (wait.reason.message, in_front, wait.reason.aside))),
+        message=Message.joined([wait.reason.message, in_front, wait.reason.aside]),
         reason=reason,
         position=wait.position,
         waiting=len(plan.waits),
@@ -127,6 +129,10 @@ def foresee(
         suggestions=tuple(changes),
         started=len(placements),
     )
+
+
+def _unusable(group: str, wrong: WrongRules) -> Message:
+    return Message("The rules of {group} cannot be followed: {wrong}.", group=group, wrong=wrong)
 
 
 def _changes(
@@ -159,7 +165,7 @@ def _no_pass(snapshot: Snapshot, code: str, message: str) -> Explanation:
 def _start(snapshot: Snapshot, placements: Sequence[Placement]) -> Explanation:
     chosen = {agent for placement in placements for agent in placement.kernels.values()}
     agents = tuple(sorted(agent.name for agent in snapshot.agents if agent.id in chosen))
-    message = f"It starts now on {', '.join(agents)}."
+    message = Message("It starts now on {agents}.", agents=agents)
     return Explanation(
         snapshot.now,
         snapshot.group,
@@ -181,7 +187,7 @@ def _seen_by(user: User, wait: Wait) -> tuple[Reason, str]:
             del details["blocker"]
         else:
             name, owner = seen
-            in_front = f"In front: {name} ({owner})."
+            in_front = Message("In front: {name} ({owner}).", name=name, owner=owner)
     return replace(wait.reason, details=details, aside_details={}), in_front
 
 

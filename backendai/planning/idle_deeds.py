@@ -11,6 +11,7 @@ from backendai.cluster.slot_types import look_of
 from backendai.compute.services.idle import IdleCase, collect_idle, forget_idle, put_off, take_back, warn_idle
 from backendai.compute.services.traffic import note_traffic
 from backendai.core.durations import describe_duration
+from backendai.core.messages import Message
 from backendai.planning.idle import Picture, TellingRow
 from backendai.scheduler.find_idle import LIFETIME, UTILIZATION, Finding, Verdict
 
@@ -39,23 +40,25 @@ def words_of(finding: Finding, now: datetime) -> tuple[str, str]:
     """Return how an idle session's owner is told before its end, and what is said at the end. What is told before names
     moments, not lengths: it is read later than it is written."""
     rule = finding.rule
-    name, limit = rule.name, describe_duration(rule.limit)
+    of = {"name": rule.name, "limit": describe_duration(rule.limit)}
     since = describe_duration(now - finding.since) if finding.since else ""
     moment = f"{finding.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if finding.since else ""
     if rule.kind == LIFETIME:
         return (
-            f"Running since {moment}; idle checker {name} ends sessions after {limit}.",
-            f"It ran for {since}; idle checker {name} allows {limit}.",
+            Message("Running since {moment}; idle checker {name} ends sessions after {limit}.", moment=moment, **of),
+            Message("It ran for {since}; idle checker {name} allows {limit}.", since=since, **of),
         )
     if rule.kind == UTILIZATION:
-        used, least = _percentages(finding.shares), _percentages(rule.thresholds)
+        of |= {"used": _percentages(finding.shares), "least": _percentages(rule.thresholds)}
         return (
-            f"It used {used} on average over {limit}; idle checker {name} ends sessions below {least}.",
-            f"It used {used} on average over {limit}; idle checker {name} asks for {least}.",
+            Message("It used {used} on average over {limit}; idle checker {name} ends sessions below {least}.", **of),
+            Message("It used {used} on average over {limit}; idle checker {name} asks for {least}.", **of),
         )
     return (
-        f"Unused since {moment}; idle checker {name} ends sessions after {limit} without use.",
-        f"Nobody used it for {since}; idle checker {name} allows {limit} without traffic.",
+        Message(
+            "Unused since {moment}; idle checker {name} ends sessions after {limit} without use.", moment=moment, **of
+        ),
+        Message("Nobody used it for {since}; idle checker {name} allows {limit} without traffic.", since=since, **of),
     )
 
 
@@ -113,4 +116,8 @@ def _case(finding: Finding, now: datetime) -> IdleCase:
 
 
 def _percentages(shares: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{look_of(slot).display_name} {percent:g} %" for slot, percent in percent_of(shares).items())
+    parts = [
+        Message("{slot} {percent} %", slot=look_of(slot).display_name, percent=f"{percent:g}")
+        for slot, percent in percent_of(shares).items()
+    ]
+    return Message.joined(parts, ", ")

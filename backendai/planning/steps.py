@@ -6,13 +6,14 @@ from typing import Any
 
 from backendai.compute.models import SchedulingRecord
 from backendai.compute.services.steps import full_steps
+from backendai.core.messages import Message
 from backendai.scheduler.gates import GATES
 from backendai.scheduler.plan import Step
 from backendai.scheduler.trace import GATES_PASSED
 
 _GATES = "gates"
 _PASSED = "passed: "
-_ALL_GATES = Step(_GATES, True, f"{_PASSED}{', '.join(gate.step for gate in GATES)}")
+_ALL_GATES = Step(_GATES, True, Message("passed: {names}", names=[gate.step for gate in GATES]))
 _TEXTS = {gate.step: gate.passed for gate in GATES}
 
 
@@ -29,5 +30,6 @@ def shown_steps(record: SchedulingRecord) -> list[dict[str, Any]]:
 
 def _gates_of(step: dict[str, Any]) -> list[dict[str, Any]]:
     """Return those gates that there were when the row was written; one that is gone since then has no words left."""
-    names = str(step["message"]).removeprefix(_PASSED).split(", ")
+    message = step["message"]  # older rows have the names in their text alone
+    names = message.values.get("names") or str(message).removeprefix(_PASSED).split(", ")
     return [step | {"step": name, "message": _TEXTS.get(name, "")} for name in names]

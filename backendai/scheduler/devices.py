@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 
+from backendai.core.messages import Message
 from backendai.core.slots import MILLI, amount_in_words, decimal_text
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import DeviceView
@@ -34,15 +35,15 @@ def flaw_of(amounts: Iterable[tuple[str, int]]) -> Reason | None:
     for slot, amount in amounts:
         wrong = ""
         if is_fractional(slot) and amount % STEP:
-            wrong = "it comes in steps of 0.01"
+            wrong = Message("it comes in steps of 0.01")
         elif is_unique(slot) and amount != MILLI:
-            wrong = "a kernel takes exactly 1"
+            wrong = Message("a kernel takes exactly 1")
         elif slot.endswith(".device") and amount % MILLI:
-            wrong = "it comes in whole devices only"
+            wrong = Message("it comes in whole devices only")
         if wrong:
             asked = decimal_text(amount)
             details: dict[str, object] = {"slot": slot, "wanted": asked, "step": "0.01" if is_fractional(slot) else "1"}
-            message = f"{amount_in_words(slot, amount)} cannot be given: {wrong}."
+            message = Message("{amount} cannot be given: {wrong}.", amount=amount_in_words(slot, amount), wrong=wrong)
             return Reason("invalid-amount", message, details, never=True)
     return None
 

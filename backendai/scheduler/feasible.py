@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from backendai.core.slots import Shortage, Slots, amount_in_words, decimal_text
+from backendai.core.messages import Message
+from backendai.core.slots import Shortage, Slots, amount_in_words, decimal_text, kernels_in_words
 from backendai.scheduler.demand import Request
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.room import Room
@@ -45,7 +46,12 @@ class Fragment:
 
     def __str__(self) -> str:
         wanted, free, largest = amount_in_words(self.slot, self.wanted), *map(decimal_text, (self.free, self.largest))
-        return f"{wanted} asked for, {free} free in all, at most {largest} on one device"
+        return Message(
+            "{wanted} asked for, {free} free in all, at most {largest} on one device",
+            wanted=wanted,
+            free=free,
+            largest=largest,
+        )
 
 
 def why_not(agent: AgentView, wanted: Slots, kernels: int, architecture: str) -> Reason | None:
@@ -84,7 +90,7 @@ def distance(agent: Offer, request: Request) -> int:
 
 def describe_request(request: Request) -> str:
     """Return what is asked for people: ``2 CPU cores, 4 GiB of memory``, or that it is nothing."""
-    return request.wanted.describe() or "no resources"
+    return request.wanted.describe() or Message("no resources")
 
 
 def shortage_details(agent: str, missing: list[Shortage]) -> dict[str, object]:
@@ -121,9 +127,14 @@ def fragment_details(agent: str, fragments: list[Fragment]) -> dict[str, object]
 def cannot_start(agents: Sequence[Room]) -> Reason:
     """Return the reason of agents that say themselves that they can start nothing: the first one's words."""
     first, number = agents[0], len(agents)
-    message = f"Agent {first.name} cannot start sessions: {first.fault}"
+    message = Message("Agent {first} cannot start sessions: {fault}", first=first.name, fault=first.fault)
     if number > 1:
-        message = f"{number} agents cannot start sessions, such as {first.name}: {first.fault}"
+        message = Message(
+            "{number} agents cannot start sessions, such as {first}: {fault}",
+            number=number,
+            first=first.name,
+            fault=first.fault,
+        )
     return Reason("agent-fault", message, {"agent": first.name, "faulty": [agent.name for agent in agents]})
 
 
@@ -132,7 +143,7 @@ def _is_designated(agent: Room, request: Request) -> bool:
 
 
 def _not_designated(agent: Room, request: Request) -> Reason:
-    message = f"Agent {agent.name} is not among the agents that were asked for."
+    message = Message("Agent {agent} is not among the agents that were asked for.", agent=agent.name)
     return Reason("not-designated", message, {"agent": agent.name})
 
 
@@ -141,7 +152,7 @@ def _is_alive(agent: Room, request: Request) -> bool:
 
 
 def _not_alive(agent: Room, request: Request) -> Reason:
-    return Reason("no-agent-alive", f"Agent {agent.name} does not answer.", {"agent": agent.name})
+    return Reason("no-agent-alive", Message("Agent {agent} does not answer.", agent=agent.name), {"agent": agent.name})
 
 
 def _is_schedulable(agent: Room, request: Request) -> bool:
@@ -151,7 +162,7 @@ def _is_schedulable(agent: Room, request: Request) -> bool:
 def _not_schedulable(agent: Room, request: Request) -> Reason:
     if agent.fault:
         return cannot_start([agent])
-    message = f"Agent {agent.name} takes no new sessions: an administrator paused it."
+    message = Message("Agent {agent} takes no new sessions: an administrator paused it.", agent=agent.name)
     return Reason("no-agent-schedulable", message, {"agent": agent.name})
 
 
@@ -160,8 +171,13 @@ def _has_architecture(agent: Room, request: Request) -> bool:
 
 
 def _other_architecture(agent: Room, request: Request) -> Reason:
-    offered = agent.architecture or "of unknown architecture"
-    message = f"Agent {agent.name} is {offered}; the image needs {request.architecture}."
+    offered = agent.architecture or Message("of unknown architecture")
+    message = Message(
+        "Agent {agent} is {offered}; the image needs {architecture}.",
+        agent=agent.name,
+        offered=offered,
+        architecture=request.architecture,
+    )
     details: dict[str, object] = {"agent": agent.name, "wanted": request.architecture, "offered": agent.architecture}
     return Reason("no-agent-with-architecture", message, details)
 
@@ -173,9 +189,17 @@ def _has_image(agent: Room, request: Request) -> bool:
 def _image_missing(agent: Room, request: Request) -> Reason:
     details: dict[str, object] = {"agent": agent.name, "image": request.node_image}
     if agent.low_disk:
-        message = f"Agent {agent.name} is short of disk space and fetches nothing; it lacks image {request.node_image}."
+        message = Message(
+            "Agent {agent} is short of disk space and fetches nothing; it lacks image {node_image}.",
+            agent=agent.name,
+            node_image=request.node_image,
+        )
         return Reason("disk-low", message, details)
-    message = f"Agent {agent.name} does not have image {request.node_image}, and it cannot be fetched from elsewhere."
+    message = Message(
+        "Agent {agent} does not have image {node_image}, and it cannot be fetched from elsewhere.",
+        agent=agent.name,
+        node_image=request.node_image,
+    )
     return Reason("image-not-on-agent", message, details)
 
 
@@ -193,8 +217,14 @@ def _has_kernels_left(agent: Room, request: Request) -> bool:
 
 
 def _too_many_kernels(agent: Room, request: Request) -> Reason:
-    kernels = "1 kernel" if agent.kernels == 1 else f"{agent.kernels} kernels"
-    message = f"Agent {agent.name} runs {kernels} of at most {agent.max_kernels}; {request.kernels} more asked."
+    kernels = kernels_in_words(agent.kernels)
+    message = Message(
+        "Agent {agent} runs {kernels} of at most {max_kernels}; {kernels_2} more asked.",
+        agent=agent.name,
+        kernels=kernels,
+        max_kernels=agent.max_kernels,
+        kernels_2=request.kernels,
+    )
     details = {"agent": agent.name, "wanted": request.kernels, "kernels": agent.kernels, "limit": agent.max_kernels}
     return Reason("too-many-kernels", message, details)
 
@@ -205,7 +235,11 @@ def _has_slots(agent: Room, request: Request) -> bool:
 
 def _insufficient(agent: Room, request: Request) -> Reason:
     missing = shortages(agent, request)
-    message = f"Agent {agent.name} has too little: {'; '.join(str(shortage) for shortage in missing)}."
+    message = Message(
+        "Agent {agent} has too little: {missing}.",
+        agent=agent.name,
+        missing=Message.joined(map(str, missing), "; "),
+    )
     return Reason("insufficient-resources", message, shortage_details(agent.name, missing))
 
 
@@ -215,7 +249,11 @@ def _has_devices(agent: Room, request: Request) -> bool:
 
 def _fragmented(agent: Room, request: Request) -> Reason:
     broken = fragments(agent, request)
-    message = f"The devices of agent {agent.name} do not go together: {'; '.join(map(str, broken))}."
+    message = Message(
+        "The devices of agent {agent} do not go together: {broken}.",
+        agent=agent.name,
+        broken=Message.joined(map(str, broken), "; "),
+    )
     return Reason("fragmented", message, fragment_details(agent.name, broken))
 
 

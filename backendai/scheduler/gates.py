@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from backendai.core.messages import Message
 from backendai.core.slots import decimal_text, slot_in_words
 from backendai.scheduler.demand import architectures_of
 from backendai.scheduler.limits import Amounts, Limits
@@ -96,16 +97,20 @@ def _malformed(session: SessionView, asked: Amounts, sight: Sight) -> Reason | N
     if len(session.kernels) == 1:
         return None
     if not session.kernels:
-        message = "The session has 0 kernels, so there is nothing to start."
+        message = Message("The session has 0 kernels, so there is nothing to start.")
         return Reason("no-kernels", message, {"kernels": 0}, never=True)
     if session.multi_node:
         return None
     architectures = architectures_of(session.kernels)
     if len(architectures) <= 1:
         return None
-    message = (
-        f"The {len(session.kernels)} kernels must share one agent but need {len(architectures)} architectures "
-        f"({', '.join(architectures)}): use images of one architecture, or spread the kernels over several agents."
+    message = Message(
+        "The {number} kernels must share one agent but need {number_2} architectures "
+        "({architectures}): use images of one architecture, or spread the kernels over "
+        "several agents.",
+        number=len(session.kernels),
+        number_2=len(architectures),
+        architectures=architectures,
     )
     return Reason("mixed-architectures", message, {"architectures": architectures}, never=True)
 
@@ -116,7 +121,7 @@ def not_due(starts_at: datetime | None, now: datetime) -> Reason | None:
         return None
     when = f"{starts_at:%Y-%m-%d %H:%M:%S %Z}".strip()
     details: dict[str, object] = {"starts_at": starts_at.isoformat()}
-    return Reason("start-time-not-reached", f"Asked to start at {when}.", details, until=starts_at)
+    return Reason("start-time-not-reached", Message("Asked to start at {when}.", when=when), details, until=starts_at)
 
 
 def unmet(dependencies: Sequence[Dependency]) -> Reason | None:
@@ -128,16 +133,22 @@ def unmet(dependencies: Sequence[Dependency]) -> Reason | None:
     open_ones = failed or [each for each in ordered if each.state is DependencyState.LIVE]
     if not open_ones:
         return None
-    names = ", ".join(each.name for each in open_ones)
-    of = f"{len(open_ones)} of {len(ordered)} sessions that must end well first"
+    names = [each.name for each in open_ones]
+    of = Message(
+        "{number} of {number_2} sessions that must end well first", number=len(open_ones), number_2=len(ordered)
+    )
     details: dict[str, object] = {
         "sessions": [str(each.id) for each in open_ones], "names": [each.name for each in open_ones],
         "open": len(open_ones), "dependencies": len(ordered),
     }  # fmt: skip
     if failed:
-        return Reason("dependency-failed", f"{of} did not, and never will: {names}.", details, never=True)
-    verb = "has" if len(open_ones) == 1 else "have"
-    return Reason("dependency-not-finished", f"{of} {verb} not ended yet: {names}.", details)
+        return Reason(
+            "dependency-failed",
+            Message("{of} did not, and never will: {names}.", of=of, names=names),
+            details,
+            never=True,
+        )
+    return Reason("dependency-not-finished", Message("{of} have not ended yet: {names}.", of=of, names=names), details)
 
 
 def _too_early(session: SessionView, asked: Amounts, sight: Sight) -> Reason | None:
@@ -152,9 +163,12 @@ def _wrong_type(session: SessionView, asked: Amounts, sight: Sight) -> Reason | 
     if session.session_type in sight.session_types:
         return None
     allowed = sorted(sight.session_types)
-    message = (
-        f"Resource group {sight.group} takes no sessions of type {session.session_type} "
-        f"({len(allowed)} allowed: {', '.join(allowed) or 'none'})."
+    message = Message(
+        "Resource group {group} takes no sessions of type {session_type} ({number} allowed: {allowed}).",
+        group=sight.group,
+        session_type=session.session_type,
+        number=len(allowed),
+        allowed=allowed or Message("none"),
     )
     details: dict[str, object] = {"type": session.session_type, "allowed": allowed}
     return Reason("session-type-not-allowed", message, details, never=True)
@@ -164,15 +178,20 @@ def _image_not_ready(session: SessionView, asked: Amounts, sight: Sight) -> Reas
     build = session.image_build
     if build is None:
         return None
-    image = f"Image {session.image}" if session.image else "The image"
+    image = Message("Image {image}", image=session.image) if session.image else Message("The image")
     details: dict[str, object] = {"image": session.image, "message": build.message}
     if build.failed:
-        parts = [f"{image} could not be built", *[part.strip().rstrip(".") for part in (build.message,) if part]]
-        message = f"{': '.join(parts)}. {build.fix}".strip()
+        message = Message("{image} could not be built.", image=image)
+        if build.message:
+            stop = "" if build.message.endswith(".") else "."
+            message = Message("{image} could not be built: {text}{stop}", image=image, text=build.message, stop=stop)
+        message = Message.joined([message, build.fix])
         return Reason("image-build-failed", message, {**details, "fix": build.fix})
     percent = None if build.progress is None else int(min(max(build.progress, 0.0), 1.0) * 100)
-    done = "progress not known" if percent is None else f"{percent} % done"
-    message = f"{image} is being built: {done}{f' ({build.message})' if build.message else ''}."
+    done = Message("progress not known") if percent is None else Message("{percent} % done", percent=percent)
+    if build.message:
+        done = Message("{done} ({message})", done=done, message=build.message)
+    message = Message("{image} is being built: {done}.", image=image, done=done)
     return Reason("image-building", message, {**details, "percent": percent})
 
 
@@ -200,9 +219,12 @@ def _not_offered(session: SessionView, asked: Amounts, sight: Sight) -> Reason |
     if not missing:
         return None
     (slot, amount), offered = missing[0], sorted(sight.offered)
-    message = (
-        f"0 of {sight.agents} agents of resource group {sight.group} offer {slot_in_words(slot)} "
-        f"(offered: {', '.join(map(slot_in_words, offered)) or 'none'})."
+    message = Message(
+        "0 of {agents} agents of resource group {group} offer {slot} (offered: {offered}).",
+        agents=sight.agents,
+        group=sight.group,
+        slot=slot_in_words(slot),
+        offered=[*map(slot_in_words, offered)] or Message("none"),
     )
     details: dict[str, object] = {"slot": slot, "asked": decimal_text(amount), "offered": offered}
     return Reason("slot-not-offered", message, {**details, "agents": sight.agents}, never=True)
@@ -219,27 +241,29 @@ def _no_such_architecture(session: SessionView, asked: Amounts, sight: Sight) ->
 
 def _architecture_reason(wanted: str, sight: Sight) -> Reason:
     offered, agents = sorted(sight.architectures - {""}), sight.agents
-    message = (
-        f"The image needs architecture {wanted}; "
-        f"0 of {agents} agents {'has' if agents == 1 else 'have'} it (offered: {', '.join(offered) or 'none'})."
+    message = Message(
+        "The image needs architecture {wanted}; 0 of {agents} agents have it (offered: {offered}).",
+        wanted=wanted,
+        agents=agents,
+        offered=offered or Message("none"),
     )
     details: dict[str, object] = {"wanted": wanted, "offered": offered, "agents": agents}
     return Reason("no-agent-with-architecture", message, details, never=True)
 
 
 _SHAPE_GATES = (
-    Gate("kernels", _malformed, "The kernels can be placed together."),
-    Gate("offered", _not_offered, "Everything that it asks for is offered."),
-    Gate("image-architecture", _no_such_architecture, "There are agents of the image's architecture."),
+    Gate("kernels", _malformed, Message("The kernels can be placed together.")),
+    Gate("offered", _not_offered, Message("Everything that it asks for is offered.")),
+    Gate("image-architecture", _no_such_architecture, Message("There are agents of the image's architecture.")),
 )
 _SESSION_GATES = (
-    Gate("start-time", _too_early, "No start time lies ahead."),
-    Gate("dependencies", _depends, "It waits for no other session."),
-    Gate("session-type", _wrong_type, "The group takes sessions of this type."),
-    Gate("image", _image_not_ready, "The image is not being built."),
-    Gate("concurrency", _too_many_sessions, "The limits leave room for a session more."),
-    Gate("limits", _over_a_limit, "The limits leave room for what it asks for."),
-    Gate("network", _no_network, "A network over several agents is left, or it needs none."),
+    Gate("start-time", _too_early, Message("No start time lies ahead.")),
+    Gate("dependencies", _depends, Message("It waits for no other session.")),
+    Gate("session-type", _wrong_type, Message("The group takes sessions of this type.")),
+    Gate("image", _image_not_ready, Message("The image is not being built.")),
+    Gate("concurrency", _too_many_sessions, Message("The limits leave room for a session more.")),
+    Gate("limits", _over_a_limit, Message("The limits leave room for what it asks for.")),
+    Gate("network", _no_network, Message("A network over several agents is left, or it needs none.")),
 )
 GATES = (*_SHAPE_GATES, *_SESSION_GATES)
 _OF_SHAPE = tuple(enumerate(_SHAPE_GATES))

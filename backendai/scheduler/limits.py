@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
+from backendai.core.messages import Message
 from backendai.core.slots import amount_in_words, decimal_text, format_amount
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.snapshot import Holder, LimitView, Networks
 
 Amounts = tuple[tuple[str, int], ...]  # slot, thousandths
 
-_SCOPES = {"key-pair": "Key pair", "user": "User", "project": "Project", "domain": "Domain"}
+_SCOPES = {
+    "key-pair": Message("Key pair"),
+    "user": Message("User"),
+    "project": Message("Project"),
+    "domain": Message("Domain"),
+}
 
 
 class Limits:
@@ -50,7 +56,10 @@ class Limits:
         if self._networks is None or self._networks_left > 0:
             return None
         most = self._networks.most
-        message = f"All {most} networks for sessions over several agents are taken; it waits until one of them ends."
+        message = Message(
+            "All {most} networks for sessions over several agents are taken; it waits until one of them ends.",
+            most=most,
+        )
         return Reason("no-cluster-network", message, {"limit": most, "used": most}, never=most == 0)
 
     def count_network(self) -> None:
@@ -76,7 +85,7 @@ class _Account:
 
     def __init__(self, limit: LimitView) -> None:
         self.limit = limit
-        self.who = f"{_SCOPES.get(limit.scope, limit.scope)} {limit.name}"
+        self.who = Message("{scope} {name}", scope=_SCOPES.get(limit.scope, limit.scope), name=limit.name)
         self.most: dict[str, int] = {**limit.slots, **dict.fromkeys(limit.forbidden, 0)}
         self.left: dict[str, int] = {name: most - limit.used[name] for name, most in self.most.items()}
         self.unnamed: float = 0 if limit.unnamed_limited else inf
@@ -105,7 +114,12 @@ class _Account:
     def sessions_reason(self) -> Reason:
         limit = self.limit.max_sessions
         details = self._details(used=self.sessions, asked=1, limit=limit)
-        message = f"{self.who} has {self.sessions} of at most {limit} sessions at once."
+        message = Message(
+            "{who} has {sessions} of at most {limit} sessions at once.",
+            who=self.who,
+            sessions=self.sessions,
+            limit=limit,
+        )
         return Reason("too-many-sessions", message, details, never=limit == 0)
 
     def slots_reason(self, slot: str, amount: int, *, never: bool) -> Reason:
@@ -116,9 +130,17 @@ class _Account:
         )
         holds, asks, may = format_amount(slot, used), format_amount(slot, amount), amount_in_words(slot, most)
         if never:
-            message = f"{self.who} may hold {may} at most; this session alone asks for {asks}."
+            message = Message(
+                "{who} may hold {may} at most; this session alone asks for {asks}.", who=self.who, may=may, asks=asks
+            )
         else:
-            message = f"{self.who} holds {holds} of at most {may}; this session asks for {asks}."
+            message = Message(
+                "{who} holds {holds} of at most {may}; this session asks for {asks}.",
+                who=self.who,
+                holds=holds,
+                may=may,
+                asks=asks,
+            )
         return Reason("slot-limit", message, details, never=never)
 
     def _details(self, **numbers: object) -> dict[str, object]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from backendai.core.messages import Message
+
 Kind = Literal["integer", "number", "boolean", "text"]
 
 _TYPES: dict[Kind, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "boolean": (bool,), "text": (str,)}
@@ -43,7 +45,7 @@ def own_options(declared: Iterable[Option], given: Mapping[str, object]) -> dict
 
 
 def _listing(known: Mapping[str, Option]) -> str:
-    return f"use one of {', '.join(known)}" if known else "the chosen strategies have none"
+    return Message("use one of {known}", known=known) if known else Message("the chosen strategies have none")
 
 
 def _checked(option: Option, value: object) -> object:
@@ -62,7 +64,7 @@ def _checked(option: Option, value: object) -> object:
 
 def _range(option: Option) -> str:
     if option.least is None:
-        return f"at most {option.most:g}"
+        return Message("at most {most}", most=f"{option.most:g}")
     if option.most is None:
-        return f"at least {option.least:g}"
-    return f"between {option.least:g} and {option.most:g}"
+        return Message("at least {least}", least=f"{option.least:g}")
+    return Message("between {least} and {most}", least=f"{option.least:g}", most=f"{option.most:g}")

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from backendai.core.messages import Message
 from backendai.core.slots import Slots
 from backendai.scheduler.demand import Demand, Request
 from backendai.scheduler.feasible import cannot_start, describe_request, distance, shortage_details, shortages
@@ -46,7 +47,11 @@ def kinds_of(agents: Iterable[AgentView]) -> tuple[Kind, ...]:
 def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | None:
     """Return why the session could not start even if nothing else ran, or None when it could."""
     if not kinds:
-        return Reason("no-agent", f"Resource group {group} has 0 agents: none is registered yet.", {"agents": 0})
+        return Reason(
+            "no-agent",
+            Message("Resource group {group} has 0 agents: none is registered yet.", group=group),
+            {"agents": 0},
+        )
     for request in demand.requests:
         reason = _too_big_for_any(request, kinds)
         if reason is not None:
@@ -65,7 +70,12 @@ def outlook(demand: Demand, kinds: tuple[Kind, ...], group: str) -> Reason | Non
 def no_designated_agent(designated: Collection[UUID], group: str) -> Reason:
     """Return the reason of a session that may only run on agents of which the group has none."""
     unknown = sorted(map(str, designated))
-    message = f"0 of {len(unknown)} designated agents are in resource group {group} ({', '.join(unknown)})."
+    message = Message(
+        "0 of {number} designated agents are in resource group {group} ({unknown}).",
+        number=len(unknown),
+        group=group,
+        unknown=unknown,
+    )
     return Reason("designated-agent-unknown", message, {"unknown": unknown}, never=True)
 
 
@@ -92,22 +102,32 @@ def _too_big_for_any(request: Request, kinds: tuple[Kind, ...]) -> Reason | None
     closest = min(suitable, key=lambda room: (distance(room, request), room.name))
     missing = shortages(closest, request)
     if not missing:
-        message = (
-            f"{request.kernels} kernels on one agent are too many: "
-            f"{closest.name}, which has the resources, takes at most {closest.max_kernels}."
+        message = Message(
+            "{kernels} kernels on one agent are too many: {closest}, which has the resources, "
+            "takes at most {max_kernels}.",
+            kernels=request.kernels,
+            closest=closest.name,
+            max_kernels=closest.max_kernels,
         )
         details = {"agent": closest.name, "wanted": request.kernels, "limit": closest.max_kernels}
         return Reason("too-many-kernels", message, details, never=True)
-    lacking = "; ".join(str(shortage) for shortage in missing)
-    message = f"No agent is big enough, even when empty: {closest.name} comes closest ({lacking})."
+    lacking = Message.joined(map(str, missing), "; ")
+    message = Message(
+        "No agent is big enough, even when empty: {closest} comes closest ({lacking}).",
+        closest=closest.name,
+        lacking=lacking,
+    )
     return Reason("bigger-than-any-agent", message, shortage_details(closest.name, missing), never=True)
 
 
 def _none_suits(request: Request, kinds: tuple[Kind, ...]) -> Reason:
     offered = sorted({kind.empty.architecture for kind in kinds if kind.empty.architecture})
-    message = (
-        f"The image needs architecture {request.architecture}; 0 of {_count(kinds)} agents that it may run on "
-        f"have it (offered: {', '.join(offered) or 'none'})."
+    message = Message(
+        "The image needs architecture {architecture}; 0 of {kinds} agents that it may run "
+        "on have it (offered: {offered}).",
+        architecture=request.architecture,
+        kinds=_count(kinds),
+        offered=offered or Message("none"),
     )
     details: dict[str, object] = {"wanted": request.architecture, "offered": offered, "agents": _count(kinds)}
     return Reason("no-agent-with-architecture", message, details, never=True)
@@ -119,23 +139,37 @@ def _too_big_for_all(demand: Demand, kinds: tuple[Kind, ...]) -> Reason:
     details: dict[str, object] = {"kernels": wanted, "limit": limit, "agents": _count(kinds)}
     if limit < wanted:
         least = describe_request(_least(demand))
-        message = f"{wanted} kernels of at least {least} are too many: the agents, all empty, hold at most {limit}."
+        message = Message(
+            "{wanted} kernels of at least {least} are too many: the agents, all empty, hold at most {limit}.",
+            wanted=wanted,
+            least=least,
+            limit=limit,
+        )
     else:
         missing = demand.total.shortages(_sum_of(_able(demand, kinds)))
         details.update(shortage_details("", missing))
-        lacking = "; ".join(str(shortage) for shortage in missing)
-        message = f"All {wanted} kernels together ask for more than the agents have that can hold one ({lacking})."
+        lacking = Message.joined(map(str, missing), "; ")
+        message = Message(
+            "All {wanted} kernels together ask for more than the agents have that can hold one ({lacking}).",
+            wanted=wanted,
+            lacking=lacking,
+        )
     return Reason("bigger-than-all-agents", message, details, never=True)
 
 
 def _not_enough_alive(demand: Demand, kinds: tuple[Kind, ...], alive: tuple[Kind, ...]) -> Reason:
     details: dict[str, object] = {"agents": _count(kinds), "alive": _count(alive)}
     if not alive:
-        return Reason("no-agent-alive", f"None of the {_count(kinds)} agents of the group answers.", details)
+        return Reason(
+            "no-agent-alive", Message("None of the {kinds} agents of the group answers.", kinds=_count(kinds)), details
+        )
     able = [kind.empty.name for kind in _able(demand, kinds) if not kind.empty.alive]
-    message = (
-        f"{_count(alive)} of {_count(kinds)} agents answer, and they are too small for this even when empty: "
-        f"it waits for the return of an agent such as {able[0]}."
+    message = Message(
+        "{alive} of {kinds} agents answer, and they are too small for this even when "
+        "empty: it waits for the return of an agent such as {able}.",
+        alive=_count(alive),
+        kinds=_count(kinds),
+        able=able[0],
     )
     return Reason("no-agent-alive", message, {**details, "silent": able})
 
@@ -143,9 +177,11 @@ def _not_enough_alive(demand: Demand, kinds: tuple[Kind, ...], alive: tuple[Kind
 def _not_enough_schedulable(alive: tuple[Kind, ...], schedulable: tuple[Kind, ...]) -> Reason:
     if faulty := [kind.empty for kind in alive if kind.empty.fault]:
         return cannot_start(faulty)
-    message = (
-        f"{_count(schedulable)} of {_count(alive)} agents that answer take new sessions, "
-        "too few for this even when empty: an administrator paused the others."
+    message = Message(
+        "{schedulable} of {alive} agents that answer take new sessions, too few for this "
+        "even when empty: an administrator paused the others.",
+        schedulable=_count(schedulable),
+        alive=_count(alive),
     )
     details: dict[str, object] = {"alive": _count(alive), "schedulable": _count(schedulable)}
     return Reason("no-agent-schedulable", message, details)

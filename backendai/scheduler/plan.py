@@ -13,6 +13,8 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from backendai.core.messages import Message
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -64,7 +66,12 @@ class Trail(NamedTuple):
     @property
     def in_turn(self) -> str:
         """Whose turn it was, in words."""
-        return f"Turn {self.turn} of {self.within.pending} in the order {self.within.sequence}."
+        return Message(
+            "Turn {turn} of {pending} in the order {sequence}.",
+            turn=self.turn,
+            pending=self.within.pending,
+            sequence=self.within.sequence,
+        )
 
     @property
     def own(self) -> tuple[Step, ...]:
@@ -72,7 +79,16 @@ class Trail(NamedTuple):
         selection = self.within.selection
         return tuple(
             [
-                Step("selection", True, f"{name}, chosen by the rule {selection}; better ones without room: {ahead}.")
+                Step(
+                    "selection",
+                    True,
+                    Message(
+                        "{name}, chosen by the rule {selection}; better ones without room: {ahead}.",
+                        name=name,
+                        selection=selection,
+                        ahead=ahead,
+                    ),
+                )
                 for name, ahead in self.chosen
             ]
         )

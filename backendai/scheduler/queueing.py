@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from backendai.core.messages import Message
 from backendai.scheduler.backfill import Reservation, Start, earliest_start, reserve, reserve_anywhere
 from backendai.scheduler.choose import Seat
 from backendai.scheduler.feasible import describe_request
@@ -111,7 +112,7 @@ class Queue:
             self._reservation = reserve_anywhere(session, shape.demand, rooms, self._snapshot.agents)
         else:
             self._reservation = reserve(start, rooms)
-            message = f"{reason.message} It starts at {_when(start.at)} at the latest."
+            message = Message("{message} It starts at {at} at the latest.", message=reason.message, at=_when(start.at))
             details = {**reason.details, "starts_at": start.at.isoformat()}
             reason = replace(reason, message=message, details=details, until=start.at)
         self.place = self._place_beside
@@ -124,28 +125,39 @@ class Queue:
         kernels = len(shape.demand.requests)
         asked = describe_request(shape.demand.requests[0]) if kernels == 1 else _describe_kernels(shape)
         # The name of the first in line is its owner's affair: whoever waits may not see that session.
-        message, aside = self._why_behind(), f"That session asks for {asked}."
+        message, aside = self._why_behind(), Message("That session asks for {asked}.", asked=asked)
         about_the_first: dict[str, object] = {"blocker": str(session.id), "blocker_reason": why.code}
         if self._snapshot.rules.backfill:
             if why.until:
-                aside = f"That session asks for {asked} and starts at {_when(why.until)} at the latest."
+                aside = Message(
+                    "That session asks for {asked} and starts at {until} at the latest.",
+                    asked=asked,
+                    until=_when(why.until),
+                )
             about_the_first["starts_at"] = why.until.isoformat() if why.until else None
         self._behind = at_queue(Reason("behind-in-queue", message, aside=aside, aside_details=about_the_first))
 
     def _why_behind(self) -> str:
         rules = self._snapshot.rules
         if rules.backfill:
-            return "Queued behind a session that does not fit yet: free resources are reserved for that session."
+            return Message(
+                "Queued behind a session that does not fit yet: free resources are reserved for that session."
+            )
         if not self._is_strict:
-            return "Queued behind a session of higher priority that does not fit yet."
+            return Message("Queued behind a session of higher priority that does not fit yet.")
         if rules.retries_to_skip:
-            return "Queued behind a session that does not fit yet."
+            return Message("Queued behind a session that does not fit yet.")
         group = self._snapshot.group
-        return f"Queued behind a session that does not fit yet (group {group} runs sessions strictly in order)."
+        return Message(
+            "Queued behind a session that does not fit yet (group {group} runs sessions strictly in order).",
+            group=group,
+        )
 
 
 def _describe_kernels(shape: Shape) -> str:
-    return f"{shape.demand.total.describe()} on {len(shape.demand.requests)} kernels"
+    return Message(
+        "{total} on {number} kernels", total=shape.demand.total.describe(), number=len(shape.demand.requests)
+    )
 
 
 def _when(at: datetime) -> str:

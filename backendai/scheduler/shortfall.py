@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from backendai.core.messages import Message
 from backendai.scheduler.choose import with_amounts
 from backendai.scheduler.demand import Request
 from backendai.scheduler.feasible import (
@@ -50,9 +51,13 @@ def refusal_of(request: Request, rooms: Rooms, placed: int, kernels: int) -> Ref
         counts[DEVICES_FILTER.step] = len(broken)
     reason = _reason(request, rooms, counts, broken)
     if kernels > 1:
-        start = f"{placed} of {kernels} kernels found an agent, and all must start together. "
+        start = Message(
+            "{placed} of {kernels} kernels found an agent, and all must start together.",
+            placed=placed,
+            kernels=kernels,
+        )
         details = {**reason.details, "placed": placed, "kernels": kernels}
-        reason = Reason(reason.code, start + reason.message, details, never=reason.never)
+        reason = Reason(reason.code, Message.joined([start, reason.message]), details, never=reason.never)
     return Refusal(reason, _filter_steps(FILTERS, counts, len(rooms.all), reason.code))
 
 
@@ -112,7 +117,7 @@ def _reason(request: Request, rooms: Rooms, counts: Counts, broken: list[Room]) 
     details = {**reason.details, **({"designated": names} if names else {}), "agents": counts}
     message = reason.message
     if request.storage and counts[STORAGE_FILTER.step] and last != STORAGE_FILTER.step:
-        message = f"{where_folders_lie(request.storage, rooms.all)} {message}"
+        message = Message.joined([where_folders_lie(request.storage, rooms.all), message])
         details["storage_hosts"] = hosts_of(request.storage)
     return Reason(reason.code, message, details, never=reason.never)
 
@@ -123,9 +128,12 @@ def _lacks_devices(request: Request, rooms: list[Room]) -> Reason:
 
     closest = min(rooms, key=key)
     broken = fragments(closest, request)
-    message = (
-        f"{_agents(request)} has {describe_request(request)} on devices that go together now: "
-        f"{closest.name} comes closest ({'; '.join(map(str, broken))})."
+    message = Message(
+        "{request} has {request_2} on devices that go together now: {closest} comes closest ({broken}).",
+        request=_agents(request),
+        request_2=describe_request(request),
+        closest=closest.name,
+        broken=Message.joined(map(str, broken), "; "),
     )
     return Reason("fragmented", message, fragment_details(closest.name, broken))
 
@@ -138,18 +146,29 @@ def _lacks_slots(request: Request, rooms: Rooms) -> Reason:
     assert found is not None  # else another filter would have removed the last agent
     closest = found[1]
     missing = shortages(closest, request)
-    lacking = "; ".join(str(shortage) for shortage in missing)
-    message = (
-        f"{_agents(request)} has room for {describe_request(request)} now: {closest.name} comes closest ({lacking})."
+    lacking = Message.joined(map(str, missing), "; ")
+    message = Message(
+        "{request} has room for {request_2} now: {closest} comes closest ({lacking}).",
+        request=_agents(request),
+        request_2=describe_request(request),
+        closest=closest.name,
+        lacking=lacking,
     )
     return Reason("insufficient-resources", message, shortage_details(closest.name, missing))
 
 
 def _lacks_kernels(request: Request, rooms: Rooms) -> Reason:
     closest = min(_full(request, rooms), key=lambda room: (room.kernels - (room.max_kernels or 0), room.order))
-    asked = "1 more kernel" if request.kernels == 1 else f"{request.kernels} more kernels"
-    message = (
-        f"{_agents(request)} takes {asked} now: {closest.name} runs {closest.kernels} of at most {closest.max_kernels}."
+    asked = (
+        Message("1 more kernel") if request.kernels == 1 else Message("{kernels} more kernels", kernels=request.kernels)
+    )
+    message = Message(
+        "{request} takes {asked} now: {closest} runs {kernels} of at most {max_kernels}.",
+        request=_agents(request),
+        asked=asked,
+        closest=closest.name,
+        kernels=closest.kernels,
+        max_kernels=closest.max_kernels,
     )
     details = {"agent": closest.name, "wanted": request.kernels, "kernels": closest.kernels}
     return Reason("too-many-kernels", message, {**details, "limit": closest.max_kernels})
@@ -160,30 +179,46 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
     designated = [room for room in rooms.all if room.id in request.designated]
     if request.designated and not designated:
         unknown = sorted(map(str, request.designated))
-        message = f"0 of {len(unknown)} designated agents are in this group ({', '.join(unknown)})."
+        message = Message(
+            "0 of {number} designated agents are in this group ({unknown}).", number=len(unknown), unknown=unknown
+        )
         return Reason("designated-agent-unknown", message, {"unknown": unknown}, never=True)
-    names = f" ({', '.join(room.name for room in designated)})"
-    left = "agents left" if removed == 1 else f"{removed} agents left"
-    which = f"designated agents{names}" if designated else left
+    left = Message("agents left") if removed == 1 else Message("{removed} agents left", removed=removed)
+    names = [room.name for room in designated]
+    which = Message("designated agents ({names})", names=names) if designated else left
     if last == "alive":
-        return Reason("no-agent-alive", f"None of the {which} answers.")
+        return Reason("no-agent-alive", Message("None of the {which} answers.", which=which))
     if last == "schedulable" and (faulty := [room for room in designated or rooms.all if room.alive and room.fault]):
         return cannot_start(faulty)
     if last == "schedulable":
-        return Reason("no-agent-schedulable", f"None of the {which} takes new sessions: an administrator paused it.")
+        message = Message("None of the {which} takes new sessions: an administrator paused it.", which=which)
+        return Reason("no-agent-schedulable", message)
     if last == STORAGE_FILTER.step and request.storage:
         return cannot_mount(request.storage, rooms.all)
     if last == "architecture":
-        message = f"None of the {which} is {request.architecture}, which the image needs."
+        message = Message(
+            "None of the {which} is {architecture}, which the image needs.",
+            which=which,
+            architecture=request.architecture,
+        )
         return Reason("no-agent-with-architecture", message, {"wanted": request.architecture})
-    if last == "node-image" and (short := _short_of_disk(request, rooms)):
-        fetch = "1 is short of disk space and fetches" if short == 1 else f"{short} are short of disk space and fetch"
-        message = f"None of the {which} has image {request.node_image}; {fetch} nothing."
-        return Reason("disk-low", message, {"image": request.node_image, "short_of_disk": short})
     if last == "node-image":
-        message = f"None of the {which} has image {request.node_image}, and it cannot be fetched from elsewhere."
-        return Reason("image-not-on-agent", message, {"image": request.node_image})
-    return Reason("no-agent", "The resource group has 0 agents: none is registered yet.")
+        return _without_image(request, rooms, which)
+    return Reason("no-agent", Message("The resource group has 0 agents: none is registered yet."))
+
+
+def _without_image(request: Request, rooms: Rooms, which: Message) -> Reason:
+    image = request.node_image
+    if not (short := _short_of_disk(request, rooms)):
+        message = Message(
+            "None of the {which} has image {image}, and it cannot be fetched from elsewhere.", which=which, image=image
+        )
+        return Reason("image-not-on-agent", message, {"image": image})
+    fetch = Message("1 is short of disk space and fetches")
+    if short > 1:
+        fetch = Message("{short} are short of disk space and fetch", short=short)
+    message = Message("None of the {which} has image {image}; {fetch} nothing.", which=which, image=image, fetch=fetch)
+    return Reason("disk-low", message, {"image": image, "short_of_disk": short})
 
 
 def _short_of_disk(request: Request, rooms: Rooms) -> int:
@@ -191,7 +226,7 @@ def _short_of_disk(request: Request, rooms: Rooms) -> int:
 
 
 def _agents(request: Request) -> str:
-    return "No designated agent" if request.designated else "No agent"
+    return Message("No designated agent") if request.designated else Message("No agent")
 
 
 def _filter_steps(filters: Sequence[Filter], counts: Counts, total: int, code: str) -> tuple[Step, ...]:
@@ -201,7 +236,7 @@ def _filter_steps(filters: Sequence[Filter], counts: Counts, total: int, code: s
     for each in filters:
         if each.step in counts:
             came, left = left, left - counts[each.step]
-            message = f"{counts[each.step]} of {came} agents ruled out."
+            message = Message("{counts} of {came} agents ruled out.", counts=counts[each.step], came=came)
             steps.append(Step(each.step, left > 0, message, "" if left else code))
             if not left:
                 break

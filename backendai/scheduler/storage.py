@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from backendai.core.messages import Message
 from backendai.scheduler.plan import Reason
 from backendai.scheduler.room import Room
 from backendai.scheduler.snapshot import StorageNeed
@@ -19,7 +20,7 @@ def hosts_of(need: StorageNeed) -> list[str]:
 
 def where_folders_lie(need: StorageNeed, agents: Sequence[Room]) -> str:
     """Return which folders lie where, and which of the agents mount that, as one sentence."""
-    return f"{_folders(need)}, which {_which(need, agents)}."
+    return Message("{need}, which {agents}.", need=_folders(need), agents=_which(need, agents))
 
 
 def cannot_mount(need: StorageNeed, agents: Sequence[Room]) -> Reason:
@@ -28,30 +29,53 @@ def cannot_mount(need: StorageNeed, agents: Sequence[Room]) -> Reason:
     hosts = hosts_of(need)
     details: dict[str, object] = {"storage_hosts": hosts, "folders": [name for name, _ in need.folders]}
     if any(need.features <= agent.storage for agent in agents):
-        message = f"{_folders(need)}, which {_which(need, agents)}. No session that asks for this can start there now."
+        message = Message(
+            "{need}, which {agents}. No session that asks for this can start there now.",
+            need=_folders(need),
+            agents=_which(need, agents),
+        )
         return Reason("storage-not-on-agent", message, details)
     for agent in agents:
         for host in hosts:
             if fault := agent.storage_faults.get(host):
-                message = f"{_folders(need)}. Agent {agent.name} cannot mount {host}: {fault}"
+                message = Message(
+                    "{need}. Agent {agent} cannot mount {host}: {fault}",
+                    need=_folders(need),
+                    agent=agent.name,
+                    host=host,
+                    fault=fault,
+                )
                 return Reason("storage-fault", message, {**details, "agent": agent.name})
     for agent in agents:
         if set(hosts) <= agent.storage:
-            lacking = " and ".join(_lacking(need, agent))
-            message = f"{_folders(need)}, of which agent {agent.name} cannot mount {lacking}."
+            lacking = Message.joined(_lacking(need, agent), ", ")
+            message = Message(
+                "{need}, of which agent {agent} cannot mount {lacking}.",
+                need=_folders(need),
+                agent=agent.name,
+                lacking=lacking,
+            )
             return Reason("storage-feature-missing", message, {**details, "agent": agent.name})
-    which = f"agent {agents[0].name} does not mount" if len(agents) == 1 else f"none of {len(agents)} agents mounts"
-    return Reason("storage-not-on-agent", f"{_folders(need)}, which {which}.", details)
+    which = (
+        Message("agent {agent} does not mount", agent=agents[0].name)
+        if len(agents) == 1
+        else Message("none of {number} agents mounts", number=len(agents))
+    )
+    return Reason("storage-not-on-agent", Message("{need}, which {which}.", need=_folders(need), which=which), details)
 
 
 def _which(need: StorageNeed, agents: Sequence[Room]) -> str:
     mounting = [agent.name for agent in agents if need.features <= agent.storage]
-    return f"only {mounting[0]} mounts" if len(mounting) == 1 else f"{len(mounting)} of {len(agents)} agents mount"
+    return (
+        Message("only {mounting} mounts", mounting=mounting[0])
+        if len(mounting) == 1
+        else Message("{number} of {number_2} agents mount", number=len(mounting), number_2=len(agents))
+    )
 
 
 def _lacking(need: StorageNeed, agent: Room) -> list[str]:
     missing = need.features - agent.storage
-    words = (("read-only", VIEW), ("a part of a folder", PART))
+    words = ((Message("read-only"), VIEW), (Message("a part of a folder"), PART))
     return [word for word, suffix in words if any(feature.endswith(suffix) for feature in missing)]
 
 
@@ -59,8 +83,8 @@ def _folders(need: StorageNeed) -> str:
     """Return ``Folder data lies on gpu3-disk``, or the same of several."""
     names = sorted({name for name, _ in need.folders})
     hosts = hosts_of(need)
-    where = hosts[0] if len(hosts) == 1 else f"{', '.join(hosts[:-1])} and {hosts[-1]}"
+    where = hosts[0] if len(hosts) == 1 else Message("{hosts} and {last_host}", hosts=hosts[:-1], last_host=hosts[-1])
     if len(names) == 1:
-        return f"Folder {names[0]} lies on {where}"
-    shown = ", ".join(names[:_MOST_NAMES]) + (" and others" if len(names) > _MOST_NAMES else "")
-    return f"Folders {shown} lie on {where}"
+        return Message("Folder {name} lies on {where}", name=names[0], where=where)
+    shown: object = names if len(names) <= _MOST_NAMES else Message("{names} and others", names=names[:_MOST_NAMES])
+    return Message("Folders {shown} lie on {where}", shown=shown, where=where)

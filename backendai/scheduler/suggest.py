@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from backendai.core.messages import Message
 from backendai.core.slots import MILLI, Slots, amount_in_words, format_amount, is_size
 from backendai.scheduler.decide import decide
 from backendai.scheduler.plan import Placement, Plan
@@ -53,7 +54,11 @@ def _with_less(snapshot: Snapshot, session: SessionView, plan: Plan, least: Slot
         placed = _tried(snapshot, session, session._replace(kernels=kernels))
         if placed:
             agents = _names(snapshot, placed)
-            message = f"With {_difference(session.kernels[0], amounts)} it starts now on {', '.join(agents)}."
+            message = Message(
+                "With {amounts} it starts now on {agents}.",
+                amounts=_difference(session.kernels[0], amounts),
+                agents=agents,
+            )
             yield Suggestion(snapshot.group, amounts, agents, message)
             return
 
@@ -85,7 +90,9 @@ def _elsewhere(others: Sequence[Snapshot], session: SessionView) -> Iterator[Sug
         placed = _tried(other, None, moved)
         if placed:
             agents = _names(other, placed)
-            yield Suggestion(other.group, None, agents, f"In resource group {other.group} it starts now.")
+            yield Suggestion(
+                other.group, None, agents, Message("In resource group {group} it starts now.", group=other.group)
+            )
 
 
 def _tried(snapshot: Snapshot, old: SessionView | None, new: SessionView) -> Placement | None:
@@ -173,8 +180,12 @@ def _loss(wanted: Slots, amounts: Slots) -> int:
 
 def _difference(kernel: KernelView, amounts: Slots) -> str:
     changed = [
-        f"{amount_in_words(name, amounts[name])} instead of {format_amount(name, wanted)}"
+        Message(
+            "{amounts} instead of {wanted}",
+            amounts=amount_in_words(name, amounts[name]),
+            wanted=format_amount(name, wanted),
+        )
         for name, wanted in kernel.slots.items()
         if amounts[name] != wanted
     ]
-    return ", ".join(changed)
+    return Message.joined(changed, ", ")

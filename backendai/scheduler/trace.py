@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from backendai.core.messages import Message
 from backendai.scheduler.gates import GATES
 from backendai.scheduler.plan import Reason, Step
 from backendai.scheduler.shortfall import Refusal
 
 GATES_PASSED = tuple(Step(gate.step, True, gate.passed) for gate in GATES)
-CAPACITY_PASSED = (*GATES_PASSED, Step("capacity", True, "The agents, when empty, are big enough."))
-QUEUE_PASSED = (*CAPACITY_PASSED, Step("queue", True, "No session ahead holds this one back."))
+CAPACITY_PASSED = (*GATES_PASSED, Step("capacity", True, Message("The agents, when empty, are big enough.")))
+QUEUE_PASSED = (*CAPACITY_PASSED, Step("queue", True, Message("No session ahead holds this one back.")))
 
 
 def at_gate(index: int, reason: Reason) -> Refusal:

@@ -16,6 +16,7 @@ import urllib3
 from django.conf import settings
 
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.storage.models import StorageHost
 from backendai.wire.folder_tickets import TicketRights, sign_folder_ticket
 
@@ -59,10 +60,15 @@ class Line:
     def slot(self, host: str) -> Iterator[None]:
         """Take part in the calls; raises StorageSilent at once while the host hangs or too many calls wait for it."""
         if time.monotonic() < self.silent_until:
-            raise StorageSilent(f"Storage host {host} does not answer. Try again in a few seconds.")
+            raise StorageSilent(Message("Storage host {host} does not answer. Try again in a few seconds.", host=host))
         if not self._slots.acquire(timeout=DEADLINE_SECONDS / 10):
             raise StorageSilent(
-                f"Storage host {host} is busy: {MOST_AT_ONCE} requests wait for it.", code="storage-busy"
+                Message(
+                    "Storage host {host} is busy: {most_at_once} requests wait for it.",
+                    host=host,
+                    most_at_once=MOST_AT_ONCE,
+                ),
+                code="storage-busy",
             )
         try:
             yield
@@ -141,7 +147,7 @@ class FileServerClient:
             if not isinstance(error.__cause__ or error, urllib3.exceptions.NewConnectionError):
                 self._line.silent_until = time.monotonic() + REFUSED_FOR_SECONDS
             logger.warning("storage host %s: %s %s: %s", self.host.name, method, path, error)
-            text = f"Storage host {self.host.name} does not answer. Try again in a few seconds."
+            text = Message("Storage host {host} does not answer. Try again in a few seconds.", host=self.host.name)
             raise StorageSilent(text) from error
 
     def _read(self, status: int, content: bytes, asked: str) -> dict[str, Any]:
@@ -152,15 +158,18 @@ class FileServerClient:
         if not isinstance(answer, dict):
             logger.error("storage host %s answered %s with %d and %r", self.host.name, asked, status, content[:200])
             raise StorageSilent(
-                f"Storage host {self.host.name} gives answers that make no sense.", code="storage-fault"
+                Message("Storage host {host} gives answers that make no sense.", host=self.host.name),
+                code="storage-fault",
             )
         if status < 400:
             return answer
-        message = str(answer.get("message") or f"The file server answered {status}.")[:500]
+        message = str(answer.get("message") or Message("The file server answered {status}.", status=status))[:500]
         code = str(answer.get("code") or "storage-refused")[:64]
         if status == _UNAUTHORIZED or (status >= _SERVER_FAULT and status != _FULL):
             logger.error("storage host %s answered %s with %d: %s %s", self.host.name, asked, status, code, message)
-            raise StorageSilent(f"Storage host {self.host.name}: {message}", code=code)
+            raise StorageSilent(
+                Message("Storage host {host}: {message}", host=self.host.name, message=message), code=code
+            )
         details = {name: value for name, value in answer.items() if name not in ("code", "message")}
         raise FileServerError(message, status=status, code=code, **details)
 

@@ -12,6 +12,7 @@ from django.db.models.functions import Coalesce
 from backendai.accounts.models import Domain, Project, ResourcePolicy, User
 from backendai.core import advisory_locks
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
 from backendai.core.slots import format_size
 from backendai.storage.models import Folder
 from backendai.storage.status import FolderStatus
@@ -64,18 +65,31 @@ def check_room(owner: Owner, limit_bytes: int | None, *, without: Folder | None 
         return
     number, total = held_by(owner, without=without)
     if most is not None and number + 1 > most:
-        text = f"{owner} has {number} folders, and at most {most} are allowed. Delete one, or ask for a larger limit."
+        text = Message(
+            "{owner} has {number} folders, and at most {most} are allowed. Delete one, or ask for a larger limit.",
+            owner=owner,
+            number=number,
+            most=most,
+        )
         raise Conflict(text, code="too-many-folders", number=number, limit=most)
     if most_bytes is None:
         return
     left = max(0, most_bytes - total)
     if limit_bytes is None:
-        text = f"Give the folder a limit of at most {format_size(left)}: policies limit the folders of {owner}."
+        text = Message(
+            "Give the folder a limit of at most {left}: policies limit the folders of {owner}.",
+            left=format_size(left),
+            owner=owner,
+        )
         raise Conflict(text, field="limit_bytes", code="limit-needed", limit=most_bytes, left=left)
     if limit_bytes > left:
-        text = (
-            f"The folders of {owner} may have {format_size(most_bytes)} together, of which {format_size(left)} are "
-            f"left; {format_size(limit_bytes)} are asked for."
+        text = Message(
+            "The folders of {owner} may have {most_bytes} together, of which {left} are left; "
+            "{limit_bytes} are asked for.",
+            owner=owner,
+            most_bytes=format_size(most_bytes),
+            left=format_size(left),
+            limit_bytes=format_size(limit_bytes),
         )
         raise Conflict(text, field="limit_bytes", code="folder-bytes", limit=most_bytes, left=left)
 

@@ -12,17 +12,19 @@ from django.db.models import Q
 from django.utils import timezone
 
 from backendai.accounts.models import Project
+from backendai.activity.message_field import MessageField
 from backendai.activity.models import BackgroundJob
 from backendai.cluster.models import Agent
+from backendai.core.messages import Message
 from backendai.storage.querysets import FolderGrantQuerySet, FolderQuerySet, StorageHostQuerySet
 from backendai.storage.status import FolderStatus, GrantKind, QuotaMode, Rights, Usage
 
 folder_name_rule = RegexValidator(
     r"^[A-Za-z0-9._][A-Za-z0-9._-]{0,63}\Z",
-    "A folder name has 1 to 64 letters, digits, '.', '_' or '-', and does not begin with '-'.",
+    Message("A folder name has 1 to 64 letters, digits, '.', '_' or '-', and does not begin with '-'."),
 )
 host_name_rule = RegexValidator(
-    r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z", "A host name has 1 to 32 small letters, digits or '-'."
+    r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?\Z", Message("A host name has 1 to 32 small letters, digits or '-'.")
 )
 
 
@@ -32,23 +34,26 @@ class StorageHost(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=32, unique=True, validators=[host_name_rule])
     title = models.CharField(max_length=128, blank=True)
-    address = models.CharField(max_length=255, help_text="Of its file server, such as http://127.0.0.1:8093.")
+    address = models.CharField(max_length=255, help_text=Message("Of its file server, such as http://127.0.0.1:8093."))
     public_address = models.CharField(
         max_length=255,
         blank=True,
-        help_text="Where scripts reach its file server; empty: not directly.",
+        help_text=Message("Where scripts reach its file server; empty: not directly."),
     )
-    is_enabled = models.BooleanField(default=True, help_text="New folders can be created here.")
+    is_enabled = models.BooleanField(default=True, help_text=Message("New folders can be created here."))
     is_default = models.BooleanField(default=False)
     quota_mode = models.CharField(max_length=16, choices=QuotaMode, default=QuotaMode.MEASURED, editable=False)
     total_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
     free_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
-    answered_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="Of its file server.")
-    fault = models.CharField(max_length=500, blank=True, editable=False, help_text="Empty: its file server works.")
+    answered_at = models.DateTimeField(null=True, blank=True, editable=False, help_text=Message("Of its file server."))
+    fault = MessageField(blank=True, editable=False, help_text=Message("Empty: its file server works."))
     unknown_folders = models.JSONField(
-        default=list, blank=True, editable=False, help_text="Directories there that the database does not know."
+        default=list,
+        blank=True,
+        editable=False,
+        help_text=Message("Directories there that the database does not know."),
     )
-    listed_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="Its directories.")
+    listed_at = models.DateTimeField(null=True, blank=True, editable=False, help_text=Message("Its directories."))
     created_at = models.DateTimeField(default=timezone.now)
 
     objects = StorageHostQuerySet.as_manager()
@@ -79,8 +84,8 @@ class HostOnAgent(models.Model):
 
     host = models.ForeignKey(StorageHost, on_delete=models.CASCADE, related_name="on_agents")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="storage_hosts")
-    fault = models.CharField(max_length=500, blank=True, help_text="Why not; empty: they can.")
-    can_read_only = models.BooleanField(default=True, help_text="Read-only mounts are enforced there.")
+    fault = MessageField(blank=True, help_text=Message("Why not; empty: they can."))
+    can_read_only = models.BooleanField(default=True, help_text=Message("Read-only mounts are enforced there."))
     can_sub_path = models.BooleanField(default=True)
     free_bytes = models.BigIntegerField(null=True, blank=True)
     reported_at = models.DateTimeField(default=timezone.now)
@@ -105,27 +110,30 @@ class Folder(models.Model):
     project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.PROTECT, related_name="folders")
     usage = models.CharField(max_length=16, choices=Usage, default=Usage.GENERAL)
     member_rights = models.CharField(
-        max_length=8, choices=Rights, default=Rights.EDIT, help_text="Of a project folder: what its members may do."
+        max_length=8,
+        choices=Rights,
+        default=Rights.EDIT,
+        help_text=Message("Of a project folder: what its members may do."),
     )
-    is_cloneable = models.BooleanField(default=False, help_text="Those who can view it may clone it.")
+    is_cloneable = models.BooleanField(default=False, help_text=Message("Those who can view it may clone it."))
     linked_path = models.CharField(
-        max_length=255, blank=True, help_text="An existing path of the host that is offered read-only."
+        max_length=255, blank=True, help_text=Message("An existing path of the host that is offered read-only.")
     )
     status = models.CharField(max_length=16, choices=FolderStatus, default=FolderStatus.CREATING, editable=False)
-    status_message = models.CharField(max_length=500, blank=True, editable=False)
+    status_message = MessageField(blank=True, editable=False)
     version = models.PositiveIntegerField(default=1, editable=False)
     limit_bytes = models.BigIntegerField(
-        null=True, blank=True, validators=[MinValueValidator(1)], help_text="Empty: unlimited."
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text=Message("Empty: unlimited.")
     )
     used_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
     used_files = models.BigIntegerField(null=True, blank=True, editable=False)
     measured_at = models.DateTimeField(null=True, blank=True, editable=False)
     measure_asked_at = models.DateTimeField(null=True, blank=True, editable=False)
     nearly_full_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="When its owner was told that it is nearly full."
+        null=True, blank=True, editable=False, help_text=Message("When its owner was told that it is nearly full.")
     )
     needs_push = models.BooleanField(
-        default=False, editable=False, help_text="Its file server has an older name, owner or limit."
+        default=False, editable=False, help_text=Message("Its file server has an older name, owner or limit.")
     )
     idempotency_key = models.CharField(max_length=128, null=True, blank=True, editable=False)  # noqa: DJ001  (null: no key; unique)
     request_digest = models.CharField(max_length=64, blank=True, editable=False)
@@ -134,7 +142,7 @@ class Folder(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     created_at = models.DateTimeField(default=timezone.now)
-    changed_at = models.DateTimeField(default=timezone.now, help_text="Of its status.")
+    changed_at = models.DateTimeField(default=timezone.now, help_text=Message("Of its status."))
     trashed_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = FolderQuerySet.as_manager()
@@ -224,7 +232,7 @@ class FolderFill(models.Model):
     taken_by = models.CharField(max_length=128, blank=True)
     taken_until = models.DateTimeField(null=True, blank=True)
     tries = models.PositiveSmallIntegerField(default=0)
-    sent_bytes = models.BigIntegerField(default=0, help_text="At the last word of the last worker.")
+    sent_bytes = models.BigIntegerField(default=0, help_text=Message("At the last word of the last worker."))
     is_over = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from backendai.core.messages import Message
 from backendai.storage.file_server import FileServerClient, FileServerError, StorageSilent
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.status import QuotaMode
@@ -142,7 +143,12 @@ def ask_host(host: StorageHost) -> HostState:
     """Return what the host's file server says of its storage; raises StorageSilent."""
     answer = _of_host(host, "/v1/host")
     if answer.get("host") != host.name:
-        text = f"At {host.address} answers storage host {answer.get('host')!r}, not {host.name}."
+        text = Message(
+            "At {address} answers storage host {host}, not {host_2}.",
+            address=host.address,
+            host=repr(answer.get("host")),
+            host_2=host.name,
+        )
         raise StorageSilent(text, code="other-host")
     quota_mode = QuotaMode.ENFORCED if answer.get("quota_mode") == QuotaMode.ENFORCED else QuotaMode.MEASURED
     sizes = [None if answer.get(name) is None else _size(answer[name]) for name in ("total_bytes", "free_bytes")]

@@ -8,6 +8,7 @@ from uuid import UUID
 from backendai.accounts.models import User
 from backendai.activity.refusals import note_refusal
 from backendai.core.errors import NotAllowed, NotFound
+from backendai.core.messages import Message
 from backendai.storage.models import Folder
 from backendai.storage.querysets import MANAGE
 from backendai.storage.status import Rights
@@ -38,7 +39,12 @@ def require_rights(user: User, folder: Folder | UUID, least: str) -> Folder:
     rights = str(getattr(found, "rights"))  # noqa: B009  (an annotation)
     if not allows(rights, least):
         note_refusal(user.pk, f"{least}-folder", "folder", found.pk)
-        text = f"You may not {_WORDS[least]} the folder {found.name}: your rights are {rights}."
+        text = Message(
+            "You may not {words} the folder {found}: your rights are {rights}.",
+            words=_WORDS[least],
+            found=found.name,
+            rights=rights,
+        )
         raise NotAllowed(text, code="folder-rights", rights=rights, needed=least)
     return found
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from django.db import models
 
+from backendai.core.messages import Message
 from backendai.wire.folder_tickets import EDIT, NONE, VIEW
 
 
 class FolderStatus(models.TextChoices):
     """Where a folder is in its life."""
 
-    CREATING = "CREATING", "creating"
-    READY = "READY", "ready"
-    TRASHED = "TRASHED", "in the trash"
-    DELETING = "DELETING", "deleting"
-    DELETED = "DELETED", "deleted"
-    ERROR = "ERROR", "error"
+    CREATING = "CREATING", Message("creating")
+    READY = "READY", Message("ready")
+    TRASHED = "TRASHED", Message("in the trash")
+    DELETING = "DELETING", Message("deleting")
+    DELETED = "DELETED", Message("deleted")
+    ERROR = "ERROR", Message("error")
 
 
 TRANSITIONS: dict[FolderStatus, frozenset[FolderStatus]] = {
@@ -32,27 +33,27 @@ LIVE = frozenset(set(FolderStatus) - {FolderStatus.DELETED})
 class Usage(models.TextChoices):
     """What a folder is for."""
 
-    GENERAL = "general", "general data"
-    MODEL = "model", "models to serve"
+    GENERAL = "general", Message("general data")
+    MODEL = "model", Message("models to serve")
 
 
 class Rights(models.TextChoices):
     """What a person may do with the files of a folder. Managing is not granted: owners and administrators manage."""
 
-    NONE = NONE, "no access"
-    VIEW = VIEW, "can view"
-    EDIT = EDIT, "can edit"
+    NONE = NONE, Message("no access")
+    VIEW = VIEW, Message("can view")
+    EDIT = EDIT, Message("can edit")
 
 
 class GrantKind(models.TextChoices):
     """Why a grant exists: a folder was shared by invitation, or a project's default is replaced for one member."""
 
-    INVITATION = "invitation", "invitation"
-    OVERRIDE = "override", "override of the project's default"
+    INVITATION = "invitation", Message("invitation")
+    OVERRIDE = "override", Message("override of the project's default")
 
 
 class QuotaMode(models.TextChoices):
     """Whether a host's file system holds folders to their limit, or the platform only measures them."""
 
-    ENFORCED = "enforced", "enforced by the file system"
-    MEASURED = "measured", "measured"
+    ENFORCED = "enforced", Message("enforced by the file system")
+    MEASURED = "measured", Message("measured")

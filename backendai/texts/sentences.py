@@ -18,7 +18,9 @@ from django.utils.functional import lazy
 from django.utils.safestring import SafeData
 from django.utils.translation import get_language
 
+from backendai.core.messages import Message
 from backendai.texts.isolation import isolated, turns
+from backendai.texts.messages import render
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _LIST = "; "
@@ -48,6 +50,9 @@ def in_words(text: object) -> str:
     if not text or isinstance(text, SafeData):
         return str(text)
     said = str(text)
+    rendered = render(text)
+    if rendered != said or isinstance(text, Message):
+        return rendered
     return said if language == settings.LANGUAGE_CODE and not turns(said) else _translated(said, language)
 
 

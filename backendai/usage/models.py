@@ -8,6 +8,7 @@ from django.db import models
 from backendai.accounts.models import Domain, Project
 from backendai.cluster.models import ResourceGroup
 from backendai.compute.models import Kernel
+from backendai.core.messages import Message
 from backendai.usage.querysets import UsageQuerySet
 
 
@@ -23,10 +24,10 @@ class UsageBucket(models.Model):
     # A whole number of thousandths would not do: 100 GiB for a day exceed 64 bits.
     amount_seconds = models.FloatField(default=0.0, help_text="Amount in the slot's unit, times seconds.")
     used_seconds = models.FloatField(
-        default=0.0, db_default=0.0, help_text="Of it what programs really used, where that was measured."
+        default=0.0, db_default=0.0, help_text=Message("Of it what programs really used, where that was measured.")
     )
     measured_seconds = models.FloatField(
-        default=0.0, db_default=0.0, help_text="Of it what was held while its use was measured."
+        default=0.0, db_default=0.0, help_text=Message("Of it what was held while its use was measured.")
     )
 
     outlives_people = True  # who is purged is taken out of their own row, and the sums stay
@@ -84,14 +85,14 @@ class UsageSample(models.Model):
     )
     at = models.DateTimeField()
     seconds = models.FloatField()
-    cpu = models.FloatField(null=True, help_text="Cores, the mean over the interval.")
+    cpu = models.FloatField(null=True, help_text=Message("Cores, the mean over the interval."))
     mem_bytes = models.BigIntegerField(null=True)
     devices = models.JSONField(default=dict)
-    net_rx = models.BigIntegerField(null=True, help_text="Bytes received in the interval.")
-    net_tx = models.BigIntegerField(null=True, help_text="Bytes sent in the interval.")
-    io_read = models.BigIntegerField(null=True, help_text="Bytes read from disks in the interval.")
-    io_write = models.BigIntegerField(null=True, help_text="Bytes written to disks in the interval.")
-    is_thinned = models.BooleanField(default=False, db_default=False, help_text="Several samples in one.")
+    net_rx = models.BigIntegerField(null=True, help_text=Message("Bytes received in the interval."))
+    net_tx = models.BigIntegerField(null=True, help_text=Message("Bytes sent in the interval."))
+    io_read = models.BigIntegerField(null=True, help_text=Message("Bytes read from disks in the interval."))
+    io_write = models.BigIntegerField(null=True, help_text=Message("Bytes written to disks in the interval."))
+    is_thinned = models.BooleanField(default=False, db_default=False, help_text=Message("Several samples in one."))
 
     class Meta:
         ordering = ["at"]

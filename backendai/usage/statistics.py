@@ -11,6 +11,7 @@ from django.db.models import QuerySet, Sum
 
 from backendai.accounts.models import User
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.slots import is_size
 from backendai.usage.models import UsageBucket
 
@@ -74,11 +75,19 @@ def statistics(user: User, *, first: date | None = None, last: date, by: str = "
     is ``USUAL_DAYS`` days. Raises a UserError for days or a grouping that make no sense."""
     first = first or usual_first(last)
     if by not in GROUPINGS:
-        raise UserError(f"Group by one of {', '.join(GROUPINGS)}.", field="by", code="invalid-grouping")
+        raise UserError("Group by one of {groupings}.", groupings=GROUPINGS, field="by", code="invalid-grouping")
     if last < first:
-        raise UserError(f"The last day, {last}, is before the first, {first}.", field="last", code="invalid-range")
+        raise UserError(
+            "The last day, {last}, is before the first, {first}.",
+            last=last,
+            first=first,
+            field="last",
+            code="invalid-range",
+        )
     if (last - first).days >= LONGEST:
-        raise UserError(f"At most {LONGEST} days at once.", field="first", code="invalid-range", limit=LONGEST)
+        raise UserError(
+            "At most {longest} days at once.", longest=LONGEST, field="first", code="invalid-range", limit=LONGEST
+        )
     buckets = UsageBucket.objects.visible_to(user).filter(day__gte=first, day__lte=last)
     found = _added_up(buckets, "day")
     every = [first + timedelta(days=number) for number in range((last - first).days + 1)]
@@ -99,7 +108,7 @@ def usual_first(last: date) -> date:
 
 def unit_of(slot: str) -> str:
     """Return in what hours of a slot are counted: ``GiB-hours`` of sizes."""
-    return "GiB-hours" if is_size(slot) else "hours"
+    return Message("GiB-hours") if is_size(slot) else "hours"
 
 
 def _added_up(buckets: QuerySet[UsageBucket], column: str) -> dict[str, Line]:

@@ -28,7 +28,6 @@ from backendai.web.launcher.form import LaunchForm
 from backendai.web.launcher.presets import typed_amounts
 
 _MOST_NAMED = 8
-_WAITS = "Waits "
 _NONE_FOUND = _noop("No other size or resource group would let the session start now.")
 _NO_CHANGE = {
     "start-time-not-reached": _noop("Until its time has come, no change of its amounts helps."),
@@ -91,7 +90,7 @@ class Outlook:
 
     @property
     def verdict(self) -> str:
-        """What happens in two words, to stand before ``why``; reasons that begin with them are not told twice."""
+        """What happens in two words, to stand before ``why``."""
         if self.never:
             return _("Can never start:")
         if self.started:
@@ -99,13 +98,12 @@ class Outlook:
                 "started": self.started,
                 "count": self.count,
             }
-        return _("Waits") if self.message.startswith(_WAITS) else _("Waits:")
+        return _("Waits:")
 
     @property
     def why(self) -> str:
         """The reason, after ``verdict``."""
-        said = in_words(self.message)
-        return said if self.never or said != self.message else said.removeprefix(_WAITS)
+        return in_words(self.message)
 
     @property
     def tone(self) -> str:

@@ -6,15 +6,19 @@ Nodes have little trust: what they say is cut to what the database and the pages
 from __future__ import annotations
 
 import ipaddress
+import json
 import math
 import re
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from backendai.core import messages
 
 _LARGEST_IMAGE = 2**50  # bytes
+_LONGEST_TOLD = 4000  # characters of JSON
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z|[0-9A-Fa-f:.]+\Z")
 
 
@@ -79,6 +83,29 @@ class Message(BaseModel):
     not leave out needs another protocol."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Telling(Message):
+    """Base of reports for people: ``message`` is English, ``told`` its template and values when it has some."""
+
+    message: Sentence = ""
+    told: dict[str, JsonValue] | None = Field(default=None, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_values(cls, data: Any) -> Any:
+        """Take the values out of a message that has some."""
+        said = data.get("message") if isinstance(data, dict) else None
+        if isinstance(said, messages.Message) and said.values and "told" not in data:
+            return {**data, "told": said.data()}
+        return data
+
+    @property
+    def said(self) -> messages.Message:
+        """The message with its values; English alone from older peers and when the values are too long."""
+        if self.told and len(json.dumps(self.told)) <= _LONGEST_TOLD:
+            return messages.Message.of(self.told)
+        return messages.Message.of(self.message)
 
 
 class Order(Message):

@@ -30,6 +30,7 @@ from backendai.wire.fields import (
     Order,
     Sentence,
     Share,
+    Telling,
     Word,
 )
 from backendai.wire.live import Devices, LiveSample
@@ -140,7 +141,7 @@ class StopOrder(Order):
     grace: float = 5.0
 
 
-class KernelReport(Message):
+class KernelReport(Telling):
     """What became of one kernel: ``reason`` is a kebab-case code, ``message`` one plain sentence with the numbers.
     Of its image ``fetched_bytes`` of ``image_bytes`` have come; the latter may still grow."""
 
@@ -150,7 +151,6 @@ class KernelReport(Message):
     container_id: Name = ""
     exit_code: int | None = Field(default=None, ge=-(2**31), lt=2**31)
     reason: Name = ""
-    message: Sentence = ""
     progress: Share = None
     fetched_bytes: ImageBytes = None
     image_bytes: ImageBytes = None

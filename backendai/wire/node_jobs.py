@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import Field, JsonValue
 
-from backendai.wire.fields import Message, Name, Order, Sentence, Share
+from backendai.wire.fields import Name, Order, Share, Telling
 
 MOST_RESULTS = 16
 CAPABILITY = "job."  # an agent that can do jobs of a kind reports the capability job.KIND
@@ -44,7 +44,7 @@ class NodeJobSpec(NodeJobOrder):
     work: dict[str, JsonValue] = Field(default_factory=dict, repr=False)
 
 
-class NodeJobReport(Message):
+class NodeJobReport(Telling):
     """How far an agent is with a job (``phase``: a step of its kind), or what came of it."""
 
     kind: Name
@@ -52,6 +52,5 @@ class NodeJobReport(Message):
     attempt: int = Field(default=1, ge=0, lt=2**31)
     state: JobState
     phase: Name = ""
-    message: Sentence = ""
     progress: Share = None
     result: Annotated[dict[Name, JsonValue], Field(max_length=MOST_RESULTS)] = Field(default_factory=dict)

@@ -83,7 +83,7 @@ def test_a_refused_priority_carries_its_numbers_as_data(alice: Caller, cast: Cas
     cast.project.save()
     problem = alice.post(SESSIONS, LAUNCH | {"priority": 31}).json()
     assert problem["detail"] == "Priority 31 asked, but project vision may have at most 30."
-    assert problem["data"] == {"wanted": 31, "limit": 30, "scope": "project"}
+    assert problem["data"].items() >= {"wanted": 31, "limit": 30, "scope": "project"}.items()
 
 
 def test_what_would_wait_beyond_a_limit_is_a_conflict_with_scope_number_and_limit(alice: Caller, cast: Cast) -> None:

@@ -112,7 +112,7 @@ def test_a_purge_names_what_still_runs(world: World) -> None:
     dana, address = Caller(world.cast.dana), f"{USERS}{world.cast.alice.pk}/"
     dana.post(f"{address}deactivate/")
     refused = dana.post(f"{address}purge/", {"email": "alice@example.com"})
-    assert (refused.status_code, refused.json()["data"]) == (409, {"sessions": {"PENDING": 1}})
+    assert (refused.status_code, refused.json()["data"]["sessions"]) == (409, {"PENDING": 1})
     gina = f"{USERS}{world.gina.pk}/"
     dana.post(f"{gina}deactivate/")
     assert dana.post(f"{gina}purge/", {"email": "gina@example.com"}).status_code == 204
@@ -149,7 +149,7 @@ def test_domains_are_for_superadmins_to_change(world: World) -> None:
     assert erin.get(address).status_code == 404
     assert dana.delete(address).status_code == 204
     refused = dana.delete(f"{DOMAINS}{world.elsewhere.pk}/")
-    assert (refused.status_code, refused.json()["data"]) == (409, {"used_by": {"user": 1, "project": 1}})
+    assert (refused.status_code, refused.json()["data"]["used_by"]) == (409, {"user": 1, "project": 1})
 
 
 def test_the_link_of_an_invitation_is_said_once_and_mailed_where_there_is_a_server(world: World, settings: Any) -> None:

@@ -55,9 +55,7 @@ def test_it_says_how_to_mend_a_failed_image():
     build = ImageBuild(0.5, "no space left on the disk", failed=True, fix="Free 4 GiB and build again.")
     reason = reason_for(a_session(image="torch:2", image_build=build))
     assert (reason.code, reason.never) == ("image-build-failed", False), "the build is tried again"
-    assert reason.message == (
-        "Image torch:2 could not be built: no space left on the disk. Free 4 GiB and build again."
-    )  # fmt: skip
+    assert reason.message == "Image torch:2 could not be built: no space left on the disk. Free 4 GiB and build again."
     assert reason.details["fix"] == "Free 4 GiB and build again."
 
 
@@ -74,7 +72,7 @@ def test_it_waits_for_sessions_that_must_end_first():
     session = a_session(dependencies=depending_on(DependencyState.SUCCEEDED, DependencyState.LIVE))
     reason = reason_for(session)
     assert (reason.code, reason.never) == ("dependency-not-finished", False)
-    assert reason.message == "1 of 2 sessions that must end well first has not ended yet: step-1."
+    assert reason.message == "1 of 2 sessions that must end well first have not ended yet: step-1."
     assert (reason.details["open"], reason.details["dependencies"]) == (1, 2)
 
 

@@ -14,6 +14,7 @@ from backendai.accounts.models.people import User
 from backendai.accounts.models.policies import HeldToPolicy, policy_field
 from backendai.accounts.querysets import KeyPairQuerySet, TokenQuerySet
 from backendai.accounts.scopes import all_scopes
+from backendai.core.messages import Message
 
 USUAL_RATE = 10_000
 
@@ -41,10 +42,10 @@ class KeyPair(HeldToPolicy, models.Model):
     # Encrypted, since checking a signature needs it whole; empty: none was made yet, so nothing can be signed with it.
     secret = models.TextField(blank=True, editable=False)
     is_active = models.BooleanField(default=True)
-    is_main = models.BooleanField(default=False, help_text="Sessions launched in the browser count for it.")
+    is_main = models.BooleanField(default=False, help_text=Message("Sessions launched in the browser count for it."))
     policy = policy_field("key_pairs")
     rate_limit = models.PositiveIntegerField(
-        default=USUAL_RATE, help_text="Signed requests in 15 minutes; 0: as many as they like."
+        default=USUAL_RATE, help_text=Message("Signed requests in 15 minutes; 0: as many as they like.")
     )
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True, blank=True)

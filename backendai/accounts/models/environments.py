@@ -11,6 +11,7 @@ from django.utils import timezone
 from backendai.accounts.models.people import Domain, Project, User
 from backendai.accounts.querysets import SshKeyQuerySet
 from backendai.core.home_paths import LONGEST_PATH
+from backendai.core.messages import Message
 
 
 class SshKey(models.Model):
@@ -27,7 +28,7 @@ class SshKey(models.Model):
 
     class Meta:
         ordering = ["created_at"]
-        verbose_name = "SSH key"
+        verbose_name = Message("SSH key")
         constraints = [models.UniqueConstraint(fields=["user", "fingerprint"], name="ssh_key_once_per_user")]
 
     def __str__(self) -> str:
@@ -42,7 +43,7 @@ class Dotfile(models.Model):
     project = models.ForeignKey(Project, on_delete=models.CASCADE, null=True, blank=True, related_name="dotfiles")
     domain = models.ForeignKey(Domain, on_delete=models.CASCADE, null=True, blank=True, related_name="dotfiles")
     path = models.CharField(max_length=LONGEST_PATH)
-    permission = models.CharField(max_length=3, default="644", help_text="Three octal digits.")
+    permission = models.CharField(max_length=3, default="644", help_text=Message("Three octal digits."))
     content = models.TextField(blank=True)
     updated_at = models.DateTimeField(default=timezone.now)
 

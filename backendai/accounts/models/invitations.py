@@ -13,16 +13,17 @@ from django.utils import timezone
 from backendai.accounts.models.people import Membership, Project
 from backendai.accounts.models.policies import policy_field
 from backendai.accounts.querysets import InvitationQuerySet
+from backendai.core.messages import Message
 
 
 class Invitation(models.Model):
     """Somebody may join a project. The link is shown once; only a hash of what is in it is kept."""
 
     class State(models.TextChoices):
-        OPEN = "open", "open"
-        ACCEPTED = "accepted", "accepted"
-        EXPIRED = "expired", "expired"
-        REVOKED = "revoked", "revoked"
+        OPEN = "open", Message("open")
+        ACCEPTED = "accepted", Message("accepted")
+        EXPIRED = "expired", Message("expired")
+        REVOKED = "revoked", Message("revoked")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     email = models.EmailField()

@@ -13,13 +13,14 @@ from django.utils import timezone
 
 from backendai.accounts.models.policies import HeldToPolicy, policy_field
 from backendai.accounts.querysets import DomainQuerySet, MembershipQuerySet, ProjectQuerySet, UserQuerySet
+from backendai.core.messages import Message
 
 
 def _share_weight() -> models.FloatField[Any, Any]:
     return models.FloatField(
         default=1.0,
         validators=[MinValueValidator(0.01)],
-        help_text="Share of the resources that fair strategies aim at.",
+        help_text=Message("Share of the resources that fair strategies aim at."),
     )
 
 
@@ -68,9 +69,9 @@ class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
     policy_kind = "user"
 
     class Role(models.TextChoices):
-        SUPERADMIN = "superadmin", "superadmin"
-        ADMIN = "admin", "domain admin"
-        USER = "user", "user"
+        SUPERADMIN = "superadmin", Message("superadmin")
+        ADMIN = "admin", Message("domain admin")
+        USER = "user", Message("user")
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     email = models.EmailField(unique=True)
@@ -81,7 +82,11 @@ class User(HeldToPolicy, AbstractBaseUser, PermissionsMixin):
     policy = policy_field("users")
     share_weight = _share_weight()
     language = models.CharField(
-        max_length=8, blank=True, default="", db_default="", help_text="Of the pages. Empty: what the browser asks for."
+        max_length=8,
+        blank=True,
+        default="",
+        db_default="",
+        help_text=Message("Of the pages. Empty: what the browser asks for."),
     )
     credentials_version = models.PositiveIntegerField(default=0, db_default=0, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
@@ -150,8 +155,8 @@ class Membership(models.Model):
     """A user belongs to a project; its admins choose who else does."""
 
     class Role(models.TextChoices):
-        MEMBER = "member", "member"
-        ADMIN = "admin", "project admin"
+        MEMBER = "member", Message("member")
+        ADMIN = "admin", Message("project admin")
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")

@@ -12,19 +12,23 @@ from django.utils import timezone
 from backendai.accounts.policy_rules import clean_amounts, wrong_limits
 from backendai.accounts.querysets import PolicyQuerySet
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 
 class ResourcePolicy(models.Model):
     """Limits for one holder of sessions: a key pair, a user, a project or a domain. What is empty is unlimited."""
 
     class Unnamed(models.TextChoices):
-        UNLIMITED = "unlimited", "any amount of it"
-        LIMITED = "limited", "none of it"
+        UNLIMITED = "unlimited", Message("any amount of it")
+        LIMITED = "limited", Message("none of it")
 
     name = models.CharField(max_length=64, unique=True)
     slots = models.JSONField(default=dict, blank=True, help_text="Most that is held at once, as decimal strings.")
     unnamed_slots = models.CharField(
-        max_length=16, choices=Unnamed, default=Unnamed.UNLIMITED, help_text="For slots that are not named above."
+        max_length=16,
+        choices=Unnamed,
+        default=Unnamed.UNLIMITED,
+        help_text=Message("For slots that are not named above."),
     )
     max_sessions = models.PositiveIntegerField(null=True, blank=True, help_text="That hold slots at once.")
     max_pending_sessions = models.PositiveIntegerField(null=True, blank=True)
@@ -33,14 +37,17 @@ class ResourcePolicy(models.Model):
     max_kernels_per_session = models.PositiveSmallIntegerField(null=True, blank=True)
     max_session_lifetime = models.DurationField(null=True, blank=True)
     max_concurrent_logins = models.PositiveSmallIntegerField(
-        null=True, blank=True, validators=[MinValueValidator(1)], help_text="Of one user; the oldest ends."
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text=Message("Of one user; the oldest ends.")
     )
     max_customized_images = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="That one user may keep of their own sessions."
+        null=True, blank=True, help_text=Message("That one user may keep of their own sessions.")
     )
-    max_folders = models.PositiveIntegerField(null=True, blank=True, help_text="Of one user or one project.")
+    max_folders = models.PositiveIntegerField(null=True, blank=True, help_text=Message("Of one user or one project."))
     max_folder_bytes = models.BigIntegerField(
-        null=True, blank=True, validators=[MinValueValidator(0)], help_text="Sum of the limits of these folders."
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text=Message("Sum of the limits of these folders."),
     )
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -48,7 +55,7 @@ class ResourcePolicy(models.Model):
 
     class Meta:
         ordering = ["name"]
-        verbose_name_plural = "resource policies"
+        verbose_name_plural = Message("resource policies")
 
     def __str__(self) -> str:
         return self.name
@@ -79,10 +86,10 @@ class PolicyDefault(models.Model):
     """New holders of this kind get this policy, unless they are given another one."""
 
     class Holder(models.TextChoices):
-        KEY_PAIR = "key-pair", "key pairs"
-        USER = "user", "users"
-        PROJECT = "project", "projects"
-        DOMAIN = "domain", "domains"
+        KEY_PAIR = "key-pair", Message("key pairs")
+        USER = "user", Message("users")
+        PROJECT = "project", Message("projects")
+        DOMAIN = "domain", Message("domains")
 
     holder = models.CharField(max_length=16, choices=Holder, primary_key=True)
     policy = models.ForeignKey(ResourcePolicy, on_delete=models.PROTECT, related_name="default_for")

@@ -16,6 +16,7 @@ from backendai.accounts.services.grants import check_policy_of_user, check_weigh
 from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 
 _NEEDS = {
     "email": Deed.CHANGE_USER,
@@ -74,7 +75,9 @@ def _check_move(actor: User, user: User, domain: Domain | None) -> None:
     check_domain(actor, Deed.MOVE_USER, domain)
     left = user.memberships.exclude(project__domain=domain) if domain else user.memberships.all()
     if names := sorted(left.values_list("project__name", flat=True)):
-        text = f"They still belong to {len(names)} project(s) of the old domain: {', '.join(names[:5])}."
+        text = Message(
+            "They still belong to {number} projects of the old domain: {names}.", number=len(names), names=names[:5]
+        )
         raise Conflict(text, field="domain", code="in-old-projects", number=len(names))
 
 

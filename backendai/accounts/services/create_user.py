@@ -13,6 +13,7 @@ from backendai.accounts.rules import check_password, clean_email, clean_full_nam
 from backendai.accounts.services.grants import check_policy_of_user, default_policy
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,5 +69,5 @@ def check_projects_of(domain: Domain | None, projects: Collection[Project]) -> N
     """Refuse projects of another domain than the person's."""
     for project in projects:
         if domain is None or project.domain_id != domain.pk:
-            text = f"Project {project.name!r} belongs to another domain than the person."
+            text = Message("Project {project} belongs to another domain than the person.", project=repr(project.name))
             raise UserError(text, field="projects", code="other-domain")

@@ -15,6 +15,7 @@ from backendai.accounts.uses import refuse_while_used
 from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
 
 
 def create_domain(actor: User, name: str, *, policy: ResourcePolicy | None = None, share_weight: float = 1.0) -> Domain:
@@ -61,5 +62,5 @@ def _save(domain: Domain, changed: list[str] | None = None) -> None:
         with transaction.atomic():
             domain.save(update_fields=changed)
     except IntegrityError as error:
-        text = f"There is a domain {domain.name!r} already."
+        text = Message("There is a domain {domain} already.", domain=repr(domain.name))
         raise Conflict(text, field="name", code="name-taken") from error

@@ -14,6 +14,7 @@ from backendai.accounts.ssh_keys import read_public_key
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotAllowed, NotFound, UserError
 from backendai.core.home_paths import clash, is_reserved, path_problem
+from backendai.core.messages import Message
 from backendai.core.names import clean_line
 from backendai.core.slots import format_size
 
@@ -34,7 +35,11 @@ def add_ssh_key(user: User, public_key: str, *, name: str = "") -> SshKey:
         if own.filter(fingerprint=fingerprint).exists():
             raise Conflict("You have this key already.", field="public_key", code="ssh-key-exists")
         if own.count() >= MOST_SSH_KEYS:
-            raise Conflict(f"You have {MOST_SSH_KEYS} SSH keys already; delete one.", code="too-many-ssh-keys")
+            raise Conflict(
+                "You have {most_ssh_keys} SSH keys already; delete one.",
+                most_ssh_keys=MOST_SSH_KEYS,
+                code="too-many-ssh-keys",
+            )
         key = SshKey.objects.create(user=user, name=name, public_key=plain, fingerprint=fingerprint)
         audit(user.pk, "ssh-key.create", "ssh-key", [key.pk], name=name, fingerprint=fingerprint)
     return key
@@ -86,7 +91,11 @@ def set_bootstrap_script(user: User, content: str) -> None:
     content = _unix(content)
     size = len(content.encode())
     if size > MOST_BYTES or "\0" in content:
-        text = f"A bootstrap script has at most {format_size(MOST_BYTES)} of text ({format_size(size)} given)."
+        text = Message(
+            "A bootstrap script has at most {most_bytes} of text ({size} given).",
+            most_bytes=format_size(MOST_BYTES),
+            size=format_size(size),
+        )
         raise UserError(text, field="content", code="too-long")
     with transaction.atomic():
         if content.strip():
@@ -121,9 +130,9 @@ def _check_file(path: str, content: str, permission: str) -> None:
     if problem := path_problem(path):
         raise UserError(problem, field="path", code="invalid-path")
     if is_reserved(path):
-        raise UserError(f"{path} is written by the platform itself.", field="path", code="reserved-path")
+        raise UserError("{path} is written by the platform itself.", path=path, field="path", code="reserved-path")
     if not _PERMISSION.match(permission):
-        text = "Write the permission as three octal digits, the owner's with reading: 644, 600, 755."
+        text = Message("Write the permission as three octal digits, the owner's with reading: 644, 600, 755.")
         raise UserError(text, field="permission", code="invalid-permission")
     if "\0" in content:
         raise UserError("A dotfile is text, without NUL.", field="content", code="invalid-content")
@@ -131,12 +140,22 @@ def _check_file(path: str, content: str, permission: str) -> None:
 
 def _check_room(others: list[Dotfile], path: str, content: str) -> None:
     if len(others) >= MOST_DOTFILES:
-        raise Conflict(f"There are {MOST_DOTFILES} dotfiles already; delete one.", code="too-many-dotfiles")
+        raise Conflict(
+            "There are {most_dotfiles} dotfiles already; delete one.",
+            most_dotfiles=MOST_DOTFILES,
+            code="too-many-dotfiles",
+        )
     if other := next((one for one in others if clash(one.path, path)), None):
-        raise Conflict(f"{other.path} is a file: it cannot be a folder too.", field="path", code="path-conflict")
+        raise Conflict(
+            "{path} is a file: it cannot be a folder too.", path=other.path, field="path", code="path-conflict"
+        )
     size = size_of(path, content) + sum(size_of(one.path, one.content) for one in others)
     if size > MOST_BYTES:
-        text = f"All dotfiles together may have {format_size(MOST_BYTES)}; with this one they have {format_size(size)}."
+        text = Message(
+            "All dotfiles together may have {most_bytes}; with this one they have {size}.",
+            most_bytes=format_size(MOST_BYTES),
+            size=format_size(size),
+        )
         raise UserError(text, field="content", code="too-long", bytes=size, limit=MOST_BYTES)
 
 

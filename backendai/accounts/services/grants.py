@@ -6,18 +6,19 @@ from backendai.accounts.models import Domain, PolicyDefault, ResourcePolicy, Use
 from backendai.accounts.roles import Rank, rank_of
 from backendai.accounts.widths import wider_fields
 from backendai.core.errors import NotAllowed, UserError
+from backendai.core.messages import Message
 
 LEAST_WEIGHT, LARGEST_WEIGHT = 0.01, 1000
 
 
 def check_policy_of_user(actor: User, policy: ResourcePolicy | None) -> None:
     """Refuse (NotAllowed) a policy for a user that allows more than the actor's own; None: no limits at all."""
-    _check(actor, policy, actor.policy, "your own policy")
+    _check(actor, policy, actor.policy, Message("your own policy"))
 
 
 def check_policy_of_project(actor: User, policy: ResourcePolicy | None, domain: Domain) -> None:
     """Refuse (NotAllowed) a policy for a project that allows more than its domain's."""
-    _check(actor, policy, domain.policy, "the domain's policy")
+    _check(actor, policy, domain.policy, Message("the domain's policy"))
 
 
 def default_policy(holder: str) -> ResourcePolicy | None:
@@ -29,7 +30,11 @@ def default_policy(holder: str) -> ResourcePolicy | None:
 def check_weight(weight: float, *, field: str = "share_weight") -> None:
     """Refuse a share weight that fair strategies cannot work with."""
     if not LEAST_WEIGHT <= weight <= LARGEST_WEIGHT:
-        text = f"A share weight is from {LEAST_WEIGHT} to {LARGEST_WEIGHT}."
+        text = Message(
+            "A share weight is from {least_weight} to {largest_weight}.",
+            least_weight=LEAST_WEIGHT,
+            largest_weight=LARGEST_WEIGHT,
+        )
         raise UserError(text, field=field, code="invalid-weight")
 
 
@@ -37,7 +42,7 @@ def _check(actor: User, policy: ResourcePolicy | None, own: ResourcePolicy | Non
     if rank_of(actor) == Rank.SUPERADMIN:
         return
     if wider := wider_fields(policy, own):
-        given = f"Policy {policy.name!r}" if policy else "No policy"
+        given = Message("Policy {policy}", policy=repr(policy.name)) if policy else Message("No policy")
         fields = ", ".join(name.replace("_", " ") for name in wider)
-        text = f"{given} allows more than {words}, in: {fields}."
+        text = Message("{given} allows more than {words}, in: {fields}.", given=given, words=words, fields=fields)
         raise NotAllowed(text, field="policy", code="above-own-limits", wider=wider)

@@ -17,6 +17,7 @@ from backendai.accounts.services.grants import check_policy_of_user
 from backendai.accounts.services.invitations import VALID_FOR, new_invitation
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotAllowed
+from backendai.core.messages import Message
 
 _AT_ONCE = 500
 T = TypeVar("T")
@@ -71,7 +72,7 @@ def plan_import(actor: User, content: bytes) -> Plan:
     for entry in entries:
         step, wrong = _step(actor, entry, projects, policies, users.get(entry.email))
         if step is not None and step.user is not None and (step.user.pk, step.project.pk) in members:
-            wrong.append(Problem(entry.line, "email", "They belong to this project already."))
+            wrong.append(Problem(entry.line, "email", Message("They belong to this project already.")))
         plan.problems += [problem for problem in wrong if (problem.line, problem.field) not in told]
         if step is not None and not wrong and entry.line not in unreadable:
             plan.steps.append(step)
@@ -90,7 +91,7 @@ def import_people(actor: User, content: bytes, *, now: datetime) -> tuple[Plan, 
         try:
             links = _carry_out(actor, plan.steps, now)
         except IntegrityError as error:
-            text = "Somebody else has just added some of these people. Look through the file again."
+            text = Message("Somebody else has just added some of these people. Look through the file again.")
             raise Conflict(text, code="changed-meanwhile") from error
         audit(actor.pk, "user.import", "user", ["*"], invited=plan.invitations, joined=plan.memberships)
     return plan, links
@@ -129,18 +130,20 @@ def _step(
     problems = []
     found = projects.get(entry.project, [])
     if not found:
-        problems.append(Problem(entry.line, "project", "There is no project of this name whose members you choose."))
+        problems.append(
+            Problem(entry.line, "project", Message("There is no project of this name whose members you choose."))
+        )
     elif len(found) > 1:
-        problems.append(Problem(entry.line, "project", "Several domains have it: write domain/project."))
+        problems.append(Problem(entry.line, "project", Message("Several domains have it: write domain/project.")))
     elif not (found[0].is_active and found[0].domain.is_active):
-        problems.append(Problem(entry.line, "project", "The project is not active."))
+        problems.append(Problem(entry.line, "project", Message("The project is not active.")))
     policy = policies.get(entry.policy) if entry.policy else None
     if len(found) != 1:
         return None, problems
     if text := _wrong_policy(actor, entry, found[0], policy, user):
         problems.append(Problem(entry.line, "policy", text))
     if user is not None and (user.domain_id != found[0].domain_id or not user.is_active):
-        problems.append(Problem(entry.line, "email", "This address cannot be added to this project."))
+        problems.append(Problem(entry.line, "email", Message("This address cannot be added to this project.")))
     return Step(entry, found[0], policy, user), problems
 
 
@@ -148,11 +151,11 @@ def _wrong_policy(actor: User, entry: Entry, project: Project, policy: ResourceP
     if not entry.policy:
         return ""
     if rank_in_domain(actor, project.domain_id) < Rank.DOMAIN_ADMIN:
-        return "You may not give policies: leave it empty."
+        return Message("You may not give policies: leave it empty.")
     if policy is None:
-        return "There is no such policy."
+        return Message("There is no such policy.")
     if user is not None:
-        return "They have an account already: set the policy there."
+        return Message("They have an account already: set the policy there.")
     try:
         check_policy_of_user(actor, policy)
     except NotAllowed as error:
@@ -166,7 +169,7 @@ def _refuse_doubles(plan: Plan) -> None:
     for step in plan.steps:
         line = first.setdefault((step.entry.email, step.project.pk), step.entry.line)
         if line != step.entry.line:
-            text = f"The same person and project as on line {line}."
+            text = Message("The same person and project as on line {line}.", line=line)
             plan.problems.append(Problem(step.entry.line, "email", text))
 
 

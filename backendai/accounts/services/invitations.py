@@ -16,6 +16,7 @@ from backendai.accounts.services.grants import check_policy_of_user
 from backendai.accounts.services.tokens import digest_of
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotAllowed, UserError
+from backendai.core.messages import Message
 
 VALID_FOR = timedelta(days=7)
 _LONGEST = timedelta(days=90)
@@ -41,7 +42,7 @@ def invite(
         check_project(actor, Deed.INVITE_WITH_POLICY, project)
         check_policy_of_user(actor, invitee.policy)
     if not timedelta(0) < valid_for <= _LONGEST:
-        raise UserError(f"Longer than 0 and at most {_LONGEST.days} days.", field="days", code="invalid-date")
+        raise UserError("Longer than 0 and at most {days} days.", days=_LONGEST.days, field="days", code="invalid-date")
     email, full_name = clean_email(invitee.email), clean_full_name(invitee.full_name)
     _check_project(project)
     _check_invitee(email, project, has_policy=invitee.policy is not None)
@@ -53,7 +54,7 @@ def invite(
             row.save(force_insert=True)
             audit(actor.pk, "invitation.create", "invitation", [row.pk], email=email, project=project.name)
     except IntegrityError as error:
-        text = "Somebody has just invited them to this project."
+        text = Message("Somebody has just invited them to this project.")
         raise Conflict(text, field="email", code="invited-meanwhile") from error
     return row, text
 
@@ -144,7 +145,9 @@ def _may_still_invite(inviter: User, project: Project) -> bool:
 
 def _check_project(project: Project) -> None:
     if not (project.is_active and project.domain.is_active):
-        raise Conflict(f"Project {project.name!r} is not active.", field="project", code="project-inactive")
+        raise Conflict(
+            "Project {project} is not active.", project=repr(project.name), field="project", code="project-inactive"
+        )
 
 
 def _check_invitee(email: str, project: Project, *, has_policy: bool) -> None:
@@ -156,7 +159,7 @@ def _check_invitee(email: str, project: Project, *, has_policy: bool) -> None:
     if user.memberships.filter(project=project).exists():
         raise Conflict("They belong to this project already.", field="email", code="already-member")
     if has_policy:
-        text = "They have an account already: set the policy there."
+        text = Message("They have an account already: set the policy there.")
         raise UserError(text, field="policy", code="has-account")
 
 

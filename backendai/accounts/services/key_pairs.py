@@ -33,7 +33,9 @@ def create_key_pair(user: User, name: str) -> tuple[KeyPair, str]:
     secret = secrets.token_urlsafe(30)
     with transaction.atomic():
         if KeyPair.objects.visible_to(user).count() >= MOST_PAIRS:
-            raise Conflict(f"You have {MOST_PAIRS} key pairs already; delete one.", code="too-many-key-pairs")
+            raise Conflict(
+                "You have {most_pairs} key pairs already; delete one.", most_pairs=MOST_PAIRS, code="too-many-key-pairs"
+            )
         pair = KeyPair.objects.create(user=user, name=name, secret=seal(secret))
         audit(user.pk, "key-pair.create", "key-pair", [pair.pk], name=name)
     return pair, secret
@@ -111,7 +113,10 @@ def _name(name: str) -> str:
     name = clean_line(name, longest=LONGEST_NAME)
     if not 1 <= len(name) <= LONGEST_NAME:
         raise UserError(
-            f"Give the key pair a name of 1 to {LONGEST_NAME} characters.", field="name", code="invalid-name"
+            "Give the key pair a name of 1 to {longest_name} characters.",
+            longest_name=LONGEST_NAME,
+            field="name",
+            code="invalid-name",
         )
     return name
 

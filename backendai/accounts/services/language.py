@@ -15,7 +15,11 @@ def choose_language(user: User, language: str) -> None:
     if language and language not in dict(settings.LANGUAGES):
         known = ", ".join(code for code, _ in settings.LANGUAGES)
         raise UserError(
-            f"There is no language {language[:8]!r}; there are: {known}.", field="language", code="no-language"
+            "There is no language {language}; there are: {known}.",
+            language=repr(language[:8]),
+            known=known,
+            field="language",
+            code="no-language",
         )
     if user.language == language:
         return

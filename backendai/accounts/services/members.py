@@ -9,6 +9,7 @@ from backendai.accounts.roles import Deed, check_project
 from backendai.accounts.rules import check_member_role, clean_email
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotFound
+from backendai.core.messages import Message
 
 
 def add_member(actor: User, project: Project, email: str, *, role: str = Membership.Role.MEMBER) -> Membership:
@@ -19,14 +20,14 @@ def add_member(actor: User, project: Project, email: str, *, role: str = Members
     people = User.objects.filter(domain=project.domain_id, is_active=True, purged_at=None)
     user = people.filter(email=clean_email(email)).first()
     if user is None:
-        text = "Nobody in this domain has this address. Invite them instead."
+        text = Message("Nobody in this domain has this address. Invite them instead.")
         raise NotFound(text, field="email", code="unknown-person")
     try:
         with transaction.atomic():
             membership: Membership = Membership.objects.create(user=user, project=project, role=role)
             _audit(actor, "project.add-member", project, user, role=role)
     except IntegrityError as error:
-        text = "They belong to this project already."
+        text = Message("They belong to this project already.")
         raise Conflict(text, field="email", code="already-member") from error
     return membership
 

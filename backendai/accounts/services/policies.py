@@ -10,10 +10,11 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from backendai.accounts.models import PolicyDefault, ResourcePolicy
-from backendai.accounts.policies import HOLDER_WORDS
+from backendai.accounts.policies import HOLDER_WORDS, counted
 from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 
 _DEFAULT_FOR = "default_for"
 
@@ -51,7 +52,7 @@ def write_policy(actor_id: UUID | None, policy: ResourcePolicy, values: Mapping[
         field, texts = next(iter(error.message_dict.items()))
         raise UserError(texts[0], field=field, code="invalid-limit") from error
     except IntegrityError as error:
-        text = f"There is a policy named {policy.name!r} already."
+        text = Message("There is a policy named {policy} already.", policy=repr(policy.name))
         raise Conflict(text, field="name", code="name-taken") from error
     return policy
 
@@ -60,14 +61,19 @@ def delete_policy(actor_id: UUID | None, policy: ResourcePolicy) -> None:
     """Delete a policy that nobody has and no new holder gets; raises a Conflict that counts who has it."""
     with transaction.atomic():
         if kinds := defaults_of(policy):
-            words = ", ".join(str(PolicyDefault.Holder(kind).label) for kind in kinds)
-            text = f"New {words} get policy {policy.name!r}; let them get another one, or none, first."
+            words = [PolicyDefault.Holder(kind).label for kind in kinds]
+            text = Message(
+                "New {words} get policy {policy}; let them get another one, or none, first.",
+                words=words,
+                policy=repr(policy.name),
+            )
             raise Conflict(text, code="policy-is-default", default_for=kinds)
         users = {word: getattr(policy, field).count() for field, word in HOLDER_WORDS.items()}
         if any(users.values()):
-            text = ", ".join(f"{number} {word}{'s' if number > 1 else ''}" for word, number in users.items() if number)
             raise Conflict(
-                f"Policy {policy.name!r} still holds for {text}; give them another one first.",
+                "Policy {policy} still holds for {text}; give them another one first.",
+                policy=repr(policy.name),
+                text=counted((number, word) for word, number in users.items()),
                 code="policy-in-use",
                 used_by={word.replace(" ", "-"): number for word, number in users.items() if number},
             )

@@ -15,6 +15,7 @@ from backendai.accounts.uses import refuse_while_used
 from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
 
 _NEEDS = {
     "name": Deed.CHANGE_PROJECT,
@@ -77,5 +78,5 @@ def _save(project: Project, changed: list[str] | None = None) -> None:
         with transaction.atomic():
             project.save(update_fields=changed)
     except IntegrityError as error:
-        text = f"The domain has a project {project.name!r} already."
+        text = Message("The domain has a project {project} already.", project=repr(project.name))
         raise Conflict(text, field="name", code="name-taken") from error

@@ -15,6 +15,7 @@ from backendai.accounts.prepared import Prepared
 from backendai.accounts.scopes import Scope, all_scopes, clean_scopes
 from backendai.activity.services import COMMAND_LINE, audit
 from backendai.core.errors import NotFound, UserError
+from backendai.core.messages import Message
 from backendai.core.names import clean_line
 
 _PREFIX = "bai_"
@@ -37,7 +38,9 @@ def create_token(
     allowed = maker.scopes if maker else all_scopes()
     scopes = clean_scopes(allowed if scopes is None else scopes)
     if extra := sorted(set(scopes) - set(allowed)):
-        raise UserError(f"The token that asks lacks the scope {extra[0]!r}.", field="scopes", code="token-scope")
+        raise UserError(
+            "The token that asks lacks the scope {extra}.", extra=repr(extra[0]), field="scopes", code="token-scope"
+        )
     if maker and maker.expires_at and (expires_at is None or expires_at > maker.expires_at):
         expires_at = maker.expires_at
     if not 1 <= len(name) <= 64:
@@ -63,7 +66,9 @@ def create_token_for(user: User, name: str, *, scopes: Collection[str] | None = 
     administers = user.role != User.Role.USER or user.memberships.filter(role=Membership.Role.ADMIN).exists()
     if not administers:
         if scopes is not None and Scope.ADMIN in scopes:
-            text = f"{user.email} administers nothing, so a token cannot have the scope admin: leave it out."
+            text = Message(
+                "{user} administers nothing, so a token cannot have the scope admin: leave it out.", user=user.email
+            )
             raise UserError(text, field="scopes", code="token-scope")
         scopes = [scope for scope in all_scopes() if scope != Scope.ADMIN] if scopes is None else scopes
     return create_token(user, name, scopes=scopes, on_command_line=True)

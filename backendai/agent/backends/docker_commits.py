@@ -26,6 +26,7 @@ from docker.utils import parse_repository_tag
 from backendai.agent.backends.base import CommitFailed, Fetched, KernelGone, Made, Progress
 from backendai.agent.backends.docker_end import is_alive
 from backendai.agent.backends.docker_engine import PREFIX, Engine, said
+from backendai.core.messages import Message
 from backendai.core.slots import format_size
 from backendai.wire.commits import DEPLOYMENT_LABEL, ID_LABEL, CommitSpec
 
@@ -50,7 +51,7 @@ class Commits:
                 self._make(client, spec)
                 image = self._found(client, spec)
         if image is None:
-            raise CommitFailed("The container engine lost the image that it had just made.")
+            raise CommitFailed(Message("The container engine lost the image that it had just made."))
         return Made(size_bytes=int(image["Size"]))
 
     def push(self, spec: CommitSpec, progress: Progress) -> str:
@@ -64,15 +65,20 @@ class Commits:
                 words = client.push(repository, tag, stream=True, decode=True, auth_config=account)
                 for message in words:
                     if "error" in message:
-                        words_of_it = f"The registry did not take the image: {message['error']}"
+                        words_of_it = Message(
+                            "The registry did not take the image: {message}", message=message["error"]
+                        )
                         raise CommitFailed(words_of_it, code="push-failed")
-                    digest = (message.get("aux") or {}).get("Digest", digest)
+                    digest = (message.get("aux") or {}).get(Message("Digest"), digest)
                     progress(_pushed(layers, message))
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            text = f"The way to the registry was broken off: nothing moved for {_SILENCE_SECONDS:.0f} seconds."
+            text = Message(
+                "The way to the registry was broken off: nothing moved for {silence_seconds} seconds.",
+                silence_seconds=f"{_SILENCE_SECONDS:.0f}",
+            )
             raise CommitFailed(text, code="push-failed") from error
         if not digest:
-            raise CommitFailed("The registry did not say that it has the image.", code="push-failed")
+            raise CommitFailed(Message("The registry did not say that it has the image."), code="push-failed")
         return digest
 
     def drop(self, reference: str) -> bool:
@@ -138,15 +144,19 @@ class Commits:
     def _container(self, client: APIClient, spec: CommitSpec) -> dict[str, Any]:
         found = self._engine.find(spec.kernel_id)
         if found is None or found["Config"]["Labels"].get(f"{PREFIX}generation") != str(spec.generation):
-            raise KernelGone("The session ended before an image was made of it.")
+            raise KernelGone(Message("The session ended before an image was made of it."))
         if not is_alive(found):
-            raise KernelGone("The session ended before an image was made of it.")
+            raise KernelGone(Message("The session ended before an image was made of it."))
         address = f"{client.base_url}/v{client.api_version}/containers/{found['Id']}/json"
         written = client.get(address, params={"size": "1"}, timeout=client.timeout).json().get("SizeRw") or 0
         if spec.most_bytes and written > spec.most_bytes:
             raise CommitFailed(
-                f"The session wrote {format_size(written)} outside its home folder; an image may be made of at most "
-                f"{format_size(spec.most_bytes)}.",
+                Message(
+                    "The session wrote {written} outside its home folder; an image may be made of at "
+                    "most {most_bytes}.",
+                    written=format_size(written),
+                    most_bytes=format_size(spec.most_bytes),
+                ),
                 code="too-large",
             )
         return found
@@ -160,8 +170,10 @@ class Commits:
         image = client.inspect_image(made)
         if left := sorted(set(_left_over(base, image))):
             raise CommitFailed(
-                "The container engine of this node cannot make an image without the session's variables "
-                f"({', '.join(left[:5])}).",
+                Message(
+                    "The container engine of this node cannot make an image without the session's variables ({left}).",
+                    left=left[:5],
+                ),
                 code="engine-keeps-variables",
             )
         repository, tag = parse_repository_tag(spec.reference)
@@ -179,7 +191,7 @@ def _emptied(base: Mapping[str, Any], container: Mapping[str, Any], labels: Mapp
         "Labels": empty | (own.get("Labels") or {}) | dict(labels),
         "Cmd": own.get("Cmd"),
         "Entrypoint": own.get("Entrypoint") or [],
-        "User": own.get("User") or "",
+        "User": own.get(Message("User")) or "",
         "WorkingDir": own.get("WorkingDir") or "",
     }
 
@@ -241,5 +253,10 @@ def _pushed(layers: dict[str, tuple[int, int]], message: Mapping[str, Any]) -> F
         layers[message["id"]] = (layers[message["id"]][1],) * 2
     done, total = sum(each[0] for each in layers.values()), sum(each[1] for each in layers.values())
     if not total:
-        return Fetched(None, "It goes to the registry.")
-    return Fetched(done / total, f"{done // 2**20} of {total // 2**20} MiB are in the registry.", done, total)
+        return Fetched(None, Message("It goes to the registry."))
+    return Fetched(
+        done / total,
+        Message("{done} of {total} MiB are in the registry.", done=done // 2**20, total=total // 2**20),
+        done,
+        total,
+    )

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from backendai.agent.backends.base import Ended
 from backendai.agent.backends.docker_engine import PREFIX
+from backendai.core.messages import Message
 from backendai.core.slots import format_size
 from backendai.wire.messages import KernelSighting
 
@@ -30,19 +31,19 @@ def how_it_ended(container: dict[str, Any], *, ordered: bool, starved: bool) -> 
         return None
     code = state["ExitCode"]
     if ordered:
-        return Ended(code, "", "The kernel was stopped.")
+        return Ended(code, "", Message("The kernel was stopped."))
     if starved:
         limit = format_size(container["HostConfig"]["Memory"])
-        return Ended(code, "out-of-memory", f"The kernel ran out of memory: its limit is {limit}.")
-    return Ended(code, "exited", f"The main process {_fate(code)}.")
+        return Ended(code, "out-of-memory", Message("The kernel ran out of memory: its limit is {limit}.", limit=limit))
+    return Ended(code, "exited", Message("The main process {exit_code}.", exit_code=_fate(code)))
 
 
 def _fate(code: int) -> str:
     try:
         name = signal.Signals(code - _KILLED).name
     except ValueError:
-        return f"ended with exit code {code}"
-    return f"was ended by {name} (exit code {code})"
+        return Message("ended with exit code {exit_code}", exit_code=code)
+    return Message("was ended by {name} (exit code {exit_code})", name=name, exit_code=code)
 
 
 def sighting(container: dict[str, Any]) -> KernelSighting:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from backendai.agent.backends.base import NOBODY, BackendError, Fetched, ImageNotFound, Progress
 from backendai.agent.backends.docker_engine import Engine, said
 from backendai.agent.backends.docker_holder_image import IMAGE as HOLDER_IMAGE
+from backendai.core.messages import Message
 from backendai.wire.fields import MOST_LABELS
 from backendai.wire.messages import ImageSighting
 from backendai.wire.pulls import RegistryAccess
@@ -68,14 +69,19 @@ class Images:
                 progress(_fetched(layers, message))
                 if time.monotonic() > deadline:
                     raise BackendError(
-                        f"Fetching the image {reference} took longer than {timeout:.0f} seconds.", code="pull-timeout"
+                        "Fetching the image {reference} took longer than {timeout} seconds.",
+                        reference=reference,
+                        timeout=f"{timeout:.0f}",
+                        code="pull-timeout",
                     )
         except APIError as error:
             raise _refusal(reference, said(error)) from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise BackendError(
-                f"Fetching the image {reference} was broken off: nothing came for {SILENCE_SECONDS:.0f} seconds, "
-                "or the container engine went away.",
+                "Fetching the image {reference} was broken off: nothing came for {silence_seconds} "
+                "seconds, or the container engine went away.",
+                reference=reference,
+                silence_seconds=f"{SILENCE_SECONDS:.0f}",
                 code="pull-broken-off",
             ) from error
 
@@ -166,17 +172,29 @@ def _refusal(reference: str, words: str) -> BackendError:
     lower = words.lower()
     if any(sign in lower for sign in _NO_REGISTRY):
         return BackendError(
-            f"The image {reference} is not on this node and its registry cannot be reached: {words}",
+            "The image {reference} is not on this node and its registry cannot be reached: {words}",
+            reference=reference,
+            words=words,
             code="registry-unreachable",
         )
     if any(sign in lower for sign in _NOT_LET_IN):
         return BackendError(
-            f"The registry of the image {reference} wants an account, or another one than is set for it: {words}",
+            "The registry of the image {reference} wants an account, or another one than is set for it: {words}",
+            reference=reference,
+            words=words,
             code="registry-denied",
         )
     if any(sign in lower for sign in _UNKNOWN_TO_REGISTRY):
-        return ImageNotFound(f"The image {reference} is neither on this node nor in its registry: {words}")
-    return BackendError(f"The image {reference} could not be fetched: {words}", code="pull-failed")
+        return ImageNotFound(
+            Message(
+                "The image {reference} is neither on this node nor in its registry: {words}",
+                reference=reference,
+                words=words,
+            )
+        )
+    return BackendError(
+        "The image {reference} could not be fetched: {words}", reference=reference, words=words, code="pull-failed"
+    )
 
 
 def _words(response: requests.Response) -> str:

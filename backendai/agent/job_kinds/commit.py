@@ -5,6 +5,7 @@ from __future__ import annotations
 from backendai.agent.backends.abilities import Committing
 from backendai.agent.backends.base import Made
 from backendai.agent.jobs.handlers import JobHandler, JobProgress, Outcome
+from backendai.core.messages import Message
 from backendai.wire.capabilities import Capability
 from backendai.wire.commits import COMMIT, PUSHING, CommitResult, CommitSpec
 
@@ -15,7 +16,7 @@ class Handler(JobHandler):
     _backend: Committing
 
     kind, work = COMMIT, CommitSpec
-    needs, begins = Capability.COMMIT, "The session is being saved."
+    needs, begins = Capability.COMMIT, Message("The session is being saved.")
     at_once = 2
 
     def run(self, work: CommitSpec, progress: JobProgress) -> Outcome:
@@ -23,7 +24,7 @@ class Handler(JobHandler):
         made = self._backend.commit(work)
         self._on_images_changed()
         if work.push:
-            progress.tell("It goes to the registry.", phase=PUSHING)
+            progress.tell(Message("It goes to the registry."), phase=PUSHING)
             made = Made(made.size_bytes, self._backend.push_image(work, progress=progress.heed))
             self._on_images_changed()
         return Outcome(result=CommitResult(size_bytes=made.size_bytes, digest=made.digest).model_dump())

@@ -14,6 +14,7 @@ from backendai.catalog.image_rules import exact_bounds, wrong_image
 from backendai.catalog.models.registries import Registry
 from backendai.catalog.querysets import ImageQuerySet
 from backendai.cluster.models import Agent
+from backendai.core.messages import Message
 from backendai.core.service_ports import LABEL as SERVICES_LABEL
 from backendai.core.slots import Slots, is_accelerator, kind_of
 
@@ -32,32 +33,36 @@ class Image(models.Model):
     description = models.CharField(max_length=255, blank=True)
     reference = models.CharField(max_length=255, unique=True)
     process_reference = models.CharField(
-        max_length=255, blank=True, help_text="What agents without a container engine run instead."
+        max_length=255, blank=True, help_text=Message("What agents without a container engine run instead.")
     )
     architecture = models.CharField(max_length=32, blank=True)
-    digest = models.CharField(max_length=128, blank=True, help_text="New sessions start exactly this; empty: any.")
+    digest = models.CharField(
+        max_length=128, blank=True, help_text=Message("New sessions start exactly this; empty: any.")
+    )
     size_bytes = models.BigIntegerField(null=True, blank=True)
     labels = models.JSONField(default=dict, blank=True)
     services = models.CharField(
         max_length=1024,
         blank=True,
-        help_text="Instead of what its label says, such as jupyterlab:http:[8888],ring:tcp:9000.",
+        help_text=Message("Instead of what its label says, such as jupyterlab:http:[8888],ring:tcp:9000."),
     )
     minimum = models.JSONField(default=dict, blank=True, help_text="Smallest slots, as decimal strings.")
-    maximum = models.JSONField(default=dict, blank=True, help_text="Largest slots; what is not named has no limit.")
+    maximum = models.JSONField(
+        default=dict, blank=True, help_text=Message("Largest slots; what is not named has no limit.")
+    )
     is_enabled = models.BooleanField(default=True)
-    is_built_here = models.BooleanField(default=False, help_text="Made on this machine by build-images.")
-    is_customized = models.BooleanField(default=False, help_text="Made of a session: its owner's alone.")
+    is_built_here = models.BooleanField(default=False, help_text=Message("Made on this machine by build-images."))
+    is_customized = models.BooleanField(default=False, help_text=Message("Made of a session: its owner's alone."))
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="images"
     )
     registry = models.ForeignKey(Registry, null=True, blank=True, on_delete=models.SET_NULL, related_name="images")
     domains = models.ManyToManyField(
-        Domain, blank=True, related_name="images", help_text="Open to these only; empty: to all."
+        Domain, blank=True, related_name="images", help_text=Message("Open to these only; empty: to all.")
     )
     created_at = models.DateTimeField(default=timezone.now)
     deleted_at = models.DateTimeField(
-        null=True, blank=True, editable=False, help_text="Its owner deleted it; ended sessions still name it."
+        null=True, blank=True, editable=False, help_text=Message("Its owner deleted it; ended sessions still name it.")
     )
 
     objects = ImageQuerySet.as_manager()
@@ -75,7 +80,7 @@ class Image(models.Model):
         """Refuse, by field, what makes no sense; bring the amounts into their exact form."""
         wrong = wrong_image(self.minimum, self.maximum, self.services)
         if ImageAlias.objects.filter(name=self.name).exclude(image=self.pk).exists():
-            wrong["name"] = f"{self.name} is another name of another image already."
+            wrong["name"] = Message("{name} is another name of another image already.", name=self.name)
         if wrong:
             raise ValidationError(wrong)
         self.minimum, self.maximum = exact_bounds(self.minimum), exact_bounds(self.maximum)
@@ -129,7 +134,7 @@ class ImageAlias(models.Model):
 
     class Meta:
         ordering = ["name"]
-        verbose_name_plural = "image aliases"
+        verbose_name_plural = Message("image aliases")
 
     def __str__(self) -> str:
         return self.name
@@ -137,7 +142,7 @@ class ImageAlias(models.Model):
     def clean(self) -> None:
         """Refuse the name of an image."""
         if Image.objects.filter(name=self.name).exists():
-            raise ValidationError({"name": f"There is an image named {self.name} already."})
+            raise ValidationError({"name": Message("There is an image named {name} already.", name=self.name)})
 
 
 class ImageOnAgent(models.Model):
@@ -150,7 +155,7 @@ class ImageOnAgent(models.Model):
     size_bytes = models.BigIntegerField(default=0)
     labels = models.JSONField(default=dict)
     is_unwanted = models.BooleanField(
-        default=False, db_default=False, help_text="Made of a session, and unwanted now: the agent removes it."
+        default=False, db_default=False, help_text=Message("Made of a session, and unwanted now: the agent removes it.")
     )
 
     class Meta:

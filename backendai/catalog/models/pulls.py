@@ -8,17 +8,18 @@ from backendai.activity.models import BackgroundJob
 from backendai.catalog.models.images import Image
 from backendai.cluster.models import Agent
 from backendai.cluster.node_jobs import NodeJobRow
+from backendai.core.messages import Message
 
 
 class ImagePull(NodeJobRow):
     """One agent's part of a background job that puts an image on agents. It goes with the job."""
 
     class Status(models.TextChoices):
-        WAITING = "WAITING", "waiting"
-        PULLING = "PULLING", "pulling"
-        DONE = "DONE", "there"
-        FAILED = "FAILED", "failed"
-        CANCELLED = "CANCELLED", "cancelled"
+        WAITING = "WAITING", Message("waiting")
+        PULLING = "PULLING", Message("pulling")
+        DONE = "DONE", Message("there")
+        FAILED = "FAILED", Message("failed")
+        CANCELLED = "CANCELLED", Message("cancelled")
 
     job = models.ForeignKey(BackgroundJob, on_delete=models.CASCADE, related_name="pulls")
     image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="pulls")

@@ -8,13 +8,16 @@ from django.utils import timezone
 
 from backendai.accounts.models import Domain
 from backendai.accounts.secret_box import seal, unseal
+from backendai.core.messages import Message
 
 # No path, no query and no account: what is asked for stands after it.
 url_rule = RegexValidator(
     r"^https?://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?\Z",
-    "Write https:// and the host, with a port if need be, and nothing behind it.",
+    Message("Write https:// and the host, with a port if need be, and nothing behind it."),
 )
-name_rule = RegexValidator(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,49}\Z", "Use letters, digits, dot, dash and underscore.")
+name_rule = RegexValidator(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,49}\Z", Message("Use letters, digits, dot, dash and underscore.")
+)
 
 
 class Registry(models.Model):
@@ -26,18 +29,21 @@ class Registry(models.Model):
         HARBOR = "harbor", "Harbor"
 
     name = models.CharField(max_length=50, unique=True, validators=[name_rule])
-    url = models.CharField(max_length=255, validators=[url_rule], help_text="Such as https://cr.example.org:5000.")
+    url = models.CharField(
+        max_length=255, validators=[url_rule], help_text=Message("Such as https://cr.example.org:5000.")
+    )
     kind = models.CharField(max_length=16, choices=Kind, default=Kind.DOCKER)
     projects = models.CharField(
-        max_length=1024, blank=True, help_text="Projects or namespaces to look through, by spaces; empty: all."
+        max_length=1024, blank=True, help_text=Message("Projects or namespaces to look through, by spaces; empty: all.")
     )
     repositories = models.TextField(
-        blank=True, help_text="One in each line, for a registry without a catalogue; empty: ask it which it has."
+        blank=True,
+        help_text=Message("One in each line, for a registry without a catalogue; empty: ask it which it has."),
     )
     other_hosts = models.CharField(
         max_length=1024,
         blank=True,
-        help_text="Further hosts that it may send to, for tokens and blobs, by spaces: auth.example.org.",
+        help_text=Message("Further hosts that it may send to, for tokens and blobs, by spaces: auth.example.org."),
     )
     username = models.CharField(max_length=128, blank=True)
     sealed_password = models.TextField(blank=True, editable=False)
@@ -45,16 +51,20 @@ class Registry(models.Model):
         max_length=128,
         blank=True,
         db_default="",
-        help_text="An account that may push and delete; empty: the one above does both.",
+        help_text=Message("An account that may push and delete; empty: the one above does both."),
     )
     sealed_push_password = models.TextField(blank=True, editable=False, db_default="")
-    verify_tls = models.BooleanField(default=True, help_text="Unticked, its certificate is not checked.")
-    enables_new = models.BooleanField(default=False, help_text="New images of it can be used at once.")
-    is_enabled = models.BooleanField(default=True, help_text="Unticked, it is not looked through.")
+    verify_tls = models.BooleanField(default=True, help_text=Message("Unticked, its certificate is not checked."))
+    enables_new = models.BooleanField(default=False, help_text=Message("New images of it can be used at once."))
+    is_enabled = models.BooleanField(default=True, help_text=Message("Unticked, it is not looked through."))
     takes_pushes = models.BooleanField(
-        default=False, db_default=False, help_text="Images that people make of their sessions go there, by its account."
+        default=False,
+        db_default=False,
+        help_text=Message("Images that people make of their sessions go there, by its account."),
     )
-    is_global = models.BooleanField(default=True, help_text="Its images are open to all domains, else to those named.")
+    is_global = models.BooleanField(
+        default=True, help_text=Message("Its images are open to all domains, else to those named.")
+    )
     domains = models.ManyToManyField(Domain, blank=True, related_name="registries")
     scanned_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -26,6 +26,7 @@ from backendai.compute.services.mounts import ready_folders
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.errors import Conflict, NotAllowed, NotFound
+from backendai.core.messages import Message
 from backendai.core.slots import parse_amount
 
 
@@ -54,10 +55,16 @@ def adopt_session(actor: User, session_id: UUID, *, now: datetime) -> ComputeSes
 def _check_whole(rows: Sequence[UnknownKernel]) -> None:
     size = int(rows[0].manifest["cluster_size"])
     if {row.manifest["rank"] for row in rows} != set(range(size)) or len(rows) != size:
-        text = f"{len(rows)} of {size} kernels of this session are here: wait for the other agents, or remove these."
+        text = Message(
+            "{number} of {size} kernels of this session are here: wait for the other agents, or remove these.",
+            number=len(rows),
+            size=size,
+        )
         raise Conflict(text, code="kernels-missing")
     if stopped := [row.manifest["hostname"] for row in rows if not row.is_running]:
-        raise Conflict(f"Kernel {stopped[0]} of this session does not run: remove it.", code="kernel-stopped")
+        raise Conflict(
+            "Kernel {stopped} of this session does not run: remove it.", stopped=stopped[0], code="kernel-stopped"
+        )
     if len({row.agent.resource_group_id for row in rows}) > 1:
         raise Conflict("Its agents are in several resource groups: move them into one.", code="several-groups")
 
@@ -69,8 +76,9 @@ def _session_of(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: da
         session = _write(manifest, rows, now)
     elif session.status != Status.PENDING or session.resource_group_id != rows[0].agent.resource_group_id:
         raise Conflict(
-            f"Session {session.name} is {session.get_status_display()} in this database: its kernel here can only be "
-            "removed.",
+            "Session {session} is {status} in this database: its kernel here can only be removed.",
+            session=session.name,
+            status=session.get_status_display(),
             code="session-known",
         )
     for row in rows:
@@ -102,7 +110,7 @@ def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetim
         )
         for row in rows
     )
-    said = {"message": "Adopted: it ran on when the database was restored."}
+    said = {"message": Message("Adopted: it ran on when the database was restored.")}
     first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING} | said
     SchedulingRecord.objects.bulk_create([history_entry(session=session, **first)])
     return session
@@ -111,7 +119,12 @@ def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetim
 def _found(rows: Any, kind: str, name: str) -> Any:
     found = rows.first()
     if found is None:
-        raise Conflict(f"The session needs {kind} {name}, which is not here: create the {kind} first.", code="missing")
+        raise Conflict(
+            "The session needs {kind} {name}, which is not here: create the {kind} first.",
+            kind=kind,
+            name=name,
+            code="missing",
+        )
     return found
 
 
@@ -129,8 +142,11 @@ def _check_placed(session: ComputeSession, rows: Sequence[UnknownKernel], now: d
     if not place_sessions(session.resource_group_id, [assignment], now=now):
         names = ", ".join(sorted({row.agent.name for row in rows}))
         raise Conflict(
-            f"The ledger has no room for session {session.name} on {names}, or a limit of its owner is reached: end "
-            "another session there first, and see that the agent is alive and takes sessions.",
+            "The ledger has no room for session {session} on {names}, or a limit of its owner "
+            "is reached: end another session there first, and see that the agent is alive and "
+            "takes sessions.",
+            session=session.name,
+            names=names,
             code="no-room",
         )
 

@@ -27,6 +27,7 @@ from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, NotFound
+from backendai.core.messages import Message
 from backendai.core.service_ports import ServicePort, preopen_service, service_ports_of
 from backendai.wire.capabilities import Capability
 
@@ -43,15 +44,15 @@ _TITLES = {
     "code-server": "VS Code",
     "mlflow": "MLflow",
     "rstudio": "RStudio",
-    "ttyd": "Terminal (ttyd)",
+    "ttyd": Message("Terminal (ttyd)"),
 }
 # The name of a service is all that the portal knows of it, so a name with one of these words counts as a shell.
 _SHELL_WORDS = (
     "jupyter", "notebook", "vscode", "code-server", "theia", "rstudio", "ttyd", "term", "shell", "ssh", "desktop",
     "vnc",
 )  # fmt: skip
-_NOT_RUNNING = ("session-not-running", "Apps open while the session runs.")
-_NO_BROWSER = ("not-for-browsers", "This service does not speak HTTP, so a browser cannot open it.")
+_NOT_RUNNING = ("session-not-running", Message("Apps open while the session runs."))
+_NO_BROWSER = ("not-for-browsers", Message("This service does not speak HTTP, so a browser cannot open it."))
 _IMPOSSIBLE = "apps-impossible"
 
 
@@ -139,7 +140,7 @@ def make_entry(
     kernel = main_kernel(session)
     app = next((one for one in apps_of(session, kernel) if one.name == name), None)
     if app is None or kernel is None:
-        raise NotFound(f"This session has no app named {name[:32]}.", code="no-such-app")
+        raise NotFound("This session has no app named {name}.", name=name[:32], code="no-such-app")
     if app.code:
         raise Conflict(app.reason, code=app.code)
     claims = Claims(

@@ -32,6 +32,7 @@ from backendai.compute.services.session_files import check_files
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import ClusterMode
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.names import check_session_name, check_variable_name
 from backendai.core.service_ports import check_preopen_ports, service_ports_of
 from backendai.core.session_kinds import KINDS
@@ -123,7 +124,9 @@ def place_of(
 def _check_type(spec: SessionSpec) -> None:
     if spec.session_type not in KINDS:
         raise UserError(
-            f"{spec.session_type!r} is not a session type: use {' or '.join(KINDS)}.",
+            "{session_type} is not a session type: use {values}.",
+            session_type=repr(spec.session_type),
+            values=" or ".join(KINDS),
             field="type",
             code="invalid-type",
         )
@@ -142,13 +145,20 @@ def _check_type(spec: SessionSpec) -> None:
 
 def _check_cluster(spec: SessionSpec) -> None:
     if not 1 <= spec.cluster_size <= LARGEST_CLUSTER:
-        raise UserError(f"Choose 1 to {LARGEST_CLUSTER} kernels.", field="cluster_size", code="invalid-cluster-size")
+        raise UserError(
+            "Choose 1 to {largest_cluster} kernels.",
+            largest_cluster=LARGEST_CLUSTER,
+            field="cluster_size",
+            code="invalid-cluster-size",
+        )
     if spec.cluster_size > 1 and not KINDS[spec.session_type].clusters:
-        text = f"A session of type {spec.session_type} has one kernel."
+        text = Message("A session of type {session_type} has one kernel.", session_type=spec.session_type)
         raise UserError(text, field="cluster_size", code="single-kernel-only")
     if spec.cluster_mode not in ClusterMode.values:
         raise UserError(
-            f"{spec.cluster_mode!r} is not a cluster mode: use {' or '.join(ClusterMode.values)}.",
+            "{cluster_mode} is not a cluster mode: use {values}.",
+            cluster_mode=repr(spec.cluster_mode),
+            values=" or ".join(ClusterMode.values),
             field="cluster_mode",
             code="invalid-cluster-mode",
         )
@@ -159,7 +169,9 @@ def _check_environ(spec: SessionSpec) -> None:
         check_variable_name(name)
         if len(value) > _LONGEST_VALUE or "\0" in value:
             raise UserError(
-                f"The value of {name} may have at most {_LONGEST_VALUE} characters.",
+                "The value of {name} may have at most {longest_value} characters.",
+                name=name,
+                longest_value=_LONGEST_VALUE,
                 field="environ",
                 code="invalid-variable",
             )
@@ -172,8 +184,12 @@ def _project(user: User, spec: SessionSpec, actor: User) -> Project:
     else:
         found = min(projects, key=lambda project: project.created_at, default=None)
     if found is None:
-        who = "You are" if actor.pk == user.pk else f"{user.email} is"
-        text = f"{who} not a member of project {spec.project}." if spec.project else f"{who} in no active project."
+        who = Message("You are") if actor.pk == user.pk else Message("{user} is", user=user.email)
+        text = (
+            Message("{who} not a member of project {project}.", who=who, project=spec.project)
+            if spec.project
+            else Message("{who} in no active project.", who=who)
+        )
         raise UserError(text, field="project", code="no-project")
     return found
 
@@ -210,7 +226,10 @@ def _check_type_in(group: ResourceGroup, spec: SessionSpec) -> None:
     allowed = list(group.allowed_session_types)
     if spec.session_type not in allowed:
         raise UserError(
-            f"Resource group {group.name} takes no {spec.session_type} sessions; it takes: {', '.join(allowed)}.",
+            "Resource group {group} takes no {session_type} sessions; it takes: {allowed_2}.",
+            group=group.name,
+            session_type=spec.session_type,
+            allowed_2=allowed,
             field="type",
             code="session-type-not-allowed",
             allowed=allowed,
@@ -232,7 +251,10 @@ def _image(user: User, spec: SessionSpec, project: Project) -> Image:
         images = Image.objects.usable_by(user).usable_in(project.domain_id)
         known = list(images.values_list("name", flat=True)[:10])
         raise UserError(
-            f"There is no image {spec.image!r} for project {project.name}; there are: {', '.join(known) or 'none'}.",
+            "There is no image {image} for project {project}; there are: {known}.",
+            image=repr(spec.image),
+            project=project.name,
+            known=known or Message("none"),
             field="image",
             code="unknown-image",
         )

@@ -19,6 +19,7 @@ from backendai.compute.services.bulk import list_of, listed
 from backendai.compute.services.ledger import slots_of as stored_slots
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.slots import (
     LARGEST,
     MILLI,
@@ -42,7 +43,13 @@ def preset_of(user: User, spec: SessionSpec, group: ResourceGroup) -> ResourcePr
     presets = ResourcePreset.objects.visible_to(user).in_group(group).filter(name=spec.preset)
     found: ResourcePreset | None = presets.order_by(F("resource_group").asc(nulls_last=True)).first()
     if found is None:
-        raise UserError(f"There is no preset {spec.preset!r} for {group.name}.", field="preset", code="unknown-preset")
+        raise UserError(
+            "There is no preset {preset} for {group}.",
+            preset=repr(spec.preset),
+            group=group.name,
+            field="preset",
+            code="unknown-preset",
+        )
     return found
 
 
@@ -74,8 +81,10 @@ def check_bounds(slots: Slots, image: Image) -> None:
     for name, amount in slots.items():
         if not image.can_use(name):
             raise UserError(
-                f"{amount_in_words(name, amount)} asked for, but {image.name} has no use for it: "
-                f"{', '.join(sorted(image.accelerators or ())) or 'no accelerator'} is what it supports.",
+                "{amount} asked for, but {image} has no use for it: {accelerators} is what it supports.",
+                amount=amount_in_words(name, amount),
+                image=image.name,
+                accelerators=sorted(image.accelerators or ()) or Message(Message("no accelerator")),
                 field=f"resources.{name}",
                 code="accelerator-not-supported",
             )
@@ -88,9 +97,11 @@ def _out_of_bounds(name: str, asked: int, image: Image, bound: int, code: str) -
     wanted, limit, told = format_amount(name, asked), format_amount(name, bound), amount_in_words(name, asked)
     below = code == "below-minimum"
     return UserError(
-        f"{told} asked for, but {image.name} needs at least {limit}."
+        Message("{told} asked for, but {image} needs at least {limit}.", told=told, image=image.name, limit=limit)
         if below
-        else f"{told} asked for, but {image.name} may have at most {limit}.",
+        else Message(
+            "{told} asked for, but {image} may have at most {limit}.", told=told, image=image.name, limit=limit
+        ),
         field=f"resources.{name}",
         code=code,
         wanted=wanted,
@@ -110,7 +121,9 @@ def shm_of(spec: SessionSpec, preset: ResourcePreset | None, slots: Slots, usual
         return automatic_shm(memory, usual)
     if shm >= memory:
         raise UserError(
-            f"Shared memory is part of the memory: {format_size(shm)} asked, memory is {format_size(memory)}.",
+            "Shared memory is part of the memory: {shm} asked, memory is {memory}.",
+            shm=format_size(shm),
+            memory=format_size(memory),
             field="shm",
             code="shm-too-large",
         )
@@ -137,19 +150,30 @@ def check_reach(slots: Slots, group: ResourceGroup, cluster_size: int, designate
     total = slots * cluster_size
     if not capacities or any(total.fits(capacity) for capacity in capacities):
         return
-    where = f"designated agent of {group.name}" if designated else f"agent of {group.name}"
+    where = (
+        Message("designated agent of {group}", group=group.name)
+        if designated
+        else Message("agent of {group}", group=group.name)
+    )
     for name, wanted in total.items():
         most = max(capacity[name] for capacity in capacities)
         if wanted > most:
             raise UserError(
-                f"{amount_in_words(name, wanted)} asked for, but no {where} has more than {format_amount(name, most)}.",
+                "{wanted_2} asked for, but no {where} has more than {most}.",
+                wanted_2=amount_in_words(name, wanted),
+                where=where,
+                most=format_amount(name, most),
                 field=f"resources.{name}",
                 code="bigger-than-any-agent",
                 wanted=format_amount(name, wanted),
                 limit=format_amount(name, most),
             )
     raise UserError(
-        f"No single {where} has all of {total.describe()}.", field="resources", code="bigger-than-any-agent"
+        "No single {where} has all of {total}.",
+        where=where,
+        total=total.describe(),
+        field="resources",
+        code="bigger-than-any-agent",
     )
 
 

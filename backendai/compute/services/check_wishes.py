@@ -16,6 +16,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import LIVE, Placement, Result
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 from backendai.core.session_kinds import KINDS
 
 USUAL_PRIORITY = 10
@@ -36,7 +37,9 @@ def check_length(timeout: timedelta) -> timedelta:
     if timedelta(0) < timeout <= LONGEST_RUN:
         return timeout
     text = (
-        f"Enter a time of at most {LONGEST_RUN.days} days." if timeout > LONGEST_RUN else "Enter a time longer than 0."
+        Message("Enter a time of at most {days} days.", days=LONGEST_RUN.days)
+        if timeout > LONGEST_RUN
+        else Message("Enter a time longer than 0.")
     )
     raise UserError(text, field="batch_timeout", code="invalid-batch-timeout", limit=LONGEST_RUN.total_seconds())
 
@@ -53,7 +56,9 @@ def check_placement(spec: SessionSpec) -> None:
     """Refuse a word that says nothing about how sessions lie on agents."""
     if spec.placement and spec.placement not in Placement.values:
         raise UserError(
-            f"{spec.placement!r} is no placement: use {' or '.join(Placement.values)}, or leave it empty.",
+            "{placement} is no placement: use {values}, or leave it empty.",
+            placement=repr(spec.placement),
+            values=" or ".join(Placement.values),
             field="placement",
             code="invalid-placement",
         )
@@ -65,7 +70,9 @@ def check_kernels(spec: SessionSpec, limited: Sequence[Limited]) -> None:
     if found and spec.cluster_size > found[0]:
         limit, holder = found
         raise UserError(
-            f"{spec.cluster_size} kernels asked, but one session of {holder.label} may have at most {limit}.",
+            "{cluster_size} kernels asked, but one session of {holder} may have at most {limit}.",
+            cluster_size=spec.cluster_size,
+            holder=holder.label,
             field="cluster_size",
             code="too-many-kernels",
             wanted=spec.cluster_size,
@@ -89,7 +96,9 @@ def check_priority(priority: int, limited: Sequence[Limited]) -> None:
     """Refuse a priority that there is not, or that is higher than one of these policies allows."""
     if not 0 <= priority <= HIGHEST_PRIORITY:
         raise UserError(
-            f"Priority {priority} is not between 0 and {HIGHEST_PRIORITY}.",
+            "Priority {priority} is not between 0 and {highest_priority}.",
+            priority=priority,
+            highest_priority=HIGHEST_PRIORITY,
             field="priority",
             code="invalid-priority",
             wanted=priority,
@@ -99,7 +108,9 @@ def check_priority(priority: int, limited: Sequence[Limited]) -> None:
     if found and priority > found[0]:
         limit, holder = found
         raise UserError(
-            f"Priority {priority} asked, but {holder.label} may have at most {limit}.",
+            "Priority {priority} asked, but {holder} may have at most {limit}.",
+            priority=priority,
+            holder=holder.label,
             field="priority",
             code="priority-too-high",
             wanted=priority,
@@ -115,7 +126,7 @@ def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]
         return []
     if not KINDS[spec.session_type].has_dependencies:
         raise UserError("Only batch sessions wait for other sessions.", field="depends_on", code="batch-only")
-    _check_number(len(spec.depends_on), MOST_DEPENDENCIES, "sessions to wait for", "depends_on")
+    _check_number(len(spec.depends_on), MOST_DEPENDENCIES, Message("sessions to wait for"), "depends_on")
     if spec.name and spec.name in spec.depends_on:
         raise UserError("A session cannot wait for itself.", field="depends_on", code="depends-on-itself")
     wanted = Q(name__in=spec.depends_on) | Q(pk__in=[pk for text in spec.depends_on if (pk := _uuid(text))])
@@ -126,10 +137,12 @@ def dependencies_of(user: User, spec: SessionSpec, *, actor: User) -> list[UUID]
     for pk, name, status, kind, result in sorted(columns, key=lambda row: row[2] in LIVE):
         found[name] = found[str(pk)] = pk
         if not KINDS[kind].has_result:
-            hopeless[pk] = f"{name} is interactive: only batch sessions end with success or failure."
+            hopeless[pk] = Message("{name} is interactive: only batch sessions end with success or failure.", name=name)
         elif status not in LIVE and result != Result.SUCCESS:
-            hopeless[pk] = f"{name} has ended without success."
-    named = list(dict.fromkeys(_found(text, found, "You have no session", "depends_on") for text in spec.depends_on))
+            hopeless[pk] = Message("{name} has ended without success.", name=name)
+    named = list(
+        dict.fromkeys(_found(text, found, Message("You have no session"), "depends_on") for text in spec.depends_on)
+    )
     for pk in named:
         if pk in hopeless:
             raise UserError(hopeless[pk], field="depends_on", code="dependency-cannot-succeed")
@@ -144,13 +157,20 @@ def agents_of(spec: SessionSpec, group: ResourceGroup) -> list[str]:
     wanted = Q(name__in=spec.agents) | Q(pk__in=[pk for text in spec.agents if (pk := _uuid(text))])
     rows = Agent.objects.registered().filter(wanted, resource_group=group).values_list("pk", "name")
     found = {text: pk for pk, name in rows for text in (str(pk), name)}
-    missing = f"Resource group {group.name} has no agent"
+    missing = Message("Resource group {group} has no agent", group=group.name)
     return list(dict.fromkeys(str(_found(text, found, missing, "agents")) for text in spec.agents))
 
 
 def _check_number(number: int, limit: int, what: str, field: str) -> None:
     if number > limit:
-        raise UserError(f"{number} {what} named; the most is {limit}.", field=field, code="too-many", limit=limit)
+        raise UserError(
+            "{number} {what} named; the most is {limit}.",
+            number=number,
+            what=what,
+            field=field,
+            code="too-many",
+            limit=limit,
+        )
 
 
 def _uuid(text: str) -> UUID | None:
@@ -164,5 +184,12 @@ def _found(text: str, found: dict[str, UUID], missing: str, field: str) -> UUID:
     pk = _uuid(text)
     hit = found.get(text) or (found.get(str(pk)) if pk else None)
     if hit is None:
-        raise UserError(f"{missing} {text!r}.", field=field, code=f"unknown-{field.replace('_', '-')}", wanted=text)
+        raise UserError(
+            "{missing} {name}.",
+            missing=missing,
+            name=repr(text),
+            field=field,
+            code=f"unknown-{field.replace('_', '-')}",
+            wanted=text,
+        )
     return hit

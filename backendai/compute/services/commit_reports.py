@@ -22,6 +22,7 @@ from backendai.compute.models import ComputeSession, ImageCommit
 from backendai.compute.services.commits import NOT_OVER, end_commit
 from backendai.core.errors import NotFound
 from backendai.core.image_names import is_digest
+from backendai.core.messages import Message
 from backendai.core.slots import format_size
 from backendai.wire.commits import (
     COMMIT,
@@ -113,17 +114,17 @@ def _reported(agent: Agent, report: NodeJobReport, now: datetime) -> bool:
         return report.state == JobState.DONE
     job = commit.job
     if job is None or not job.is_running or job.cancel_requested_at:
-        end_commit(commit, _Status.CANCELLED, "Cancelled: no image was made.", now=now)
+        end_commit(commit, _Status.CANCELLED, Message("Cancelled: no image was made."), now=now)
         return False
     if report.state == JobState.DONE:
         return _made(agent, commit, CommitResult.model_validate(report.result), now)
     if report.state == JobState.FAILED:
-        return not end_commit(commit, _Status.FAILED, report.message, now=now)
+        return not end_commit(commit, _Status.FAILED, report.said, now=now)
     status = _Status.PUSHING if report.phase == PUSHING else _Status.COMMITTING
     ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER).update(
-        status=status, message=report.message, heard_at=now
+        status=status, message=report.said, heard_at=now
     )
-    return report_progress(job.pk, report.progress, report.message, now=now)
+    return report_progress(job.pk, report.progress, report.said, now=now)
 
 
 def _made(agent: Agent, commit: ImageCommit, result: CommitResult, now: datetime) -> bool:
@@ -138,8 +139,13 @@ def _made(agent: Agent, commit: ImageCommit, result: CommitResult, now: datetime
         _note_where(agent, image)
         told = {"name": image.name, "reference": image.reference, "session": commit.session_name}
         audit(commit.owner_id, "image.commit", "image", [image.pk], **told)
-        where = f"It lies in the registry {commit.registry.name}." if commit.registry else "It lies on its node."
-        message = f"{commit.title} has {format_size(result.size_bytes)}. {where}"
+        where = (
+            Message("It lies in the registry {registry}.", registry=commit.registry.name)
+            if commit.registry
+            else Message("It lies on its node.")
+        )
+        size = format_size(result.size_bytes)
+        message = Message("{image} has {size}. {where}", image=commit.title, size=size, where=where)
         assert commit.job_id is not None
         finish_job(commit.job_id, message=message, now=now, result={"image": str(image.pk), "name": image.name})
     return True

@@ -27,6 +27,7 @@ from backendai.compute.services.limits import lock_holders
 from backendai.compute.status import Status
 from backendai.core.errors import Conflict, NotAllowed
 from backendai.core.image_names import customized, parse_image_name
+from backendai.core.messages import Message, shortened
 from backendai.core.names import check_own_image_name
 from backendai.wire.capabilities import Capability
 from backendai.wire.commits import COMMIT
@@ -56,7 +57,7 @@ def start_commit(user: User, session: ComputeSession, name: str, *, now: datetim
         commit.job = start_job(
             COMMIT_JOB,
             f"{name} ({session.name}, {commit.pk.hex[:_KEY_LENGTH]})",
-            "The node is being told.",
+            Message("The node is being told."),
             now=now,
             owner_id=user.pk,
             silence_limit=longest,
@@ -72,9 +73,9 @@ def obstacle_to_commit(session: ComputeSession, agent: Agent | None) -> tuple[st
     """Return why the session cannot be saved as an image now, as code and sentence; None: it can. ``agent``: of its
     main kernel."""
     if not session.kind.is_saved:
-        return "interactive-only", "Only interactive sessions can be saved as an image."
+        return "interactive-only", Message("Only interactive sessions can be saved as an image.")
     if session.status != Status.RUNNING:
-        return "not-running", "Only a session that runs can be saved as an image."
+        return "not-running", Message("Only a session that runs can be saved as an image.")
     if agent and (reason := why_not(agent, Capability.COMMIT)):
         return "no-container-engine", reason
     if agent and is_outdated(agent, COMMIT):
@@ -97,8 +98,9 @@ def refuse_while_saved(session: ComputeSession) -> None:
     """Raise Conflict while an image is being made of the session: its end would break that off."""
     if commit := commit_under_way(session):
         raise Conflict(
-            f"The image {commit.title} is being made of this session. Wait for it, cancel it under the bell, or end "
-            "the session by force.",
+            "The image {title} is being made of this session. Wait for it, cancel it under the "
+            "bell, or end the session by force.",
+            title=commit.title,
             code="being-saved",
             job=str(commit.job_id),
         )
@@ -129,7 +131,7 @@ def end_commit(commit: ImageCommit, status: str, message: str, *, now: datetime,
     """Give up an image that is not made: the row and its job end with this sentence. Returns whether it went on."""
     with transaction.atomic():
         row = ImageCommit.objects.filter(pk=commit.pk, status__in=NOT_OVER)
-        if not row.update(status=status, message=message[:500], heard_at=now):
+        if not row.update(status=status, message=shortened(message), heard_at=now):
             return False
         if commit.job_id is not None and status == ImageCommit.Status.CANCELLED:
             stop_job(commit.job_id, message=message, now=now)
@@ -146,9 +148,9 @@ def _kernel_to_save(session: ComputeSession) -> tuple[Kernel, Agent]:
         raise Conflict("Only a session that runs can be saved as an image.", code="not-running")
     agent = kernel.agent
     if agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
-        raise Conflict(f"Agent {agent.name} does not answer.", code="agent-silent")
+        raise Conflict("Agent {agent} does not answer.", agent=agent.name, code="agent-silent")
     if agent.low_disk:
-        raise Conflict(f"Agent {agent.name} is short of disk space.", code="disk-low")
+        raise Conflict("Agent {agent} is short of disk space.", agent=agent.name, code="disk-low")
     return kernel, agent
 
 
@@ -182,7 +184,8 @@ def _registry_that_takes(image: Image) -> Registry | None:
 def _refuse_second(session: ComputeSession) -> None:
     if other := commit_under_way(session):
         raise Conflict(
-            f"The image {other.title} is being made of this session; wait for it, or cancel it.",
+            "The image {title} is being made of this session; wait for it, or cancel it.",
+            title=other.title,
             code="being-saved",
             job=str(other.job_id),
         )
@@ -191,7 +194,9 @@ def _refuse_second(session: ComputeSession) -> None:
 def _check_name(user: User, name: str) -> None:
     there = Image.objects.own_of(user).filter(title=name).exists()
     if there or ImageCommit.objects.filter(owner=user, title=name, status__in=NOT_OVER).exists():
-        raise Conflict(f"You have an image named {name} already; choose another name.", field="name", code="name-taken")
+        raise Conflict(
+            "You have an image named {name} already; choose another name.", name=name, field="name", code="name-taken"
+        )
 
 
 def _check_number(user: User) -> None:
@@ -202,7 +207,8 @@ def _check_number(user: User) -> None:
     number += ImageCommit.objects.filter(owner=user, status__in=NOT_OVER).count()
     if number >= most:
         raise Conflict(
-            f"You have {number} images of your own, and may have at most {most}. Delete one that you do not need.",
+            "You have {number} images of your own, and may have at most {most}. Delete one that you do not need.",
+            most=most,
             code="too-many-images",
             limit=most,
             number=number,
@@ -216,16 +222,16 @@ def _end_of(commit: ImageCommit, now: datetime) -> tuple[str, str]:
     ending = ending_of(commit.job, commit.agent, COMMIT, is_waiting=is_waiting, heard_at=commit.heard_at, now=now)
     is_gone = kernel is None or kernel.status != Status.RUNNING or kernel.generation != commit.generation
     if ending in (None, Ending.LATE) and is_waiting and is_gone:
-        return status.FAILED, "The session ended before an image was made of it."
+        return status.FAILED, Message("The session ended before an image was made of it.")
     match ending:
         case None:
             return "", ""
         case Ending.JOB_OVER:
-            return status.FAILED, "The job is over."
+            return status.FAILED, Message("The job is over.")
         case Ending.CANCELLED:
-            return status.CANCELLED, "Cancelled: no image was made."
+            return status.CANCELLED, Message("Cancelled: no image was made.")
         case Ending.AGENT_OUTDATED if commit.agent:
             return status.FAILED, update_agent(commit.agent)
         case Ending.LATE:
-            return status.FAILED, "It was not done in the time that it may take: no image was made."
-    return status.FAILED, "The agent was lost on the way: no image was made."
+            return status.FAILED, Message("It was not done in the time that it may take: no image was made.")
+    return status.FAILED, Message("The agent was lost on the way: no image was made.")

@@ -27,6 +27,7 @@ from backendai.compute.services.session_files import write_files
 from backendai.compute.spec import SessionSpec
 from backendai.compute.status import LIVE, ClusterMode, Outcome, Phase, Status
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 from backendai.core.names import check_session_name
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.browser import SessionEvent, publish_on_commit
@@ -116,7 +117,9 @@ def launch_many(user: User, spec: SessionSpec, count: int, *, idempotency_key: s
 
 def _check_count(count: int) -> None:
     if not 1 <= count <= MOST_AT_ONCE:
-        raise UserError(f"Choose 1 to {MOST_AT_ONCE} sessions.", field="count", code="invalid-count")
+        raise UserError(
+            "Choose 1 to {most_at_once} sessions.", most_at_once=MOST_AT_ONCE, field="count", code="invalid-count"
+        )
 
 
 def _names(name: str, count: int) -> list[str]:
@@ -127,7 +130,8 @@ def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
     found: ComputeSession | None = ComputeSession.objects.filter(owner=owner, idempotency_key=key[:128]).first()
     if found and found.request_digest != _digest(spec):
         raise Conflict(
-            f"This idempotency key belongs to another request, which made session {found.name!r}.",
+            "This idempotency key belongs to another request, which made session {found}.",
+            found=repr(found.name),
             code="idempotency-key-reused",
             session=str(found.pk),
         )
@@ -242,9 +246,12 @@ def _taken(owner: User, actor: User, name: str) -> Conflict:
     other: Any = ComputeSession.objects.filter(owner=owner, name=name, status__in=LIVE).first()
     if other is None:
         return Conflict("Another request was faster; try again.", code="conflict")
-    who = "You already have" if actor.pk == owner.pk else f"{owner.email} already has"
+    who = Message("You already have") if actor.pk == owner.pk else Message("{owner} already has", owner=owner.email)
     return Conflict(
-        f"{who} a session named {name!r} ({other.get_status_display()}); end it or choose another name.",
+        "{who} a session named {name} ({status}); end it or choose another name.",
+        who=who,
+        name=repr(name),
+        status=other.get_status_display(),
         field="name",
         code="name-taken",
         session=str(other.pk),

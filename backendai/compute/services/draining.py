@@ -23,6 +23,8 @@ from backendai.compute.services.notices import warn_owners, withdraw_warnings
 from backendai.compute.services.place import lock_group
 from backendai.compute.status import PLACED, STARTING, Outcome, Phase, Status
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
+from backendai.core.slots import kernels_in_words
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
@@ -35,9 +37,9 @@ def start_drain(actor: User, agent: Agent, *, now: datetime, ends_at: datetime |
     """Keep new sessions away from the agent, and end what still runs there at ``ends_at`` (None: never); returns how
     many kernels it has. Again on an agent that is being drained, it changes the deadline. The owners are told."""
     if agent.status == Agent.Status.TERMINATED:
-        raise Conflict(f"Agent {agent.name} is gone for good.", code="agent-terminated")
+        raise Conflict("Agent {agent} is gone for good.", agent=agent.name, code="agent-terminated")
     if ends_at is not None and not now < ends_at <= now + LONGEST_DRAIN:
-        text = f"The deadline lies in the past, or more than {LONGEST_DRAIN.days} days ahead."
+        text = Message("The deadline lies in the past, or more than {days} days ahead.", days=LONGEST_DRAIN.days)
         raise UserError(text, field="ends_at", code="invalid-date")
     with transaction.atomic():
         lock_group(agent.resource_group_id)  # a pass that is placing sessions here is over first
@@ -62,7 +64,7 @@ def cancel_drain(actor: User, agent: Agent) -> None:
         # Its status is left alone: whether it stops by itself, only the node can say.
         drained = Agent.objects.filter(pk=agent.pk, drain_started_at__isnull=False)
         if not drained.update(drain_started_at=None, drain_ends_at=None, drain_kernels=0):
-            raise Conflict(f"Agent {agent.name} is not being drained.", code="not-draining")
+            raise Conflict("Agent {agent} is not being drained.", agent=agent.name, code="not-draining")
         told = set(Kernel.objects.filter(agent=agent, status__in=PLACED).values_list("session_id", flat=True))
         touch(told)
         withdraw_warnings(told)
@@ -92,15 +94,23 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
     """Put the agent into another resource group. What runs on it would go on there and still count in its old group:
     so that is refused with a Conflict, unless ``force``."""
     if agent.resource_group_id == group.pk:
-        raise Conflict(f"Agent {agent.name} belongs to {group.name} already.", field="resource_group", code="no-change")
+        raise Conflict(
+            "Agent {agent} belongs to {group} already.",
+            agent=agent.name,
+            group=group.name,
+            field="resource_group",
+            code="no-change",
+        )
     with transaction.atomic():
         for group_id in sorted({agent.resource_group_id, group.pk}):
             lock_group(group_id)
         number = Kernel.objects.filter(agent=agent, status__in=PLACED).count()
         if number and not force:
             raise Conflict(
-                f"Agent {agent.name} runs {number} kernel{'s' if number > 1 else ''}: drain it first. By force it "
-                "moves at once; they go on running there, and count in their old group until they end.",
+                "Agent {agent} runs {running}: drain it first. By force it moves at "
+                "once; they go on running there, and count in their old group until they end.",
+                agent=agent.name,
+                running=kernels_in_words(number),
                 code="agent-in-use",
                 kernels=number,
             )
@@ -113,9 +123,15 @@ def move_agent(actor: User, agent: Agent, group: ResourceGroup, *, force: bool =
 
 def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime | None, now: datetime) -> None:
     """Write it into the history of these sessions, and have their pages show it."""
-    until = f"The session ends on {ends_at:%Y-%m-%d} at {ends_at:%H:%M} UTC at the latest" if ends_at else ""
-    message = (
-        f"Node {agent.name} is being emptied. {until or 'The session may go on, but start no further work on it'}."
+    until = (
+        Message("The session ends on {ends_at} at {ends_at} UTC at the latest", ends_at=f"{ends_at:%H:%M}")
+        if ends_at
+        else ""
+    )
+    message = Message(
+        "Node {agent} is being emptied. {until}.",
+        agent=agent.name,
+        until=until or Message("The session may go on, but start no further work on it"),
     )
     touch(session_ids)  # holds the sessions still, so that their rows chain
     if ends_at:
@@ -130,4 +146,4 @@ def _tell_owners(session_ids: Collection[UUID], agent: Agent, ends_at: datetime 
 
 
 def _sentence(agent: str) -> str:
-    return f"Node {agent} was emptied by an administrator, and the time for that was over."
+    return Message("Node {agent} was emptied by an administrator, and the time for that was over.", agent=agent)

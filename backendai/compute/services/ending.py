@@ -26,6 +26,7 @@ from backendai.compute.services.home_keeping import refuse_while_home_is_kept
 from backendai.compute.services.moves import Why, move, move_kernels
 from backendai.compute.status import LIVE, PLACED, TERMINAL, Outcome, Phase, Result, Status
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message, for_column
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE, node_queue
 
@@ -46,7 +47,9 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
     holds, and what a node has been told to kill for longer than the group's ``terminate_timeout``. Raises Conflict
     when it has ended already, and without force while an image is being made of it."""
     if session.status not in LIVE:
-        raise Conflict(f"The session has ended already ({session.get_status_display()}).", code="already-ended")
+        raise Conflict(
+            "The session has ended already ({status}).", status=session.get_status_display(), code="already-ended"
+        )
     if not force:
         refuse_while_saved(session)
         refuse_while_home_is_kept(session)
@@ -54,7 +57,9 @@ def terminate_session(session: ComputeSession, user: User, *, force: bool = Fals
     code = "user-requested" if own else "admin-requested"
     now = timezone.now()
     with transaction.atomic():
-        ended = end_sessions([session.pk], Why(Phase.TERMINATE, code, f"Ended by {user.email}."), now=now, force=force)
+        ended = end_sessions(
+            [session.pk], Why(Phase.TERMINATE, code, Message("Ended by {user}.", user=user.email)), now=now, force=force
+        )
         forced = give_up_on_nodes([session.pk], user, now) if force and user.is_superadmin else set()
         told = {"name": session.name, "force": force, "forced": bool(forced)}
         names = {} if own else both_names(user, session.owner)
@@ -142,11 +147,15 @@ def give_up_on_nodes(session_ids: Collection[UUID], user: User, now: datetime) -
     for kernel_id, agent in stuck.values_list("pk", "agent__name"):
         by_agent[agent].append(kernel_id)
     for agent, kernels in by_agent.items():
-        message = f"Ended by force by {user.email}; node {agent} has not confirmed it and may still run it."
+        message = Message(
+            "Ended by force by {user}; node {agent} has not confirmed it and may still run it.",
+            user=user.email,
+            agent=agent,
+        )
         move_kernels(kernels, Status.TERMINATED, message=message, reason="force-terminated", now=now)
         Kernel.objects.filter(pk__in=kernels).update(is_unconfirmed=True)
     over = ComputeSession.objects.filter(pk__in=session_ids, status=Status.TERMINATING)
-    why = Why(Phase.TERMINATE, "force-terminated", "Ended by force.")
+    why = Why(Phase.TERMINATE, "force-terminated", Message("Ended by force."))
     return finish(list(over.exclude(kernels__status__in=LIVE)), why, now=now)
 
 
@@ -185,13 +194,13 @@ def _end_each(whys: Mapping[UUID, Why], now: datetime, only_from: Collection[Sta
         ComputeSession._meta.db_table,
         moved,
         {
-            "status_message": ("text", [whys[pk].message[:500] for pk in moved]),
+            "status_message": ("text", [for_column(whys[pk].message) for pk in moved]),
             "status_data": ("jsonb", [json.dumps(dict(whys[pk].data)) for pk in moved]),
         },
     )
     rows = SchedulingRecord.objects.filter(session__in=moved, created_at=now, error_code=shared.code)
     records = list(rows.filter(phase=shared.phase, result=shared.outcome).values_list("uid", "session_id"))
-    texts = [whys[pk].message[:500] for _, pk in records]
+    texts = [for_column(whys[pk].message) for _, pk in records]
     update_rows(SchedulingRecord._meta.db_table, [uid for uid, _ in records], {"message": ("text", texts)}, key="uid")
     return ended
 
@@ -209,7 +218,9 @@ def _waiting_in_vain(failed: Collection[UUID] | None) -> dict[UUID, Why]:
     )
     for pk, dependency, name, reason in rows.order_by("pk")[:_MOST_AT_ONCE]:
         because = f" ({reason})" if reason else ""
-        message = f"Session {name}, on which it depends, ended without success{because}."
+        message = Message(
+            "Session {name}, on which it depends, ended without success{because}.", name=name, because=because
+        )
         data = {"dependency": str(dependency), "dependency_name": name, "dependency_reason": reason}
         whys.setdefault(pk, Why(Phase.SCHEDULE, "dependency-failed", message, data, outcome=Outcome.GIVE_UP))
     return whys

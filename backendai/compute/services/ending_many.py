@@ -19,6 +19,7 @@ from backendai.compute.services.home_keeping import homes_being_kept
 from backendai.compute.services.moves import Why
 from backendai.compute.status import LIVE, Phase, Status
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 MOST_ENDED = 100
 
@@ -45,7 +46,11 @@ def terminate_sessions(user: User, ids: Collection[UUID], *, force: bool = False
     """End all of these that the user may see and that live; ``force`` as for one. The number of statements does not
     grow with the sessions. Raises UserError when more than ``MOST_ENDED`` are named."""
     if len(ids) > MOST_ENDED:
-        text = f"{len(ids)} sessions named, but at most {MOST_ENDED} are ended at once."
+        text = Message(
+            "{number} sessions named, but at most {most_ended} are ended at once.",
+            number=len(ids),
+            most_ended=MOST_ENDED,
+        )
         raise UserError(text, field="sessions", code="too-many-sessions", limit=MOST_ENDED)
     with transaction.atomic():
         found = _visible(user, ids)
@@ -71,7 +76,7 @@ def _end(user: User, asked: dict[UUID, ComputeSession], force: bool, now: dateti
     for code, is_own in (("user-requested", True), ("admin-requested", False)):
         ids = [pk for pk, one in asked.items() if (one.owner_id == user.pk) == is_own]
         if ids:
-            why = Why(Phase.TERMINATE, code, f"Ended by {user.email}.")
+            why = Why(Phase.TERMINATE, code, Message("Ended by {user}.", user=user.email))
             ended = end_sessions(ids, why, now=now, force=force)
             cancelled |= ended.cancelled
             terminating |= ended.terminating
@@ -90,7 +95,7 @@ def _refusal(
     pk: UUID, session: ComputeSession | None, is_touched: bool, force: bool, saved: Collection[UUID]
 ) -> Refusal | None:
     if session is None:
-        return Refusal(pk, "", "not-found", "There is no such session.")
+        return Refusal(pk, "", "not-found", Message("There is no such session."))
     if is_touched:
         return None
     if pk in saved:
@@ -100,13 +105,13 @@ def _refusal(
             "being-saved",
             "An image is being made of it, or its home is being kept. Wait for that, or use force.",
         )
-    code, message = _why_not(session, force) or ("already-ended", "It has ended meanwhile.")
+    code, message = _why_not(session, force) or ("already-ended", Message("It has ended meanwhile."))
     return Refusal(pk, session.name, code, message)
 
 
 def _why_not(session: ComputeSession, force: bool) -> tuple[str, str] | None:
     if session.status not in LIVE:
-        return "already-ended", f"It has ended already ({session.get_status_display()})."
+        return "already-ended", Message("It has ended already ({status}).", status=session.get_status_display())
     if session.status == Status.TERMINATING and not force:
-        return "already-ending", "It is being ended already."
+        return "already-ending", Message("It is being ended already.")
     return None

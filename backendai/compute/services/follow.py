@@ -22,6 +22,7 @@ from backendai.compute.services.moves import Why, move
 from backendai.compute.services.retrying import has_done_its_part, may_start_again, phase_of, start_again
 from backendai.compute.services.steps import steps_of
 from backendai.compute.status import LIVE, STARTING, TERMINAL, Phase, Result, Status
+from backendai.core.messages import Message, for_column
 
 _ORDER = [Status.SCHEDULED, Status.PREPARING, Status.PULLING, Status.CREATING, Status.RUNNING]
 _COLUMNS = (
@@ -142,7 +143,9 @@ def _end(some: Sequence[_Followed], now: datetime) -> list[_Followed]:
     for one in some:
         first = _first(one.telling)
         data = {"exit_code": first.exit_code, "kernel": str(first.pk), "hostname": first.hostname}
-        message = f"{first.hostname}: {first.reason_text}" if len(one.kernels) > 1 else first.reason_text
+        message = first.reason_text
+        if len(one.kernels) > 1:
+            message = Message("{hostname}: {reason}", hostname=first.hostname, reason=message)
         outcome = reason_of(first.status_reason).outcome
         why = Why(phase_of(one.session.status), first.status_reason, message, data, outcome, steps)
         groups[why.phase, why.code, _result(one.session, first)][one.session.pk] = why
@@ -167,7 +170,7 @@ def _result(session: ComputeSession, kernel: Kernel) -> Result:
 def _tell_siblings(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) -> None:
     """Give the kernels that end with their session the sentence about the one that began it."""
     told = {
-        kernel.pk: reasons[one.session.pk].message[:500]
+        kernel.pk: for_column(reasons[one.session.pk].message)
         for one in some
         if one.session.pk in reasons
         for kernel in one.kernels

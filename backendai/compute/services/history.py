@@ -13,8 +13,8 @@ from uuid import UUID
 from backendai.compute.models import SchedulingRecord
 from backendai.compute.services.bulk import insert_rows
 from backendai.compute.status import Outcome, Phase
+from backendai.core.messages import for_column
 
-LONGEST_MESSAGE = 500
 NO_STEPS = "[]"
 Steps = str | Sequence[Mapping[str, Any]] | Callable[[], str]  # as text, as data, or made when it is written
 
@@ -46,7 +46,7 @@ def write_history(entries: Sequence[Entry], phase: Phase, to_status: str, *, now
             "to_status": str(to_status),
             "attempts": 1,
             "error_code": [entry.error_code for entry in entries],
-            "message": [entry.message[:LONGEST_MESSAGE] for entry in entries],
+            "message": [for_column(entry.message) for entry in entries],
             "sub_steps": [entry.steps for entry in entries],
             "created_at": now,
             "updated_at": now,

@@ -26,6 +26,7 @@ from backendai.compute.services.moves import Why, tell
 from backendai.compute.services.notices import IdleNotice, tell_of_idleness
 from backendai.compute.status import TERMINAL, Outcome, Phase, Status
 from backendai.core.errors import Conflict, NotFound
+from backendai.core.messages import Message, shortened
 
 WARNED, TAKEN_BACK, EXTENDED = "idle-warned", "idle-warning-withdrawn", "idle-extended"
 CODES = {
@@ -68,7 +69,7 @@ def warn_idle(cases: Sequence[IdleCase], *, now: datetime) -> int:
             IdleWarning(
                 session_id=one.session_id, checker_id=one.checker_id, checker_name=one.checker_name, kind=one.kind,
                 sign=one.sign, lead=one.lead, warned_at=now, due_at=one.due_at, idle_since=one.idle_since,
-                measured=dict(one.measured), message=one.message[:500],
+                measured=dict(one.measured), message=shortened(one.message),
             )
             for one in some
         ]  # fmt: skip
@@ -98,8 +99,10 @@ def take_back(warning_ids: Collection[UUID], *, now: datetime) -> int:
         stood = dict(rows.filter(warned_at__isnull=False).values_list("session_id", "checker_name"))
         rows.filter(Q(extensions=0) | Q(checker=None)).delete()
         rows.update(warned_at=None, due_at=None, message="", measured={})
-        note_idle({pk: f"The warning by idle checker {name} is taken back." for pk, name in stood.items()},
-              TAKEN_BACK, Outcome.SKIPPED, now)  # fmt: skip
+        withdrawn = {
+            pk: Message("The warning by idle checker {name} is taken back.", name=name) for pk, name in stood.items()
+        }
+        note_idle(withdrawn, TAKEN_BACK, Outcome.SKIPPED, now)
         tell_owners(list(stood), now)
     return len(stood)
 
@@ -150,8 +153,16 @@ def extend_idle(session: ComputeSession, user: User, checker_id: int, *, now: da
         checker = warning.checker
         if warning.extensions >= checker.max_extensions:
             times = checker.max_extensions
-            text = f"The end can be put off {times} times by idle checker {checker.name}, and has been."
-            text = text if times else f"Idle checker {checker.name} does not let anybody put the end off."
+            text = Message(
+                "The end can be put off {times} times by idle checker {checker}, and has been.",
+                times=times,
+                checker=checker.name,
+            )
+            text = (
+                text
+                if times
+                else Message("Idle checker {checker} does not let anybody put the end off.", checker=checker.name)
+            )
             raise Conflict(text, code="no-more-extensions", limit=times)
         until: datetime = max(warning.due_at, now) + checker.extension
         number = warning.extensions + 1
@@ -195,7 +206,12 @@ def _why(one: IdleCase, warned_at: datetime) -> Why:
 
 def kept_message(user: User, until: datetime, checker: str) -> str:
     """Return what the history says of an end that somebody has put off."""
-    return f"{user.email} lets it run until {until:%Y-%m-%d %H:%M} UTC at least (idle checker {checker})."
+    return Message(
+        "{user} lets it run until {until} UTC at least (idle checker {checker}).",
+        user=user.email,
+        until=f"{until:%Y-%m-%d %H:%M}",
+        checker=checker,
+    )
 
 
 def note_idle(messages: Mapping[UUID, str], code: str, outcome: Outcome, now: datetime) -> None:

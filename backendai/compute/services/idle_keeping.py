@@ -18,6 +18,7 @@ from backendai.compute.services.bulk import among
 from backendai.compute.services.idle import EXTENDED, hold_running, kept_message, note_idle, tell_owners
 from backendai.compute.status import Outcome
 from backendai.core.errors import UserError
+from backendai.core.messages import Message
 
 MOST_KEPT = 100
 
@@ -34,7 +35,11 @@ def keep_running(user: User, session_ids: Collection[UUID], *, now: datetime) ->
     """Put the end of each of these off by each warning that stands, in a fixed number of statements. Sessions that the
     user may not see or that nobody warned of are passed over. Raises UserError for more than ``MOST_KEPT``."""
     if len(session_ids) > MOST_KEPT:
-        text = f"{len(session_ids)} sessions named, but at most {MOST_KEPT} are kept running at once."
+        text = Message(
+            "{number} sessions named, but at most {most_kept} are kept running at once.",
+            number=len(session_ids),
+            most_kept=MOST_KEPT,
+        )
         raise UserError(text, field="sessions", code="too-many-sessions", limit=MOST_KEPT)
     until: dict[UUID, datetime] = {}
     refused: list[str] = []

@@ -18,9 +18,8 @@ def delete_key_pair(user: User, access_key: str) -> None:
         own_key_pair(user, access_key)
         number = ComputeSession.objects.filter(access_key=access_key, status__in=LIVE).count()
         if number:
-            sessions = "session counts" if number == 1 else "sessions count"
             raise Conflict(
-                f"{number} live {sessions} for this key pair; end them first, or let it rest instead.",
+                "Sessions of this key pair that have not ended: {sessions}. End them first, or deactivate it instead.",
                 code="key-pair-in-use",
                 sessions=number,
             )

@@ -28,6 +28,7 @@ from backendai.compute.services.ledger import slots_of
 from backendai.compute.status import PLACED
 from backendai.core import advisory_locks
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
 from backendai.core.slots import Slots, format_amount
 from backendai.scheduler.limits import Limits
 from backendai.scheduler.plan import Reason
@@ -272,13 +273,24 @@ def _check_pending_of(holder: Limited, owner_id: UUID) -> None:
     rows = list(pending.order_by().values_list("slots", "cluster_size").annotate(number=Count("pk")))
     number, limit = sum(row[2] for row in rows), holder.policy.max_pending_sessions
     if limit is not None and number > limit:
-        text = f"{number - 1} sessions of {holder.label} wait already, and at most {limit} may."
+        text = Message(
+            "{number} sessions of {holder} wait already, and at most {limit} may.",
+            number=number - 1,
+            holder=holder.label,
+            limit=limit,
+        )
         raise _too_much(holder, text, what="sessions", number=number - 1, limit=limit)
     waiting = sum((Slots.parse(slots) * (size * count) for slots, size, count in rows), Slots())
     for name, most in thousandths(holder.policy.max_pending_slots, field="max_pending_slots").items():
         if waiting[name] > most:
             total, allowed = format_amount(name, waiting[name]), format_amount(name, most)
-            text = f"With this session {name} {total} would wait for {holder.label}, and at most {allowed} may."
+            text = Message(
+                "With this session {name} {total} would wait for {holder}, and at most {allowed} may.",
+                name=name,
+                total=total,
+                holder=holder.label,
+                allowed=allowed,
+            )
             raise _too_much(holder, text, what=name, number=total, limit=allowed)
 
 

@@ -22,7 +22,7 @@ LARGEST = 4 * 2**20
 def save_log(agent: Agent, kernel_id: UUID, generation: int, content: bytes, *, truncated: bool) -> None:
     """Keep the end of a kernel's output; repeated is fine, an older generation's does not replace a newer one."""
     if len(content) > LARGEST:
-        raise UserError(f"A log may have at most {LARGEST} bytes.", code="too-long")
+        raise UserError("A log may have at most {largest} bytes.", largest=LARGEST, code="too-long")
     kernel = Kernel.objects.filter(pk=kernel_id, agent=agent).first()
     if kernel is None or kernel.generation != generation:
         raise NotFound("This kernel is not on this agent.")

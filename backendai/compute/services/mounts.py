@@ -16,6 +16,7 @@ from backendai.compute.mount_models import SessionMount
 from backendai.compute.spec import MountWish, SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.home_paths import clash
+from backendai.core.messages import Message
 from backendai.core.mount_targets import absolute_target, below_home, overlap, sub_path_problem, target_problem
 from backendai.storage.models import Folder
 from backendai.storage.status import Rights
@@ -42,7 +43,11 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
     """Return what a session of this owner would mount: what it wishes, and folders whose name begins with a dot, as far
     as nothing is in their way. Raises a UserError at ``mounts``. One query, and one more if there is any folder."""
     if len(spec.mounts) > MOST_MOUNTS:
-        text = f"{len(spec.mounts)} folders given; a session mounts at most {MOST_MOUNTS}."
+        text = Message(
+            "{number} folders given; a session mounts at most {most_mounts}.",
+            number=len(spec.mounts),
+            most_mounts=MOST_MOUNTS,
+        )
         raise UserError(text, field=_FIELD, code="too-many-mounts", limit=MOST_MOUNTS)
     offered = _offered(owner, project, spec.mounts)
     found: list[ResolvedMount] = []
@@ -56,7 +61,11 @@ def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[Res
     files = _files_of_home(owner, project, spec)
     for mount in found:
         if taken := _file_in_the_way(mount.target, files):
-            text = f"{mount.target} is in the way of the file {taken} of the home folder: choose another path."
+            text = Message(
+                "{target} is in the way of the file {taken} of the home folder: choose another path.",
+                target=mount.target,
+                taken=taken,
+            )
             raise _refused(text, "mount-path-taken", target=mount.target)
     return [*found, *_automatic(owner, offered, found, files)][:MOST_MOUNTS]
 
@@ -71,7 +80,10 @@ def start_of(spec: SessionSpec, mounts: Sequence[ResolvedMount]) -> str:
     for mount in mounts:
         if mount.target == absolute_target("", spec.start_in):
             return mount.target
-    text = f"The session mounts no folder {spec.start_in[:64]!r} to start in: name one of its mounts."
+    text = Message(
+        "The session mounts no folder {start_in} to start in: name one of its mounts.",
+        start_in=repr(spec.start_in[:64]),
+    )
     raise UserError(text, field="start_in", code="unknown-start")
 
 
@@ -83,7 +95,10 @@ def take_mounts(mounts: Sequence[ResolvedMount]) -> list[ResolvedMount]:
     ready = ready_folders({mount.folder_id for mount in mounts})
     for mount in mounts:
         if mount.folder_id not in ready and not mount.is_automatic:
-            text = f"Folder {mount.folder_name} is not ready any more: restore it, or launch without it."
+            text = Message(
+                "Folder {folder_name} is not ready any more: restore it, or launch without it.",
+                folder_name=mount.folder_name,
+            )
             raise _refused(text, "folder-not-ready", folder=mount.folder_name)
     return [mount for mount in mounts if mount.folder_id in ready]
 
@@ -134,7 +149,12 @@ def _named(owner: User, project: Project, offered: Sequence[Any], name: str) -> 
         candidates = [folder for folder in found if nearest(folder)]
         if len(candidates) > 1:
             ids = ", ".join(str(folder.pk) for folder in candidates[:4])
-            text = f"{len(candidates)} folders are called {name}: name one by its id ({ids})."
+            text = Message(
+                "{number} folders are called {name}: name one by its id ({ids}).",
+                number=len(candidates),
+                name=name,
+                ids=ids,
+            )
             raise _refused(text, "ambiguous-folder", wanted=name)
         if candidates:
             return candidates[0]
@@ -146,10 +166,16 @@ def _unknown(owner: User, name: str) -> UserError:
     wanted = Q(pk=pk) if pk else Q(name=name)
     other = Folder.objects.visible_to(owner).filter(wanted).order_by("-changed_at").first()
     if other is not None:
-        text = f"Folder {other.name} is {other.get_status_display()}: only ready folders can be mounted."
+        text = Message(
+            "Folder {other} is {status}: only ready folders can be mounted.",
+            other=other.name,
+            status=other.get_status_display(),
+        )
         return _refused(text, "folder-not-ready", folder=other.name)
     known = list(Folder.objects.offered_to(owner).order_by("name").values_list("name", flat=True)[:10])
-    text = f"There is no folder {name[:64]!r} to mount; there are: {', '.join(known) or 'none'}."
+    text = Message(
+        "There is no folder {name} to mount; there are: {known}.", name=repr(name[:64]), known=known or Message("none")
+    )
     return _refused(text, "unknown-folder", wanted=name[:64])
 
 
@@ -157,13 +183,18 @@ def _resolve(wish: MountWish, folder: Any) -> ResolvedMount:
     granted = Rights.VIEW if folder.linked_path else _GRANTED[folder.rights]
     rights = wish.rights or granted
     if rights not in (Rights.VIEW, Rights.EDIT):
-        text = f"{wish.rights[:16]!r} are no rights: use view or edit, or leave it empty."
+        text = Message("{rights} are no rights: use view or edit, or leave it empty.", rights=repr(wish.rights[:16]))
         raise _refused(text, "invalid-rights")
     if rights == Rights.EDIT and granted == Rights.VIEW:
-        text = f"Folder {folder.name} can only be mounted read-only: you may view it."
+        text = Message("Folder {folder} can only be mounted read-only: you may view it.", folder=folder.name)
         raise _refused(text, "rights-not-granted", folder=folder.name, granted=str(granted))
     if problem := sub_path_problem(wish.path):
-        raise _refused(f"{wish.path[:64]!r} in folder {folder.name}: {problem}", "invalid-sub-path")
+        raise _refused(
+            Message(
+                "{path} in folder {folder}: {problem}", path=repr(wish.path[:64]), folder=folder.name, problem=problem
+            ),
+            "invalid-sub-path",
+        )
     target = absolute_target(folder.name, wish.target)
     if problem := target_problem(target):
         raise _refused(f"{target[:64]!r}: {problem}", "invalid-mount-path", target=target[:255])
@@ -200,8 +231,17 @@ def _file_in_the_way(target: str, files: Iterable[str]) -> str:
 
 def _overlap_text(mount: ResolvedMount, other: ResolvedMount) -> str:
     if mount.target == other.target:
-        return f"Folders {other.folder_name} and {mount.folder_name} would both be at {mount.target}: change one path."
-    return f"{mount.target} and {other.target} lie inside one another: choose paths beside each other."
+        return Message(
+            "Folders {folder_name} and {folder_name_2} would both be at {target}: change one path.",
+            folder_name=other.folder_name,
+            folder_name_2=mount.folder_name,
+            target=mount.target,
+        )
+    return Message(
+        "{target} and {target_2} lie inside one another: choose paths beside each other.",
+        target=mount.target,
+        target_2=other.target,
+    )
 
 
 def _refused(text: str, code: str, **details: object) -> UserError:

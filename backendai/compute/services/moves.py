@@ -19,6 +19,7 @@ from backendai.compute.services.ledger import free
 from backendai.compute.services.mount_releases import release_mounts
 from backendai.compute.services.notices import Moved, note_moves, told_with
 from backendai.compute.status import KERNEL_MOVES, PLACED, SESSION_MOVES, TERMINAL, Outcome, Phase, Status, sources_of
+from backendai.core.messages import shortened
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
 
@@ -71,7 +72,7 @@ def move(
     if to in _STAMPS:
         changes[_STAMPS[to]] = now
     if to not in _REASON_STAYS or (to == Status.CANCELLED and why.code):
-        changes |= {"status_reason": why.code, "status_message": why.message[:500], "status_data": dict(why.data)}
+        changes |= {"status_reason": why.code, "status_message": shortened(why.message), "status_data": dict(why.data)}
     with transaction.atomic():
         allowed = [source for source in sources_of(to, SESSION_MOVES) if only_from is None or source in only_from]
         rows = ComputeSession.objects.filter(pk__in=among(session_ids), status__in=allowed)
@@ -105,7 +106,7 @@ def move_kernels(
     changes: dict[str, Any] = {"status": to, "changed_at": now} | columns
     changes |= {"moved_from": F("status")}
     if reason:
-        changes |= {"status_reason": reason, "status_message": message[:500]}
+        changes |= {"status_reason": reason, "status_message": shortened(message)}
     if to in TERMINAL:
         changes |= {"ended_at": now, "progress": None, "fetched_bytes": None, "image_bytes": None}
     with transaction.atomic():

@@ -18,6 +18,7 @@ from backendai.compute.notice_models import SessionNotice
 from backendai.compute.reasons import reason_of
 from backendai.compute.services.bulk import among, insert_new
 from backendai.compute.status import Status
+from backendai.core.messages import shortened
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
 LONG_WAIT = timedelta(minutes=1)  # who waits for less looks on
@@ -169,7 +170,7 @@ def _write(moved: Sequence[Moved], kind: NoticeKind, now: datetime) -> None:
 
 def _warn(due: Iterable[tuple[UUID, UUID, str, datetime]], now: datetime, kind: NoticeKind = NoticeKind.ENDING) -> None:
     warnings = [
-        _notice(pk, owner, kind, now, message=message[:500], due_at=due_at) for pk, owner, message, due_at in due
+        _notice(pk, owner, kind, now, message=shortened(message), due_at=due_at) for pk, owner, message, due_at in due
     ]
     if not warnings:
         return

@@ -62,7 +62,10 @@ def rename_own_image(actor: User, image: Image, title: str) -> Image:
         waiting = ImageCommit.objects.filter(owner=image.owner_id, title=title, status__in=NOT_OVER)
         if others.exists() or waiting.exists():
             raise Conflict(
-                f"There is an image named {title} already; choose another name.", field="name", code="name-taken"
+                "There is an image named {title} already; choose another name.",
+                title=title,
+                field="name",
+                code="name-taken",
             )
         if title != image.title:
             changes = {"title": [image.title, title]}
@@ -111,17 +114,21 @@ def _refuse_while_needed(actor: User, image: Image) -> None:
     sessions, others = sessions_on(image, actor)
     details: dict[str, Any] = {"sessions": [str(session.pk) for session in sessions], "others": others}
     if sessions:
-        names = ", ".join(session.name for session in sessions)
+        names = [session.name for session in sessions]
         more = ", …" if others or len(sessions) == _MOST_NAMED else ""
         raise Conflict(
-            f"{image.display_name} is needed by sessions that have not ended: {names}{more}. End them first.",
+            "{display_name} is needed by sessions that have not ended: {names}{more}. End them first.",
+            display_name=image.display_name,
+            names=names,
+            more=more,
             code="image-in-use",
             **details,
         )
     if others:
         raise Conflict(
-            f"{image.display_name} is needed by sessions of other people that have not ended ({others}). Take it back "
-            "from its projects and wait for their end.",
+            "{display_name} is needed by sessions of other people that have not ended "
+            "({others}). Take it back from its projects and wait for their end.",
+            display_name=image.display_name,
             code="image-in-use",
             **details,
         )

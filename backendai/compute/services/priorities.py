@@ -66,8 +66,10 @@ def _most_for_owner(session: ComputeSession, user: User, priority: int, before: 
         return most if most is None and priority >= before else priority
     if most is not None and priority > most:
         raise UserError(
-            f"Priority {priority} asked, but an administrator lowered that of this session to {most}: its owner may "
-            f"set {most} at most.",
+            "Priority {priority} asked, but an administrator lowered that of this session to "
+            "{most}: its owner may set {most} at most.",
+            priority=priority,
+            most=most,
             field="priority",
             code="priority-too-high",
             wanted=priority,

@@ -21,6 +21,7 @@ from backendai.compute.querysets import SessionQuerySet
 from backendai.compute.services.apps import App, apps_of, host_of, label_of, main_kernel
 from backendai.compute.services.notices import tell_of_closed_apps
 from backendai.core.errors import Conflict, NotFound
+from backendai.core.messages import Message
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
 OPENED, CLOSED = "app.open-to-everybody", "app.close-to-others"
@@ -44,7 +45,7 @@ def open_to_everybody(
     Raises NotFound (no such app) and Conflict (the site does not allow it, or the app cannot be opened now).
     """
     if not site_settings().public_apps:
-        text = "Apps cannot be made public on this site. Ask an administrator to allow it."
+        text = Message("Apps cannot be made public on this site. Ask an administrator to allow it.")
         raise Conflict(text, code="no-public-apps")
     app = find_app(session, name)
     if app.code:
@@ -53,7 +54,7 @@ def open_to_everybody(
     values = {"label": label_of(session, name), "opened_by": user, "opened_at": now, "closes_at": closes_at}
     with transaction.atomic():
         PublicApp.objects.update_or_create(session=session, service=name, defaults=values)
-        until = closes_at.isoformat() if closes_at else "end of session"
+        until = closes_at.isoformat() if closes_at else Message("end of session")
         audit(user.pk, OPENED, "session", [session.pk], service=name, until=until, **both_names(user, session.owner))
         _show_again(ComputeSession.objects.filter(pk=session.pk))
     return app
@@ -81,12 +82,18 @@ def close_what_is_over(now: datetime) -> int:
         services: defaultdict[ComputeSession, list[str]] = defaultdict(list)
         for row in due:
             services[row.session].append(row.service)
-        about = {one.pk: {"services": sorted(names), "reason": "time is up"} for one, names in services.items()}
+        about = {
+            one.pk: {"services": sorted(names), "reason": Message("time is up")} for one, names in services.items()
+        }
         audit_each(None, CLOSED, "session", about)
         live = {one: sorted(names) for one, names in services.items() if not one.is_terminal}
         ends = {row.session_id: row.closes_at or now for row in due}
         sentences = {
-            one.pk: (one.owner_id, f"Public access to {', '.join(names)} has ended: its time is up.", ends[one.pk])
+            one.pk: (
+                one.owner_id,
+                Message("Public access to {names} has ended: its time is up.", names=names),
+                ends[one.pk],
+            )
             for one, names in live.items()
         }
         tell_of_closed_apps(sentences, now=now)
@@ -127,7 +134,7 @@ def find_app(session: ComputeSession, name: str) -> App:
     for app in apps_of(session, main_kernel(session)):
         if app.name == name:
             return app
-    raise NotFound(f"This session has no app named {name[:32]}.", code="no-such-app")
+    raise NotFound("This session has no app named {name}.", name=name[:32], code="no-such-app")
 
 
 def _open_at(now: datetime | Now) -> QuerySet[PublicApp]:

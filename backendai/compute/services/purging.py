@@ -14,6 +14,7 @@ from backendai.compute.models import ComputeSession, SessionNotice
 from backendai.compute.services.own_images import forget_images_of
 from backendai.compute.services.session_files import forget_files_of
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
 from backendai.storage.services import refuse_while_owning
 
 
@@ -25,10 +26,11 @@ def purge_user(actor: User, user: User, *, typed: str, now: datetime) -> None:
     with transaction.atomic():
         if live := live_sessions_of(user):
             number = sum(live.values())
-            text = ", ".join(f"{count} {status}" for status, count in live.items())
+            counts = [Message("{number} {status}", number=count, status=status) for status, count in live.items()]
             raise Conflict(
-                f"{number} session{'s' if number > 1 else ''} of theirs {'have' if number > 1 else 'has'} not ended "
-                f"({text}). End them first.",
+                "Sessions that have not ended: {number} ({counts}). End them first.",
+                number=number,
+                counts=Message.joined(counts, ", "),
                 code="sessions-live",
                 sessions=live,
             )

@@ -135,7 +135,11 @@ def pin_launch(user: User, record: LaunchRecord, pinned: bool) -> None:
     if pinned == record.is_pinned:
         return
     if pinned and LaunchRecord.objects.visible_to(user).filter(is_pinned=True).count() >= MOST_PINNED:
-        raise Conflict(f"You have pinned {MOST_PINNED} launches already; unpin one.", code="too-many-pinned")
+        raise Conflict(
+            "You have pinned {most_pinned} launches already; unpin one.",
+            most_pinned=MOST_PINNED,
+            code="too-many-pinned",
+        )
     with transaction.atomic():
         audit(user.pk, "recent-launch.change", "recent-launch", [record.pk], changes={"pinned": [not pinned, pinned]})
         record.is_pinned = pinned

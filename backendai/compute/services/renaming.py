@@ -13,6 +13,7 @@ from backendai.activity.services import audit
 from backendai.compute.models import ComputeSession
 from backendai.compute.status import LIVE, Status
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
 from backendai.core.names import check_session_name
 from backendai.wire.browser import SessionEvent, publish_on_commit
 
@@ -58,9 +59,19 @@ def _too_late(session: ComputeSession) -> Conflict:
 def _taken(session: ComputeSession, name: str) -> Conflict:
     rows = ComputeSession.objects.filter(owner=session.owner_id, name=name, status__in=LIVE)
     other = rows.exclude(pk=session.pk).first()
-    which = f" ({other.get_status_display()}, launched {other.created_at:%Y-%m-%d %H:%M} UTC)" if other else ""
+    which = (
+        Message(
+            " ({status}, launched {created_at} UTC)",
+            status=other.get_status_display(),
+            created_at=f"{other.created_at:%Y-%m-%d %H:%M}",
+        )
+        if other
+        else ""
+    )
     return Conflict(
-        f"Another live session of this owner has the name {name!r}{which}; choose another one.",
+        "Another live session of this owner has the name {name}{which}; choose another one.",
+        name=repr(name),
+        which=which,
         field="name",
         code="name-taken",
         session=str(other.pk) if other else "",

@@ -25,6 +25,7 @@ from backendai.compute.services.moves import move_kernels, touch
 from backendai.compute.services.steps import step_failed, steps_taken
 from backendai.compute.status import KERNEL_MOVES, STARTING, TERMINAL, Status, sources_of
 from backendai.core.errors import NotFound
+from backendai.core.messages import Message, for_column
 from backendai.wire.messages import KernelReport, KernelState
 
 _RAN_OUT = "exited"  # the node's word for "the main process ended by itself"
@@ -166,7 +167,7 @@ def _note_progress(some: Sequence[_Told]) -> None:
         for told in some
         if told.report.progress != told.kernel.progress
         or told.report.fetched_bytes != told.kernel.fetched_bytes
-        or told.report.message != told.kernel.status_message
+        or told.report.said != told.kernel.status_message
     ]
     if not news:
         return
@@ -182,7 +183,7 @@ def _words(some: Sequence[_Told]) -> dict[str, Any]:
         "progress": _each({told.kernel.pk: told.report.progress for told in some}, "double precision"),
         "fetched_bytes": _each({told.kernel.pk: told.report.fetched_bytes for told in some}, "bigint"),
         "image_bytes": _each({told.kernel.pk: told.report.image_bytes for told in some}, "bigint"),
-        "status_message": _each({told.kernel.pk: told.report.message for told in some}),
+        "status_message": _each({told.kernel.pk: told.report.said for told in some}),
     }
 
 
@@ -211,7 +212,7 @@ def _end(some: Sequence[_Told], now: datetime) -> list[UUID]:
         reasons = {told.kernel.pk: _reason(told) for told in by_itself}
         columns = _end_columns(by_itself) | {
             "status_reason": _each({pk: reason for pk, (reason, _) in reasons.items()}),
-            "status_message": _each({pk: message[:500] for pk, (_, message) in reasons.items()}),
+            "status_message": _each({pk: for_column(message) for pk, (_, message) in reasons.items()}),
         }
         if any(told.kernel.status in STARTING for told in by_itself):
             columns["steps"] = _each(
@@ -235,13 +236,17 @@ def _steps(told: _Told, reason: str, message: str, now: datetime) -> list[dict[s
 def _reason(told: _Told) -> tuple[str, str]:
     report = told.report
     if report.reason != _RAN_OUT:
-        return report.reason or "self-terminated", report.message
+        return report.reason or "self-terminated", report.said
     if not told.kernel.session.kind.runs_program:
-        message = f"The main program of {told.kernel.hostname} ended with exit code {report.exit_code}."
+        message = Message(
+            "The main program of {hostname} ended with exit code {exit_code}.",
+            hostname=told.kernel.hostname,
+            exit_code=report.exit_code,
+        )
         return "self-terminated", message
     if report.exit_code == 0:
         return FINISHED, ""
-    return "task-failed", f"The batch program ended with exit code {report.exit_code}."
+    return "task-failed", Message("The batch program ended with exit code {exit_code}.", exit_code=report.exit_code)
 
 
 def _each(values: Mapping[UUID, Any], kind: Kind = "text") -> Any:

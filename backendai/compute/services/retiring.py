@@ -16,6 +16,8 @@ from backendai.compute.services.losses import lose
 from backendai.compute.services.place import lock_group
 from backendai.compute.status import PLACED
 from backendai.core.errors import Conflict
+from backendai.core.messages import Message
+from backendai.core.slots import kernels_in_words
 
 GONE = "agent-terminated"
 
@@ -28,14 +30,16 @@ def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
     Raises a Conflict while it answers and runs something: nobody could say that this has ended.
     """
     if agent.status == Agent.Status.TERMINATED:
-        raise Conflict(f"Agent {agent.name} is gone for good already.", code="agent-terminated")
+        raise Conflict("Agent {agent} is gone for good already.", agent=agent.name, code="agent-terminated")
     with transaction.atomic():
         lock_group(agent.resource_group_id)
         placed = Kernel.objects.filter(agent=agent, status__in=PLACED).order_by("pk")
         number = placed.count()
         if number and Agent.objects.answering().filter(pk=agent.pk).exists():
             raise Conflict(
-                f"Agent {agent.name} answers and runs {number} kernel{'s' if number > 1 else ''}: drain it first.",
+                "Agent {agent} answers and runs {running}: drain it first.",
+                agent=agent.name,
+                running=kernels_in_words(number),
                 code="agent-in-use",
                 kernels=number,
             )
@@ -55,4 +59,4 @@ def retire_agent(actor: User, agent: Agent, *, now: datetime) -> int:
 
 
 def _sentence(agent: str) -> str:
-    return f"Node {agent} was declared gone for good by an administrator; what ran there is lost."
+    return Message("Node {agent} was declared gone for good by an administrator; what ran there is lost.", agent=agent)

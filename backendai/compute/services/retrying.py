@@ -24,6 +24,7 @@ from backendai.compute.status import (
     Phase,
     Status,
 )
+from backendai.core.messages import Message
 from backendai.wire.broker import hint_on_commit
 from backendai.wire.queues import CONTROL_QUEUE
 
@@ -83,7 +84,11 @@ def start_again(session: ComputeSession, kernels: Sequence[Kernel], *, now: date
         return
     guilty = [kernel for kernel in kernels if kernel.status_reason not in (SIBLING, FINISHED)] or list(kernels)
     first = min(guilty, key=lambda kernel: (kernel.ended_at or now, kernel.rank))
-    tries = f"try {session.retries + 1} of {session.resource_group.max_retries + 1}"
+    tries = Message(
+        "try {retries} of {max_retries}",
+        retries=session.retries + 1,
+        max_retries=session.resource_group.max_retries + 1,
+    )
     why = Why(
         phase_of(session.status),
         first.status_reason,
@@ -153,7 +158,10 @@ def _is_lost(kernel: Kernel) -> bool:
 
 
 def _named(session: ComputeSession, kernel: Kernel) -> str:
-    return f"{kernel.hostname}: {kernel.reason_text}" if session.cluster_size > 1 else kernel.reason_text
+    reason = kernel.reason_text
+    return (
+        Message("{hostname}: {reason}", hostname=kernel.hostname, reason=reason) if session.cluster_size > 1 else reason
+    )
 
 
 def _stop_siblings(session_ids: Collection[UUID], now: datetime) -> set[UUID]:

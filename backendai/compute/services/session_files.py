@@ -12,6 +12,7 @@ from backendai.compute.services.bulk import among
 from backendai.compute.spec import BroughtFile
 from backendai.core.errors import UserError
 from backendai.core.home_paths import clash, is_reserved, path_problem
+from backendai.core.messages import Message
 from backendai.core.slots import format_size
 from backendai.wire.messages import HomeFile
 
@@ -24,25 +25,31 @@ _PROGRAM = "#!"
 def check_files(files: Sequence[BroughtFile]) -> None:
     """Refuse too many or too large files, paths that cannot be, and what is not text; the error names the file."""
     if len(files) > MOST_FILES:
-        text = f"{len(files)} files given; a session takes at most {MOST_FILES}."
+        text = Message(
+            "{number} files given; a session takes at most {most_files}.", number=len(files), most_files=MOST_FILES
+        )
         raise UserError(text, field=_FIELD, code="too-many-files", limit=MOST_FILES)
     for number, file in enumerate(files):
         if problem := path_problem(file.path):
             raise UserError(f"{file.path[:64]!r}: {problem}", field=_FIELD, code="invalid-path")
         if is_reserved(file.path):
-            text = f"{file.path} is written by the platform: choose another name."
+            text = Message("{path} is written by the platform: choose another name.", path=file.path)
             raise UserError(text, field=_FIELD, code="reserved-path")
         if any(clash(file.path, other.path) for other in files[:number]):
-            raise UserError(f"{file.path} is there twice.", field=_FIELD, code="path-taken")
+            raise UserError("{path} is there twice.", path=file.path, field=_FIELD, code="path-taken")
         if "\0" in file.content:
-            raise UserError(f"{file.path} is not a text file.", field=_FIELD, code="not-text")
+            raise UserError("{path} is not a text file.", path=file.path, field=_FIELD, code="not-text")
     check_total(sum(file.size for file in files))
 
 
 def check_total(size: int) -> None:
     """Refuse more bytes than all files of a session may have together."""
     if size > MOST_FILE_BYTES:
-        text = f"The files have {format_size(size)}; a session takes at most {format_size(MOST_FILE_BYTES)}."
+        text = Message(
+            "The files have {size}; a session takes at most {most_file_bytes}.",
+            size=format_size(size),
+            most_file_bytes=format_size(MOST_FILE_BYTES),
+        )
         raise UserError(text, field=_FIELD, code="files-too-large", limit=MOST_FILE_BYTES)
 
 

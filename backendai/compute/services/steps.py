@@ -10,6 +10,7 @@ from typing import Any
 
 from backendai.compute.models import Kernel, SchedulingRecord
 from backendai.compute.status import Outcome, Status
+from backendai.core.messages import Message, for_json
 
 Step = dict[str, Any]
 
@@ -40,7 +41,8 @@ def step_failed(kernel: Kernel, agent: str, code: str, message: str, *, now: dat
     """Return the kernel's steps with the one that has just failed."""
     stage = _STAGES.get(Status(kernel.status), "run")
     failed = _step(kernel, agent, stage, kernel.changed_at, now)
-    failed |= {"result": str(Outcome.FAILURE), "error_code": code, "message": f"{failed['message']}. {message}".strip()}
+    said = Message.joined([Message.of(failed["message"]), message], ". ")
+    failed |= {"result": str(Outcome.FAILURE), "error_code": code, "message": for_json(said)}
     return [*kernel.steps, failed]
 
 
@@ -61,15 +63,18 @@ def full_steps(record: SchedulingRecord) -> list[Step]:
         "ended_at": record.updated_at.isoformat(),
     }
     steps = [{"step": step[0], "message": step[1]} if isinstance(step, list) else step for step in record.sub_steps]
-    return [usual | step for step in steps if isinstance(step, dict)]
+    found = [usual | step for step in steps if isinstance(step, dict)]
+    return [step | {"message": Message.of(step["message"])} for step in found]
 
 
 def _step(kernel: Kernel, agent: str, stage: str, start: datetime, end: datetime) -> Step:
+    took = f"{max(0.0, (end - start).total_seconds()):.1f}"
+    message = Message("{hostname} on {agent}: {seconds} s", hostname=kernel.hostname, agent=agent, seconds=took)
     return {
         "step": stage,
         "result": str(Outcome.SUCCESS),
         "error_code": "",
-        "message": f"{kernel.hostname} on {agent}: {max(0.0, (end - start).total_seconds()):.1f} s",
+        "message": for_json(message),
         "started_at": start.isoformat(),
         "ended_at": end.isoformat(),
     }

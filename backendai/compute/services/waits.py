@@ -18,10 +18,11 @@ from django.db.models import F
 
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.bulk import among, update_rows
-from backendai.compute.services.history import LONGEST_MESSAGE, NO_STEPS, Entry, Steps, steps_text, write_history
+from backendai.compute.services.history import NO_STEPS, Entry, Steps, steps_text, write_history
 from backendai.compute.services.holding import hold_pending
 from backendai.compute.services.moves import tell
 from backendai.compute.status import Outcome, Phase, Status
+from backendai.core.messages import for_column
 
 _NO_NUMBERS: Mapping[str, Any] = {}
 
@@ -131,7 +132,7 @@ def _write_reasons(notes: Sequence[_Note], records: Sequence[Any]) -> None:
             texts[id(note.wait.data)] = _text_of(note.wait.data)
     columns: dict[str, tuple[str, Sequence[Any]]] = {
         "status_reason": ("text", [note.wait.code for note in notes]),
-        "status_message": ("text", [note.wait.message[:LONGEST_MESSAGE] for note in notes]),
+        "status_message": ("text", [for_column(note.wait.message) for note in notes]),
         "status_data": ("jsonb", [texts[id(note.wait.data)] for note in notes]),
         "wait_digest": ("text", [note.digest for note in notes]),
         "wait_record": ("uuid", records),
@@ -158,7 +159,7 @@ def _write_rows(notes: Sequence[_Note], now: datetime) -> list[str]:
 
 def _reword_rows(notes: Sequence[_Note], now: datetime) -> None:
     columns: dict[str, tuple[str, Sequence[Any]]] = {
-        "message": ("text", [note.wait.message[:LONGEST_MESSAGE] for note in notes]),
+        "message": ("text", [for_column(note.wait.message) for note in notes]),
         "sub_steps": ("jsonb", [steps_text(note.wait.steps) for note in notes]),
     }
     records = [note.seen.record for note in notes]

@@ -30,7 +30,13 @@ def po_path(language: str, domain: str = "django") -> Path:
 def texts() -> dict[Key, Entry]:
     """Return every text of the interface."""
     root = Path(settings.BASE_DIR)
-    return merged([*texts_of_templates(root / "templates", root), *texts_of_code(root / "backendai", root)])
+    return merged(
+        [
+            *texts_of_templates(root / "templates", root),
+            *texts_of_code(root / "backendai", root),
+            *labels_of_pages(),
+        ]
+    )
 
 
 def sentences() -> dict[Key, Entry]:

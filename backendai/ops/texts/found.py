@@ -25,6 +25,15 @@ _ROLES = {
     "npgettext": ("context", "text", "plural"),
     "npgettext_lazy": ("context", "text", "plural"),
 }
+# Calls whose first argument is the template of a message, under whatever module they are imported from.
+MESSAGES = frozenset(
+    {
+        "Message", "UserError", "NotFound", "Conflict", "NotAllowed", "StorageFull", "PlatformError", "RegistryError",
+        "NotThere", "Unreachable", "DeletesNothing", "BackendError", "FileServerError", "StorageSilent",
+        "SignatureRefused", "PathRefused", "NodeUnreachable", "PortalRefused",
+        "_Stays", "Busy", "StartFailed",
+    }
+)  # fmt: skip
 _CALL = re.compile(r"(?<!\w)(n?p?gettext|_)\(")
 _PLACEHOLDER = re.compile(r"%(?:\(\w+\))?[sdrif]")
 
@@ -66,8 +75,9 @@ def texts_of_module(tree: ast.Module) -> Iterator[Entry]:
         if alias.name in _ROLES
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names:
-            entry = _entry_of(node, names[node.func.id])
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            roles = names.get(node.func.id) or (("text",) if node.func.id in MESSAGES else ())
+            entry = _entry_of(node, roles)
             if entry:
                 yield entry
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backendai.core.messages import Message
 from backendai.scheduler.selection import LeastLeft, Selection
 
-SELECTION = Selection("concentrated", "concentrated: the fullest agent that has room", LeastLeft)
+SELECTION = Selection("concentrated", Message("concentrated: the fullest agent that has room"), LeastLeft)

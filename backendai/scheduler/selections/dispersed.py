@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backendai.core.messages import Message
 from backendai.scheduler.selection import MostLeft, Selection
 
-SELECTION = Selection("dispersed", "dispersed: the emptiest agent", MostLeft)
+SELECTION = Selection("dispersed", Message("dispersed: the emptiest agent"), MostLeft)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 
+from backendai.core.messages import Message
 from backendai.scheduler.sequence import Line, Sequence
 from backendai.scheduler.snapshot import SessionView
 
@@ -99,4 +100,4 @@ def _users(line: Line) -> tuple[list[_User], dict[float, list[int]]]:
     return users, levels
 
 
-SEQUENCE = Sequence("drf", "dominant resource fairness: the smallest share first", drf)
+SEQUENCE = Sequence("drf", Message("dominant resource fairness: the smallest share first"), drf)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import inf
 
+from backendai.core.messages import Message
 from backendai.scheduler.sequence import Line, Sequence
 from backendai.scheduler.snapshot import Holder, SessionView
 
@@ -40,4 +41,4 @@ def _burden(line: Line, key: str) -> float:
     return line.past_usage.get(key, 0.0) / weight
 
 
-SEQUENCE = Sequence("fair-share", "fair share over time: who used least lately first", fair_share)
+SEQUENCE = Sequence("fair-share", Message("fair share over time: who used least lately first"), fair_share)

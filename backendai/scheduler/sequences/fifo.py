@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backendai.core.messages import Message
 from backendai.scheduler.sequence import Line, Sequence, may_be_passed
 from backendai.scheduler.snapshot import SessionView
 
@@ -18,4 +19,4 @@ def fifo(line: Line) -> list[SessionView]:
     return [session for session in line.sessions if not may_be_passed(session, rules, now)] + pushed_back
 
 
-SEQUENCE = Sequence("fifo", "first in, first out", fifo, is_strict=True)
+SEQUENCE = Sequence("fifo", Message("first in, first out"), fifo, is_strict=True)

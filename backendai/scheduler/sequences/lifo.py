@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backendai.core.messages import Message
 from backendai.scheduler.sequence import Line, Sequence
 from backendai.scheduler.snapshot import SessionView
 
@@ -11,4 +12,4 @@ def lifo(line: Line) -> list[SessionView]:
     return line.sessions[::-1]
 
 
-SEQUENCE = Sequence("lifo", "last in, first out", lifo)
+SEQUENCE = Sequence("lifo", Message("last in, first out"), lifo)

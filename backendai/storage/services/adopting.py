@@ -79,7 +79,9 @@ def _owner(text: str, fallback: User | None) -> tuple[User | None, Project | Non
     domain, _, project_name = name.partition("/")
     project = Project.objects.filter(domain__name=domain, name=project_name).first() if kind == "project" else None
     if project is None and fallback is None:
-        raise UserError(f"Its owner {text!r} is not here. Name somebody who gets it with --owner.", code="no-owner")
+        raise UserError(
+            "Its owner {text} is not here. Name somebody who gets it with --owner.", text=repr(text), code="no-owner"
+        )
     return (None, project) if project else (fallback, None)
 
 
@@ -95,7 +97,7 @@ def _write(folder: Folder) -> None:
         except IntegrityError:
             continue
         return
-    raise UserError(f"Its owner has too many folders named {name!r}.", code="name-taken")
+    raise UserError("Its owner has too many folders named {name}.", name=repr(name), code="name-taken")
 
 
 def _map(value: Any) -> dict[str, Any]:

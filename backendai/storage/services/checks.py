@@ -12,6 +12,7 @@ from django.db import models
 
 from backendai.accounts.models import Project, User
 from backendai.core.errors import Conflict, NotFound, UserError
+from backendai.core.messages import Message
 from backendai.storage.models import Folder, StorageHost, folder_name_rule
 from backendai.storage.status import FolderStatus
 
@@ -33,7 +34,7 @@ def check_name(name: str, *, field: str = "name") -> str:
 def check_limit(limit_bytes: int | None) -> int | None:
     """Return the limit; raises a UserError unless it is None or a number of bytes from 1."""
     if limit_bytes is not None and not 1 <= limit_bytes <= _LARGEST:
-        text = f"Write a limit from 1 to {_LARGEST} bytes, or none."
+        text = Message("Write a limit from 1 to {largest} bytes, or none.", largest=_LARGEST)
         raise UserError(text, field="limit_bytes", code="invalid-limit")
     return limit_bytes
 
@@ -41,7 +42,12 @@ def check_limit(limit_bytes: int | None) -> int | None:
 def check_choice(value: str, choices: type[models.TextChoices], field: str) -> str:
     """Return the value; raises a UserError that lists what there is."""
     if value not in choices.values:
-        text = f"There is no {field} {str(value)[:32]!r}; there are: {', '.join(choices.values)}."
+        text = Message(
+            "There is no {name} {value}; there are: {values}.",
+            name=field,
+            value=repr(str(value)[:32]),
+            values=choices.values,
+        )
         raise UserError(text, field=field, code="unknown-choice")
     return str(value)
 
@@ -52,9 +58,11 @@ def host_for(user: User, host: StorageHost | None) -> StorageHost:
     found: StorageHost | None = (rows.filter(pk=host.pk) if host else rows.order_by("-is_default", "name")).first()
     if found is None:
         text = (
-            "Nobody can create folders on this storage host." if host else "There is no storage host for new folders."
+            Message("Nobody can create folders on this storage host.")
+            if host
+            else Message("There is no storage host for new folders.")
         )
-        raise Conflict(f"{text} Ask an administrator.", field="host", code="no-storage-host")
+        raise Conflict("{text} Ask an administrator.", text=text, field="host", code="no-storage-host")
     return found
 
 
@@ -66,7 +74,7 @@ def managed_project(user: User, project: Project | None) -> Project | None:
     if found is None:
         raise NotFound("You manage no such project.", field="project", code="unknown-project")
     if not found.is_active or not found.domain.is_active:
-        raise Conflict(f"Project {found.name} is not active.", field="project", code="project-not-active")
+        raise Conflict("Project {found} is not active.", found=found.name, field="project", code="project-not-active")
     return found
 
 
@@ -80,7 +88,9 @@ def earlier_folder(user: User, key: str, digest: str) -> Folder | None:
     rows = Folder.objects.filter(created_by=user, idempotency_key=key[:128])
     found: Folder | None = rows.select_related("host", "user", "project__domain").first()
     if found is not None and found.request_digest != digest:
-        text = f"This idempotency key belongs to another request, which made folder {found.name!r}."
+        text = Message(
+            "This idempotency key belongs to another request, which made folder {found}.", found=repr(found.name)
+        )
         raise Conflict(text, code="idempotency-key-reused", folder=str(found.pk))
     return found
 
@@ -92,10 +102,13 @@ def refuse_while_mounted(folder: Folder) -> None:
     mounts = list(rows.values_list(*columns).distinct()[: _MOST_NAMED + 1])
     if not mounts:
         return
-    words = [f"{name} of {email}" for _, name, email in mounts[:_MOST_NAMED]]
+    words = [Message("{session} of {owner}", session=name, owner=email) for _, name, email in mounts[:_MOST_NAMED]]
     more = ", …" if len(mounts) > _MOST_NAMED else ""
     raise Conflict(
-        f"The folder {folder.name} is mounted by {', '.join(words)}{more}. End these sessions first.",
+        "The folder {folder} is mounted by {words}{more}. End these sessions first.",
+        folder=folder.name,
+        words=words,
+        more=more,
         code="folder-mounted",
         sessions=[str(pk) for pk, *_ in mounts[:_MOST_NAMED]],
     )
@@ -105,7 +118,10 @@ def refuse_while_cloned(folder: Folder) -> None:
     """Raise a Conflict while the folder is being copied; one query."""
     clone = folder.clones.filter(status=FolderStatus.CREATING).first()
     if clone is not None:
-        text = f"The folder {folder.name} is being copied. Wait until the clone is ready, or delete the clone."
+        text = Message(
+            "The folder {folder} is being copied. Wait until the clone is ready, or delete the clone.",
+            folder=folder.name,
+        )
         raise Conflict(text, code="folder-cloned", clone=str(clone.pk))
 
 
@@ -113,10 +129,17 @@ def wrong_status(folder: Folder, done: str) -> Conflict:
     """Return the refusal of what the folder's status does not allow."""
     status = Folder.objects.filter(pk=folder.pk).values_list("status", flat=True).first() or FolderStatus.DELETED
     words = FolderStatus(status).label
-    return Conflict(f"The folder {folder.name} cannot be {done}: it is {words}.", code="folder-status", status=status)
+    return Conflict(
+        "The folder {folder} cannot be {done}: it is {words}.",
+        folder=folder.name,
+        done=done,
+        words=words,
+        code="folder-status",
+        status=status,
+    )
 
 
 def name_taken(name: str) -> Conflict:
     """Return the refusal of a name that another folder of the owner has."""
-    text = f"There is a folder {name!r} of this owner already. Choose another name."
+    text = Message("There is a folder {name} of this owner already. Choose another name.", name=repr(name))
     return Conflict(text, field="name", code="name-taken")

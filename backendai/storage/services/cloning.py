@@ -6,6 +6,7 @@ from datetime import datetime
 
 from backendai.accounts.models import Project, User
 from backendai.core.errors import Conflict, NotAllowed, UserError
+from backendai.core.messages import Message
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.permissions import allows, require_rights
 from backendai.storage.querysets import MANAGE
@@ -40,7 +41,9 @@ def clone_folder(
     manage the source may clone it, others if it is cloneable and they can view it."""
     folder = require_rights(actor, folder, Rights.VIEW)
     if not folder.is_cloneable and not allows(str(getattr(folder, "rights")), MANAGE):  # noqa: B009  (an annotation)
-        text = f"The folder {folder.name} may not be cloned. Ask whoever manages it to allow that."
+        text = Message(
+            "The folder {folder} may not be cloned. Ask whoever manages it to allow that.", folder=folder.name
+        )
         raise NotAllowed(text, code="not-cloneable")
     if folder.linked_path:
         raise Conflict("A linked folder cannot be cloned: copy its files in a session.", code="linked-folder")
@@ -73,7 +76,9 @@ def link_folder(
         raise NotAllowed("Only superadmins may link directories.", code="not-allowed")
     parts = path.split("/")
     if not path.startswith("/") or len(path) > _LONGEST_PATH or ".." in parts or "\0" in path:
-        text = f"Write an absolute path of at most {_LONGEST_PATH} characters without '..'."
+        text = Message(
+            "Write an absolute path of at most {longest_path} characters without '..'.", longest_path=_LONGEST_PATH
+        )
         raise UserError(text, field="path", code="invalid-path")
     folder = Folder(
         name=check_name(name),
@@ -93,5 +98,9 @@ def _note_nothing(folder: Folder) -> None:
 
 def _refuse_too_small(source: Folder, clone: Folder) -> None:
     if clone.limit_bytes is not None and source.used_bytes is not None and source.used_bytes > clone.limit_bytes:
-        text = f"The folder {source.name} holds {source.used_bytes} bytes: give the clone a limit of at least that."
+        text = Message(
+            "The folder {source} holds {used_bytes} bytes: give the clone a limit of at least that.",
+            source=source.name,
+            used_bytes=source.used_bytes,
+        )
         raise UserError(text, field="limit_bytes", code="limit-too-small", used_bytes=source.used_bytes)

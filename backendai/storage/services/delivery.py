@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
+from backendai.core.messages import Message, shortened
 from backendai.core.slots import format_size
 from backendai.storage import orders
 from backendai.storage.file_server import FileServerError, StorageSilent
@@ -66,7 +67,10 @@ def _clone(folder: Folder, now: datetime) -> bool:
         return _became_ready(folder, now)
     if found.done_bytes:
         of_total = f" of {format_size(found.total_bytes)}" if found.total_bytes else ""
-        _note(folder, f"{format_size(found.done_bytes)}{of_total} are copied.")
+        _note(
+            folder,
+            Message("{done_bytes}{of_total} are copied.", done_bytes=format_size(found.done_bytes), of_total=of_total),
+        )
     return False
 
 
@@ -90,7 +94,7 @@ def _refused(folder: Folder, error: FileServerError, now: datetime) -> bool:
         return _catch_up(folder, now)
     logger.warning("folder %s (%s): %s %s", folder.pk, folder.status, error.code, error.message)
     if folder.status == FolderStatus.CREATING:
-        return bool(transition([folder.pk], FolderStatus.ERROR, now=now, status_message=error.message[:500]))
+        return bool(transition([folder.pk], FolderStatus.ERROR, now=now, status_message=shortened(error.message)))
     _note(folder, error.message)
     return False
 
@@ -107,6 +111,6 @@ def _catch_up(folder: Folder, now: datetime) -> bool:
 
 
 def _note(folder: Folder, message: str) -> None:
-    if folder.status_message != message[:500]:
-        folder.status_message = message[:500]
-        Folder.objects.filter(pk=folder.pk, status=folder.status).update(status_message=message[:500])
+    if folder.status_message != (short := shortened(message)):
+        folder.status_message = short
+        Folder.objects.filter(pk=folder.pk, status=folder.status).update(status_message=short)

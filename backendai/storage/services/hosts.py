@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from backendai.activity.changes import plain_value
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, UserError
+from backendai.core.messages import Message
 from backendai.storage.models import Folder, StorageHost
 from backendai.storage.status import FolderStatus
 
@@ -42,7 +43,7 @@ def write_host(actor_id: UUID | None, host: StorageHost, values: Mapping[str, An
                 action = f"storage-host.{'create' if is_new else 'change'}"
                 audit(actor_id, action, "storage-host", [host.pk], name=host.name, changes=changes)
     except IntegrityError as error:
-        text = f"There is a storage host named {host.name!r} already."
+        text = Message("There is a storage host named {host} already.", host=repr(host.name))
         raise Conflict(text, field="name", code="name-taken") from error
     return host
 
@@ -54,7 +55,10 @@ def delete_host(actor_id: UUID | None, host: StorageHost) -> None:
         folders = Folder.objects.filter(host=host)
         number = folders.exclude(status=FolderStatus.DELETED).count()
         if number:
-            text = f"{number} folder{'s' if number > 1 else ''} lie{'' if number > 1 else 's'} there. Purge them first."
+            text = Message(
+                "There are folders on this storage host: {number}. Purge them first.",
+                number=number,
+            )
             raise Conflict(text, code="storage-host-in-use", folders=number)
         folders.delete()
         audit(actor_id, "storage-host.delete", "storage-host", [host.pk], name=host.name)

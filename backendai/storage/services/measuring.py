@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db import transaction
 
 from backendai.activity.jobs import finish_job, start_job
+from backendai.core.messages import Message
 from backendai.core.slots import format_size
 from backendai.storage.models import Folder, FolderSize
 from backendai.storage.orders import Measured
@@ -40,6 +41,12 @@ def _tell(folder: Folder, used: int, limit: int, percent: int, now: datetime) ->
     if owner_id is None:
         return
     job = start_job(NOTICE, folder.name, now=now, owner_id=owner_id)
-    message = f"The folder {folder.name} is {percent} % full: {format_size(used)} of {format_size(limit)}."
-    fix = "Delete files, or ask for a larger limit."
+    message = Message(
+        "The folder {folder} is {percent} % full: {used} of {limit}.",
+        folder=folder.name,
+        percent=percent,
+        used=format_size(used),
+        limit=format_size(limit),
+    )
+    fix = Message("Delete files, or ask for a larger limit.")
     finish_job(job.pk, message=message, fix=fix, now=now, result={"folder": str(folder.pk), "percent": percent})

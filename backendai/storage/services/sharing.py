@@ -11,6 +11,7 @@ from backendai.accounts.models import Membership, User
 from backendai.accounts.rules import clean_email
 from backendai.activity.services import audit
 from backendai.core.errors import Conflict, NotFound, UserError
+from backendai.core.messages import Message
 from backendai.storage.models import Folder, FolderGrant
 from backendai.storage.permissions import require_rights
 from backendai.storage.querysets import MANAGE
@@ -37,7 +38,7 @@ def share_folder(folder: Folder, actor: User, email: str, rights: str, *, now: d
     rights = _granted(rights)
     user = people_to_share_with(actor, folder).filter(email=clean_email(email)).first()
     if user is None:
-        text = "There is nobody with this address in your domain or your projects."
+        text = Message("There is nobody with this address in your domain or your projects.")
         raise NotFound(text, field="email", code="unknown-person")
     if user.pk == folder.user_id:
         raise Conflict("The folder is theirs.", field="email", code="owner")
@@ -86,7 +87,7 @@ def leave_folder(folder: Folder, user: User, *, now: datetime) -> None:
     with transaction.atomic():
         grants = FolderGrant.objects.filter(folder=folder, user=user, kind=GrantKind.INVITATION)
         if not grants.exclude(accepted_at=None).delete()[0]:
-            text = "Nobody shared this folder with you: it is yours, your project's, or you administer it."
+            text = Message("Nobody shared this folder with you: it is yours, your project's, or you administer it.")
             raise Conflict(text, code="not-shared")
         audit(user.pk, "folder.leave", "folder", [folder.pk], name=folder.name)
 

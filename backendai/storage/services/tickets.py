@@ -9,6 +9,7 @@ from django.conf import settings
 
 from backendai.accounts.models import User
 from backendai.core.errors import Conflict, NotAllowed
+from backendai.core.messages import Message
 from backendai.storage.models import Folder
 from backendai.storage.permissions import allows, file_rights, require_rights
 from backendai.storage.services.checks import check_choice, wrong_status
@@ -46,7 +47,7 @@ def direct_ticket(user: User, folder: Folder, rights: str) -> Pass:
     found = folder_ticket(user, folder, rights)
     public_address = require_rights(user, folder, Rights.VIEW).host.public_address
     if not public_address:
-        text = (
+        text = Message(
             "The file server of this folder cannot be reached directly. Send files through the address of the folder."
         )
         raise Conflict(text, code="no-direct-access")
@@ -58,7 +59,9 @@ def ready_folder(user: User, folder: Folder, rights: str) -> Folder:
     least = check_choice(rights, Rights, "rights")
     folder = require_rights(user, folder, least)
     if least == Rights.EDIT and not allows(file_rights(folder, str(getattr(folder, "rights"))), least):  # noqa: B009
-        raise NotAllowed(f"The folder {folder.name} is linked: nobody changes its files here.", code="linked-folder")
+        raise NotAllowed(
+            "The folder {folder} is linked: nobody changes its files here.", folder=folder.name, code="linked-folder"
+        )
     if folder.status != FolderStatus.READY:
         raise wrong_status(folder, "opened")
     return folder

@@ -31,8 +31,8 @@ def refuse_while_owning(user: User) -> None:
     if live := live_folders_of(user):
         number = sum(live.values())
         raise Conflict(
-            f"{number} folder{'s' if number > 1 else ''} of theirs {'hold' if number > 1 else 'holds'} data. "
-            "Transfer them to somebody else, or purge them first.",
+            "Folders of this person hold data: {number}. Transfer them to another person, or purge them first.",
+            number=number,
             code="folders-left",
             folders=live,
         )
@@ -71,7 +71,7 @@ def _check_people(actor: User, from_user: User, to_user: User) -> None:
     if from_user.pk == to_user.pk:
         raise UserError("Name somebody else: the folders are theirs already.", field="to", code="same-person")
     if not people_to_act_for(actor).filter(pk=to_user.pk).exists():
-        raise Conflict(f"The account of {to_user.email} is not active.", field="to", code="not-active")
+        raise Conflict("The account of {to_user} is not active.", to_user=to_user.email, field="to", code="not-active")
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -83,4 +83,4 @@ def _free(name: str, taken: set[str]) -> str:
         other = name[: _LONGEST - len(ending)] + ending
         if other not in taken:
             return other
-    raise Conflict(f"There are too many folders {name!r} of the new owner.", code="name-taken")
+    raise Conflict("There are too many folders {name} of the new owner.", name=repr(name), code="name-taken")

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from backendai.activity.services import audit_each
+from backendai.core.messages import shortened
 from backendai.storage import orders
 from backendai.storage.file_server import FileServerError
 from backendai.storage.models import Folder, StorageHost
@@ -128,7 +129,7 @@ def _look_at(host: StorageHost, now: datetime) -> bool:
     try:
         found = orders.ask_host(host)
     except FileServerError as error:
-        StorageHost.objects.filter(pk=host.pk).update(fault=error.message[:500])
+        StorageHost.objects.filter(pk=host.pk).update(fault=shortened(error.message))
         return False
     if found.quota_mode == QuotaMode.ENFORCED != host.quota_mode:  # limits that were set before are to hold as well
         limited = Folder.objects.filter(host=host, limit_bytes__isnull=False, linked_path="")

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from backendai.core.command_help import DJANGOS_OWN
-from backendai.ops.texts.files import bring_up, languages, sentences, texts
+from backendai.ops.texts.files import bring_up, languages, texts
 
 
 class Command(BaseCommand):
@@ -18,7 +18,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Write the files; the translations of texts that stay are kept."""
         for language in languages():
-            for domain, found in (("django", texts()), ("sentences", sentences())):
+            for domain, found in (("django", texts()),):
                 missing = bring_up(language, domain, found)
                 for key in missing:
                     self.stdout.write(f"{language}/{domain}: {key.text}")

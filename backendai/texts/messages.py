@@ -1,0 +1,40 @@
+"""Messages of the rooms below in the language of the page or of the answer.
+
+Services, the scheduler and agents write English templates with values (``core.messages``). A door renders them: the
+template is looked up in the catalogue, and names that people gave cannot turn the direction of the sentence.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils.functional import lazy
+from django.utils.safestring import SafeData
+from django.utils.translation import gettext
+
+from backendai.core.messages import Message, filled
+from backendai.texts.isolation import isolated
+
+_LIST = ", "
+
+
+def render(text: object) -> str:
+    """Return a message in the language of the page; markup and what the catalogue does not have stay as they are."""
+    if not text or isinstance(text, SafeData):
+        return str(text)
+    message = text if isinstance(text, Message) else Message.of(str(text))
+    translated = gettext(message.template) if message.template else ""
+    return filled(translated, message.values, _shown) if message.values else translated
+
+
+render_lazy = lazy(render, str)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Message):
+        return render(value)
+    if isinstance(value, tuple):
+        return _LIST.join(map(_shown, value))
+    if isinstance(value, str):
+        return isolated(value)
+    return "" if value is None else str(value)

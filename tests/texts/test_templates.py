@@ -1,0 +1,39 @@
+"""Every template of a message has exactly the values that its gaps name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from backendai.core.messages import gaps
+from backendai.ops.texts.found import MESSAGES
+
+ROOT = Path(__file__).resolve().parents[2]
+_NOT_VALUES = {"code", "field", "status"}
+
+
+def test_each_gap_of_a_template_has_a_value() -> None:
+    assert list(_without_values()) == []
+
+
+def _without_values() -> Iterator[str]:
+    for path, call in message_calls():
+        if isinstance(call.args[0], ast.Constant) and not any(keyword.arg is None for keyword in call.keywords):
+            named, given = gaps(str(call.args[0].value)), {str(keyword.arg) for keyword in call.keywords}
+            is_plain = isinstance(call.func, ast.Name) and call.func.id == "Message"
+            if named - given or (is_plain and named and given - named - {"code"}):
+                yield f"{path}:{call.lineno}: {named} and {given}"
+
+
+def message_calls() -> Iterator[tuple[str, ast.Call]]:
+    """Yield the calls whose first argument is a template, with the file that has them."""
+    for path in sorted((ROOT / "backendai").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in MESSAGES
+                and node.args
+            ):
+                yield path.relative_to(ROOT).as_posix(), node
