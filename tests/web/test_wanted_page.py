@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -58,3 +59,15 @@ def test_nothing_is_offered_without_a_link_and_nothing_leads_elsewhere(cast: Cas
     set_up_app(other)
     assert b'href="//evil' not in other.get(SECURITY).content
     assert is_in(other)
+
+
+def test_pages_of_the_set_up_ask_for_nothing_that_is_still_shut(cast: Cast) -> None:
+    client = sign_in()
+    for path in (SECURITY, f"{SECURITY}app/"):
+        page = client.get(path).content.decode()
+        assert not re.search(r'hx-get="|js/(events|bell|cards|announcements)\.', page), path
+        assert 'href="/dashboard/"' not in page and 'href="/account/"' not in page
+        assert 'action="/logout/"' in page
+    set_up_app(client)
+    page = client.get(SECURITY).content.decode()
+    assert 'hx-get="/notifications/' in page and 'href="/dashboard/"' in page and "js/events." in page

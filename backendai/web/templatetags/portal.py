@@ -10,6 +10,7 @@ from typing import Any
 from django import template
 from django.conf import settings
 from django.forms import BoundField, CheckboxInput, CheckboxSelectMultiple, RadioSelect, Select
+from django.template import Context
 from django.template.loader import render_to_string
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
@@ -18,6 +19,8 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from backendai.accounts.duration_field import short_duration
+from backendai.accounts.models import User
+from backendai.accounts.second_factors import is_missing
 from backendai.cluster.slot_types import in_order
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.services.steps import Step
@@ -47,6 +50,14 @@ _NBSP = "\N{NO-BREAK SPACE}"
 def icon(name: str) -> SafeString:
     """Return the icon's SVG; the text beside it carries the meaning."""
     return _svg(name)
+
+
+@register.simple_tag(takes_context=True)
+def is_locked(context: Context) -> bool:
+    """Return whether the reader can only set up a second factor. Nothing else of the portal answers them."""
+    request = context.get("request")
+    user = getattr(request, "user", None)
+    return isinstance(user, User) and request is not None and is_missing(user, request.session)
 
 
 @register.simple_tag
