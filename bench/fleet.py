@@ -99,7 +99,7 @@ class _Platform:
             **os.environ,
             **processes.environment(choice, redis_url),
             "DATABASE_URL": leaving.enter_context(own_postgres(folder)),
-            "DJANGO_SETTINGS_MODULE": "backendai.settings.portal",
+            "DJANGO_SETTINGS_MODULE": "bench.many_agents.settings",
             "BENCH_PASSES": str(folder / "passes"),
             "PYTHONPATH": str(ROOT),
         }
@@ -128,7 +128,11 @@ class _Platform:
         begun = time.monotonic()
         words = ["--agents", str(number), "--join", f"http://127.0.0.1:{self._port}", "--token", token]
         capacity = ["--capacity", "cpu=8,mem=64g,cuda.device=8"]
-        self._start("nodes", [*_MANAGE, "simulate", *words, *capacity], without=("DJANGO_SETTINGS_MODULE",))
+        self._start(
+            "nodes",
+            [sys.executable, "-m", "bench.many_agents.simulate", *words, *capacity],
+            without=("DJANGO_SETTINGS_MODULE",),
+        )
         wait_until(lambda: self.ask("agents")["alive"] == number, 300, pause=0.5)
         return time.monotonic() - begun
 

@@ -430,7 +430,6 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "node/v1/join": (P.NODE, "POST"),
     "node/v1/broker": (P.NODE, "POST"),
     "node/v1/sync": (P.NODE, "POST"),
-    "node/v1/fleet": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>": (P.NODE, "GET"),
     "node/v1/kernels/<uuid:kernel_id>/report": (P.NODE, "POST"),
     "node/v1/kernels/<uuid:kernel_id>/log": (P.NODE, "PUT"),

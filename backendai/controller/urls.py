@@ -2,13 +2,12 @@
 
 from django.urls import path
 
-from backendai.controller import fleet_api, node_api
+from backendai.controller import node_api
 
 urlpatterns = [
     path("join", node_api.join, name="node-join"),
     path("broker", node_api.broker, name="node-broker"),
     path("sync", node_api.sync, name="node-sync"),
-    path("fleet", fleet_api.fleet, name="node-fleet"),
     path("kernels/<uuid:kernel_id>", node_api.kernel, name="node-kernel"),
     path("kernels/<uuid:kernel_id>/report", node_api.report, name="node-report"),
     path("kernels/<uuid:kernel_id>/registry", node_api.registry, name="node-registry"),

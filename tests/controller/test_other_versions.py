@@ -17,13 +17,13 @@ from backendai.cluster.joining import digest_of
 from backendai.cluster.models import Agent
 from backendai.compute.status import Status
 from backendai.controller.lost_agents import end_what_is_lost, mark_silent_agents
-from backendai.wire.fleet import FleetNode, FleetUp
 from backendai.wire.messages import PROTOCOL
+from bench.many_agents.messages import FleetNode, FleetUp
 from tests.cast import Cast
 from tests.controller.clocks import passes_went_on_until, sync_of
 from tests.factories import make_agent, make_running_session, make_session
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("bench.many_agents.urls")]
 TOKEN = "node_of_gpu-1"
 
 

@@ -10,13 +10,13 @@ from django.test import Client
 
 from backendai.cluster.joining import digest_of
 from backendai.storage.models import HostOnAgent
-from backendai.wire.fleet import FleetNode, FleetUp
+from bench.many_agents.messages import FleetNode, FleetUp
 from tests.cast import Cast
 from tests.controller.clocks import sync_of
 from tests.factories import make_agent
 from tests.mount_tools import storage_host
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("bench.many_agents.urls")]
 TOKEN = "node_of_gpu-1"
 
 

@@ -16,7 +16,6 @@ from backendai.cluster.models import Agent
 from backendai.compute.models import Kernel
 from backendai.controller import usage as door
 from backendai.usage.models import UsageSample
-from backendai.wire.fleet import FleetNode, FleetUp
 from backendai.wire.messages import JoinUp, SyncUp
 from backendai.wire.usage import KernelUsage, UsageReport
 from tests.cast import Cast
@@ -92,16 +91,3 @@ def test_samples_that_cannot_be_kept_do_not_keep_a_node_from_its_orders(cast: Ca
     with patch.object(door, "keep", side_effect=RuntimeError("the disk is full")):
         assert sync(token, message) == 200
     assert not UsageSample.objects.exists()
-
-
-def test_many_nodes_tell_in_one_call(cast: Cast) -> None:
-    nodes = [join(f"n-{number}") for number in range(3)]
-    told = [FleetNode(token=token, up=up(kernel_on(cast, agent))) for agent, token in nodes]
-    answer = Client().post(
-        "/node/v1/fleet",
-        FleetUp(nodes=told).model_dump_json(exclude_defaults=True),
-        content_type="application/json",
-        headers={"Authorization": f"Node {nodes[0][1]}"},
-    )
-    assert answer.status_code == 200
-    assert UsageSample.objects.count() == 3

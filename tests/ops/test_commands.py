@@ -23,7 +23,6 @@ pytestmark = pytest.mark.django_db
 COMMANDS = [
     *(("backendai.ops", name) for name in ("create_token", "create_join_token", "audit", "doctor", "seed", "prepare")),
     ("backendai.agent", "agent"),
-    ("backendai.agent", "simulate"),
     ("backendai.appproxy", "appproxy"),
     ("backendai.files", "file_server"),
 ]

@@ -1,30 +1,28 @@
-"""``manage.py simulate``: many simulated compute nodes in one process, for trying the platform and for load tests."""
+"""Many simulated agents in one process, for load tests. The portal must run with ``bench.many_agents.settings``."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
+import sys
 import threading
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.agent.config import NodeSettings, read_settings
 from backendai.agent.credentials import lock_data
-from backendai.agent.fleet import INTERVAL, Fleet
-from backendai.agent.fleet_client import FleetClient
-from backendai.agent.fleet_joining import FleetCredentials, ensure_fleet_joined, node_names
 from backendai.agent.gateway import Gateway, GatewayView
 from backendai.agent.gateway_thread import GatewayThread, listen, public_url
 from backendai.agent.roster import Roster
-from backendai.core.command_help import DJANGOS_OWN
 from backendai.core.errors import BackendAIError, UserError
 from backendai.core.slots import Slots
+from bench.many_agents.client import FleetClient
+from bench.many_agents.fleet import INTERVAL, Fleet
+from bench.many_agents.joining import FleetCredentials, ensure_fleet_joined, node_names
 
 logger = logging.getLogger(__name__)
 
@@ -33,38 +31,37 @@ _MACHINE = Slots.parse({"cpu": 64, "mem": "256g"})
 _MOST_AGENTS = 10_000
 
 
-class Command(BaseCommand):
-    """Runs until SIGTERM or SIGINT. The simulated kernels end with it."""
+def main(words: list[str] | None = None) -> None:
+    """Simulate until SIGTERM or SIGINT; the simulated kernels end with it."""
+    options = vars(_options(words))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        _check(options)
+        settings = read_settings(_environ(options), options)
+        lock = lock_data(settings.data)
+        simulation = _Simulation(settings, options)
+    except BackendAIError as error:
+        sys.exit(error.message)
+    try:
+        simulation.run(_when_asked_to_end())
+    finally:
+        os.close(lock)
 
-    help = "Simulate many compute nodes in one process: their kernels run nothing."
-    suppressed_base_arguments = DJANGOS_OWN
-    requires_system_checks: list[str] = []
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--agents", type=int, default=10, metavar="N", help="how many nodes (10)")
-        parser.add_argument("--join", metavar="URL", help="the portal")
-        parser.add_argument("--token", help="a reusable join token for names with this prefix; needed once")
-        parser.add_argument("--prefix", default="sim", dest="name", help="the nodes are PREFIX-0001 and so on (sim)")
-        parser.add_argument("--capacity", metavar="SLOTS", help="of each node (cpu=64,mem=256g)")
-        parser.add_argument("--start-seconds", type=float, default=1.0, help="how long a start takes (1)")
-        parser.add_argument("--batch-seconds", type=float, default=60.0, help="how long a batch program takes (60)")
-        parser.add_argument("--time-scale", type=float, default=1.0, help="real seconds per simulated one (1)")
-        parser.add_argument("--interval", type=float, default=INTERVAL, help="seconds between two calls (0.5)")
-        parser.add_argument("--usage", type=float, default=0.0, help="seconds between measurements of use (0: none)")
-        parser.add_argument("--data", metavar="DIR", help="where the nodes' credentials are kept")
-
-    def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            _check(options)
-            settings = read_settings(_environ(options), options)
-            lock = lock_data(settings.data)
-            simulation = _Simulation(settings, options)
-        except BackendAIError as error:
-            raise CommandError(error.message) from error
-        try:
-            simulation.run(_when_asked_to_end())
-        finally:
-            os.close(lock)
+def _options(words: list[str] | None) -> Namespace:
+    parser = ArgumentParser(prog="python -m bench.many_agents.simulate", description=__doc__)
+    parser.add_argument("--agents", type=int, default=10, metavar="N", help="how many nodes (10)")
+    parser.add_argument("--join", metavar="URL", help="the portal")
+    parser.add_argument("--token", help="a reusable join token for names with this prefix; needed once")
+    parser.add_argument("--prefix", default="sim", dest="name", help="the nodes are PREFIX-0001 and so on (sim)")
+    parser.add_argument("--capacity", metavar="SLOTS", help="of each node (cpu=64,mem=256g)")
+    parser.add_argument("--start-seconds", type=float, default=1.0, help="how long a start takes (1)")
+    parser.add_argument("--batch-seconds", type=float, default=60.0, help="how long a batch program takes (60)")
+    parser.add_argument("--time-scale", type=float, default=1.0, help="real seconds per simulated one (1)")
+    parser.add_argument("--interval", type=float, default=INTERVAL, help="seconds between two calls (0.5)")
+    parser.add_argument("--usage", type=float, default=0.0, help="seconds between measurements of use (0: none)")
+    parser.add_argument("--data", metavar="DIR", help="where the nodes' credentials are kept")
+    return parser.parse_args(words)
 
 
 class _Simulation:
@@ -143,3 +140,7 @@ def _when_asked_to_end() -> threading.Event:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     return ended
+
+
+if __name__ == "__main__":
+    main()

@@ -19,16 +19,16 @@ from uuid import UUID
 from backendai.agent.accelerators.inventory import Accelerators
 from backendai.agent.backends.abilities import capabilities_with
 from backendai.agent.backends.simulated import SimulatedBackend
-from backendai.agent.fleet_client import FleetClient
-from backendai.agent.fleet_node import SimulatedNode
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
 from backendai.agent.usage import UsageSampler
 from backendai.core.slots import MILLI, Slots
 from backendai.core.version import VERSION
 from backendai.wire.capabilities import Capability
-from backendai.wire.fleet import FleetAnswer, FleetNode, FleetUp
 from backendai.wire.messages import SyncUp
+from bench.many_agents.client import FleetClient
+from bench.many_agents.messages import FleetAnswer, FleetNode, FleetUp
+from bench.many_agents.node import SimulatedNode
 
 logger = logging.getLogger(__name__)
 

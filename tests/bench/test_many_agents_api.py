@@ -20,12 +20,12 @@ from backendai.compute.models import Kernel
 from backendai.compute.services.kernel_specs import spec_for
 from backendai.compute.services.logs import saved_log
 from backendai.compute.status import Status
-from backendai.wire.fleet import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp, KernelLogTail
 from backendai.wire.messages import ImageSighting, JoinUp, KernelReport, KernelSighting, KernelState, SyncUp
+from bench.many_agents.messages import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp, KernelLogTail
 from tests.cast import Cast
 from tests.factories import make_group, make_session, place
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("bench.many_agents.urls")]
 SMALL = {"cpu": "0.1", "mem": "64m"}
 
 

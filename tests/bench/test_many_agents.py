@@ -9,15 +9,15 @@ from uuid import uuid4
 import pytest
 
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
-from backendai.agent.fleet import Fleet
-from backendai.agent.fleet_client import FleetClient
-from backendai.agent.fleet_joining import ensure_fleet_joined, node_names
 from backendai.agent.portal import PortalRefused, PortalUnreachable
 from backendai.agent.roster import Roster
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
-from backendai.wire.fleet import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp
 from backendai.wire.messages import Desired, KernelReport, KernelSpec, KernelState, StopOrder, SyncDown
+from bench.many_agents.client import FleetClient
+from bench.many_agents.fleet import Fleet
+from bench.many_agents.joining import ensure_fleet_joined, node_names
+from bench.many_agents.messages import FLEET_WORDS, FleetAnswer, FleetDown, FleetNode, FleetUp
 from tests.agent.http_portal import JOIN_TOKEN, HttpPortal
 from tests.agent.specs import make_spec
 

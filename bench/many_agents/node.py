@@ -16,9 +16,9 @@ from backendai.agent.backends.simulated_kernel import SimulatedKernel
 from backendai.agent.reconcile import Reconciler
 from backendai.agent.roster import Roster
 from backendai.agent.usage import UsageSampler
-from backendai.wire.fleet import FLEET_WORDS, FleetAnswer, FleetNode, KernelLogTail
 from backendai.wire.messages import KernelReport, KernelSighting, KernelSpec, KernelState, StopOrder, SyncUp
 from backendai.wire.usage import UsageReport
+from bench.many_agents.messages import FLEET_WORDS, FleetAnswer, FleetNode, KernelLogTail
 
 logger = logging.getLogger(__name__)
 

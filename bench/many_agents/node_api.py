@@ -22,7 +22,6 @@ from pydantic import ValidationError
 from backendai.catalog.services import record_images_of
 from backendai.cluster.models import Agent
 from backendai.cluster.services import agent_of_token, agents_of_tokens, hold_back, note_refused, record_syncs
-from backendai.compute.services.logs import pack_logs, save_logs
 from backendai.compute.services.node_view import Asking, work_for_each
 from backendai.compute.services.reports import Verdict, Word, kernels_reported
 from backendai.compute.services.unknown_kernels import note_unknown
@@ -31,9 +30,10 @@ from backendai.controller.usage import take_usage
 from backendai.core.errors import UserError
 from backendai.storage.host_reports import record_host_reports
 from backendai.wire.broker import hint
-from backendai.wire.fleet import FleetAnswer, FleetDown, FleetNode, FleetUp
 from backendai.wire.messages import SyncUp
 from backendai.wire.queues import CONTROL_QUEUE
+from bench.many_agents.logs import pack_logs, save_logs
+from bench.many_agents.messages import FleetAnswer, FleetDown, FleetNode, FleetUp
 
 logger = logging.getLogger(__name__)
 

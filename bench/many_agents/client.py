@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from backendai.agent.portal import PortalClient, PortalUnreachable
-from backendai.wire.fleet import FleetDown, FleetUp
+from bench.many_agents.messages import FleetDown, FleetUp
 
 _SECONDS = 60.0
 
