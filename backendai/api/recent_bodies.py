@@ -5,8 +5,8 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from backendai.api.answers import Answer
+from backendai.api.launch_bodies import LONGEST_NAME_READ, NAME_RULE
 from backendai.api.parsing import StrictSerializer
-from backendai.api.session_bodies import LONGEST_NAME_READ, NAME_RULE
 from backendai.compute.models import LaunchRecord
 
 

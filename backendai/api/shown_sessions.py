@@ -27,8 +27,8 @@ def shown_sessions(user: User) -> QuerySet[Any]:
 
 
 def shown_kernels(kernels: QuerySet[Kernel]) -> QuerySet[Any]:
-    """Return these kernels with the name of the agent of each."""
-    return kernels.annotate(agent_name=F("agent__name"))
+    """Return these kernels with the names of the agent and of the own image of each."""
+    return kernels.annotate(agent_name=F("agent__name"), own_image=F("image__name"))
 
 
 def shown_at_launch(session: Any, kernels: list[Any]) -> ComputeSession:
@@ -39,6 +39,6 @@ def shown_at_launch(session: Any, kernels: list[Any]) -> ComputeSession:
     session.shown_kernels = kernels
     session.shown_mounts = list(session.mounts.all()) if session.mount_count else []
     for kernel in kernels:
-        kernel.agent_name = None
+        kernel.agent_name, kernel.own_image = None, kernel.image.name if kernel.image else None
     launched: ComputeSession = session
     return launched

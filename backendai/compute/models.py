@@ -83,7 +83,10 @@ class ComputeSession(models.Model):
     owner_priority = models.PositiveSmallIntegerField(
         null=True, editable=False, help_text=Message("Its owner may set no more.")
     )
-    slots = models.JSONField(help_text="Slots of each kernel, as decimal strings.")
+    slots = models.JSONField(help_text="Slots of each kernel, as decimal strings; where they differ, of the main one.")
+    total_slots = models.JSONField(
+        null=True, blank=True, editable=False, help_text="Slots of all kernels; empty: each has the same."
+    )
     shm_bytes = models.BigIntegerField(default=64 * 2**20)
     cluster_size = models.PositiveSmallIntegerField(default=1)
     cluster_mode = models.CharField(max_length=16, choices=ClusterMode, default=ClusterMode.SINGLE_NODE)
@@ -186,6 +189,11 @@ class ComputeSession(models.Model):
         return Slots.parse(self.slots)
 
     @property
+    def total(self) -> Slots:
+        """The amounts of all its kernels together."""
+        return self.kernel_slots * self.cluster_size if self.total_slots is None else Slots.parse(self.total_slots)
+
+    @property
     def is_terminal(self) -> bool:
         """Nothing more will happen to it."""
         return self.status in TERMINAL
@@ -233,6 +241,14 @@ class Kernel(models.Model):
     container_id = models.CharField(max_length=64, blank=True)
     exit_code = models.IntegerField(null=True, blank=True)
     slots = models.JSONField(help_text="Slots of this kernel, as decimal strings.")
+    # What is its own; empty: as its session says.
+    image = models.ForeignKey(
+        Image, null=True, blank=True, on_delete=models.PROTECT, related_name="kernels", db_index=False
+    )
+    image_digest = models.CharField(max_length=128, blank=True, help_text="What its own image was at the launch.")
+    shm_bytes = models.BigIntegerField(null=True, blank=True)
+    environ = models.JSONField(default=dict, blank=True, help_text="Variables beside those of its session.")
+    startup_command = models.TextField(blank=True)
     devices = models.JSONField(default=dict, blank=True, help_text="Slot → device id → amount as a decimal string.")
     is_unconfirmed = models.BooleanField(default=False, help_text="Its node has not confirmed that it ended.")
     forced_at = models.DateTimeField(null=True, blank=True, help_text="Since when its node is to kill it at once.")
@@ -257,6 +273,26 @@ class Kernel(models.Model):
     def amounts(self) -> Slots:
         """What it asks for."""
         return Slots.parse(self.slots)
+
+    @property
+    def started_image(self) -> Image:
+        """The image that it starts: its own, or its session's."""
+        return self.image or self.session.image
+
+    @property
+    def started_digest(self) -> str:
+        """What that image was at the launch, if known."""
+        return self.image_digest if self.image_id else self.session.image_digest
+
+    @property
+    def command(self) -> str:
+        """What it runs: its own command, or its session's."""
+        return self.startup_command or self.session.startup_command
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables of its session, and its own over them."""
+        return {**self.session.environ, **self.environ}
 
     @property
     def reason_text(self) -> str:

@@ -12,7 +12,7 @@ from backendai.storage.status import Rights
 
 
 class SessionMount(models.Model):
-    """A folder that every kernel of a session mounts, frozen at launch.
+    """A folder that the kernels of a session mount, frozen at launch: all of them, or those of one ``role``.
 
     It keeps the folder out of the trash until ``released_at``: when every kernel of the session has ended.
     """
@@ -23,13 +23,14 @@ class SessionMount(models.Model):
     sub_path = models.CharField(max_length=1024, blank=True)
     target = models.CharField(max_length=255, help_text=Message("Absolute, inside the kernels."))
     rights = models.CharField(max_length=8, choices=Rights)
+    role = models.CharField(max_length=16, blank=True, help_text=Message("Empty: every kernel mounts it."))
     is_automatic = models.BooleanField(default=False, help_text=Message("A folder whose name begins with a dot."))
     created_at = models.DateTimeField(default=timezone.now)
     released_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["session", "target"]
-        constraints = [models.UniqueConstraint(fields=["session", "target"], name="mount_target_once")]
+        constraints = [models.UniqueConstraint(fields=["session", "role", "target"], name="mount_target_once_per_role")]
         indexes = [models.Index(fields=["folder"], condition=Q(released_at=None), name="folder_in_use")]
 
     def __str__(self) -> str:

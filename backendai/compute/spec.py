@@ -36,6 +36,20 @@ class MountWish:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleSpec:
+    """Kernels of a session that differ from the others. What is empty is as the session says; ``environ`` and
+    ``mounts`` come beside the session's."""
+
+    count: int = 1
+    image: str = ""
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    shm: str = ""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    startup_command: str = ""
+    mounts: Sequence[MountWish] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SessionSpec:
     """A launch request as typed; ``services.create`` checks every field and names the one that is wrong.
 
@@ -46,7 +60,9 @@ class SessionSpec:
     the e-mail address of the person for whom an administrator launches it; empty: it is one's own.
     ``retry_on_agent_loss``: a batch session whose node is lost waits again and runs from the start. ``access_key``: the
     owner's key pair for which it counts; empty: the main one. ``files`` are in the home folder before the command runs.
-    ``start_in``: the folder or the mount path of one of the ``mounts``, where programs begin; empty: in the home.
+    ``roles``: kernels that differ, by the name of their role; ``main`` is the first. Without them there are
+    ``cluster_size`` kernels alike. ``start_in``: the folder or the mount path of one of the ``mounts``, where programs
+    begin; empty: in the home.
     """
 
     image: str
@@ -75,3 +91,4 @@ class SessionSpec:
     files: Sequence[BroughtFile] = ()
     mounts: Sequence[MountWish] = ()
     start_in: str = ""
+    roles: Mapping[str, RoleSpec] = field(default_factory=dict)

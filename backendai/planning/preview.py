@@ -68,10 +68,13 @@ def _newcomer(owner: User, checked: Checked, now: datetime) -> Newcomer:
         batch_timeout=spec.batch_timeout,
         overtaken_since=None,
         project__domain_id=checked.project.domain_id,
-        mount_count=len(checked.mounts),
+        mount_count=len(checked.all_mounts),
         avoid_agents="[]",
         designated_agents=json.dumps(checked.agents),
     )
-    slots = json.dumps(checked.slots.to_json())
-    kernels = tuple((uuid.uuid4(), slots) for _ in range(spec.cluster_size))
-    return Newcomer(row, kernels, tuple(checked.depends_on), storage_need(checked.mounts))
+    kernels = tuple(
+        (uuid.uuid4(), json.dumps(role.slots.to_json()), role.image.pk)
+        for role in checked.roles
+        for _ in range(role.count)
+    )
+    return Newcomer(row, kernels, tuple(checked.depends_on), storage_need(checked.all_mounts))

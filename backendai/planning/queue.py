@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -35,6 +35,7 @@ MOST_PER_PASS = 10_000
 _ORDERS = {"lifo": ("-priority", "-created_at", "-pk")}
 _USUAL_ORDER = ("-priority", "created_at", "pk")
 Broken = tuple[UUID, Exception]
+KernelRow = tuple[UUID, str, UUID | None]  # id, amounts, image of its own
 
 
 class Row(NamedTuple):
@@ -63,11 +64,11 @@ class Row(NamedTuple):
 
 
 class Newcomer(NamedTuple):
-    """A session that is not launched yet: its kernels with their amounts as JSON text, and the ids of the sessions that
-    it waits for."""
+    """A session that is not launched yet: its kernels with their amounts as JSON text and the image that is not its
+    session's, and the ids of the sessions that it waits for."""
 
     row: Row
-    kernels: tuple[tuple[UUID, str], ...]
+    kernels: tuple[KernelRow, ...]
     depends_on: tuple[UUID, ...] = ()
     storage: StorageNeed | None = None
 
@@ -84,7 +85,6 @@ class Queue:
         ids = [row.id for row in rows]
         self.is_partial = is_partial
         self.rows = [*rows, *(each.row for each in newcomers)]
-        self.images = {image.pk: image for image in _IMAGES.rows(list_of({row.image_id for row in self.rows}))}
         self._kernels = _kernels_of(ids)
         self._dependencies = dependencies_of(ids)
         self._storage = storage_needs_of([row.id for row in rows if row.mount_count])
@@ -97,6 +97,9 @@ class Queue:
             self._longest[newcomer.row.id] = newcomer.row.batch_timeout
             if newcomer.storage:
                 self._storage[newcomer.row.id] = newcomer.storage
+        own = {image_id for kernels in self._kernels.values() for _, _, image_id in kernels if image_id}
+        wanted = list_of({row.image_id for row in self.rows} | own)
+        self.images = {image.pk: image for image in _IMAGES.rows(wanted)}
 
     @property
     def launches(self) -> set[UUID]:
@@ -143,21 +146,23 @@ class Queue:
     def _view(
         self,
         row: Row,
-        kernels: Iterable[tuple[UUID, str]],
+        kernels: Sequence[KernelRow],
         holder: Holder,
         builds: Mapping[UUID, ImageBuild],
         somewhere_short: bool,
     ) -> SessionView:
-        image = self.images[row.image_id]
+        used = [self.images[own or row.image_id] for _, _, own in kernels]
+        image = next((one for one in used if one.pk in builds), used[0])
+        views = [_kernel_view(*each, somewhere_short) for each in zip(kernels, used, strict=True)]
         return SessionView(
             id=row.id,
             name=row.name,
             created_at=time_of(row.created_at),
             priority=row.priority,
-            kernels=tuple([KernelView(pk, slots_of(slots), image.architecture) for pk, slots in kernels]),
+            kernels=tuple(views),
             starts_at=row.starts_at,
             image=image.name,
-            image_build=builds.get(row.image_id),
+            image_build=builds.get(image.pk),
             attempts=row.attempts,
             avoid_agents=_ids(row.avoid_agents),
             session_type=row.session_type,
@@ -169,9 +174,13 @@ class Queue:
             multi_node=row.cluster_mode == ClusterMode.MULTI_NODE,
             longest_run=self._longest.get(row.id),
             overtaken_since=row.overtaken_since,
-            node_image=image.reference if image.is_on_nodes_only or somewhere_short else "",
             storage=self._storage.get(row.id),
         )
+
+
+def _kernel_view(kernel: KernelRow, image: Image, somewhere_short: bool) -> KernelView:
+    on_node = image.reference if image.is_on_nodes_only or somewhere_short else ""
+    return KernelView(kernel[0], slots_of(kernel[1]), image.architecture, on_node)
 
 
 def read_queue(group: ResourceGroup, now: datetime, newcomers: Sequence[Newcomer] = ()) -> Queue | None:
@@ -223,10 +232,10 @@ def _columns(sessions: QuerySet[Any, Any]) -> QuerySet[Any, Any]:
     return sessions.values_list(*[expressions.get(name, name) for name in Row._fields])
 
 
-def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[tuple[UUID, str]]]:
-    kernels: dict[UUID, list[tuple[UUID, str]]] = defaultdict(list)
-    for kernel_id, session_id, slots in _KERNELS.rows(list_of(session_ids)) if session_ids else ():
-        kernels[session_id].append((kernel_id, slots))
+def _kernels_of(session_ids: Sequence[UUID]) -> dict[UUID, list[KernelRow]]:
+    kernels: dict[UUID, list[KernelRow]] = defaultdict(list)
+    for kernel_id, session_id, slots, image_id in _KERNELS.rows(list_of(session_ids)) if session_ids else ():
+        kernels[session_id].append((kernel_id, slots, image_id))
     return kernels
 
 
@@ -267,7 +276,7 @@ def _ids(text: str) -> frozenset[UUID]:
 
 def _kernels_in(sessions: str) -> QuerySet[Any, Any]:
     rows = Kernel.objects.filter(session__in=listed(sessions), status=Status.PENDING).order_by("rank")
-    return rows.values_list("pk", "session_id", Cast("slots", TextField()))
+    return rows.values_list("pk", "session_id", Cast("slots", TextField()), "image_id")
 
 
 def _waited_for_by(sessions: str) -> QuerySet[Any, Any]:

@@ -43,7 +43,7 @@ def best(request: Request, session: SessionView, rooms: Rooms) -> Seat | None:
         return None
     avoid = session.avoid_agents
     taste = rooms.launches.taste(session) if session.placement else None
-    few = _few(request, rooms) if request.designated or request.node_image or request.storage else None
+    few = _few(request, rooms) if request.designated or request.node_images or request.storage else None
     if few is not None:
         wanted = [room for room in few if room.id not in avoid]
         avoided = [room for room in few if room.id in avoid]
@@ -81,7 +81,7 @@ def _first_from(
     place: int, shelf: Shelf, request: Request, cost: int, rooms: Rooms, avoid: frozenset[UUID]
 ) -> _Found | None:
     standing, bounds, guards = shelf.rooms, shelf.bounds, rooms.packing.guards
-    kernels, image, count = request.kernels, request.node_image, len(shelf.rooms)
+    kernels, images, count = request.kernels, request.node_images, len(shelf.rooms)
     storage = request.storage
     while place < count:
         stretch = place // STRETCH
@@ -94,7 +94,7 @@ def _first_from(
                 if (
                     (room.packed | guards) - cost & guards == guards
                     and (room.max_kernels is None or room.kernels + kernels <= room.max_kernels)
-                    and (not image or image in room.images)
+                    and (not images or images <= room.images)
                     and (storage is None or storage.features <= room.storage)
                     and (not avoid or room.id not in avoid)
                 ):
@@ -167,8 +167,8 @@ def _few(request: Request, rooms: Rooms) -> list[Room] | None:
     """Return the agents that come into question when they are few from the start."""
     if request.designated:
         return [rooms.by_id[each] for each in request.designated if each in rooms.by_id]
-    if request.node_image:
-        having = rooms.having_image(request.node_image)
+    if request.node_images:
+        having = rooms.having_images(request.node_images)
         return having if len(having) <= _FEW else None
     if request.storage:
         mounting = rooms.mounting(request.storage.features)
@@ -202,6 +202,6 @@ def _shares(room: Room, request: Request) -> Sequence[Shares] | None:
 
 
 def _has_what_it_needs(room: Room, request: Request) -> bool:
-    if request.node_image and request.node_image not in room.images:
+    if request.node_images and not request.node_images <= room.images:
         return False
     return request.storage is None or request.storage.features <= room.storage

@@ -15,12 +15,13 @@ from backendai.scheduler.snapshot import KernelView, SessionView, StorageNeed
 
 DemandKey = tuple[object, ...]
 _ANYWHERE: frozenset[UUID] = frozenset()
+_NO_IMAGES: frozenset[str] = frozenset()
 
 
 class Request:
     """Amounts that one agent must give at once, for ``kernels`` kernels.
 
-    No architecture means any, as do no designated agents; ``node_image`` is one that the agent must have already,
+    No architecture means any, as do no designated agents; ``node_images`` are those that the agent must have already,
     ``storage`` what it must be able to mount.
     ``accelerators``: what each kernel asks of them, for the choice of devices. ``cost``, ``fields``, ``start`` and
     ``step`` belong to ``Rooms.cost``; before that was asked there are none.
@@ -37,7 +38,7 @@ class Request:
         "kernels",
         "kinds",
         "names",
-        "node_image",
+        "node_images",
         "start",
         "step",
         "storage",
@@ -50,7 +51,7 @@ class Request:
         kernels: int,
         architecture: str,
         designated: frozenset[UUID] = _ANYWHERE,
-        node_image: str = "",
+        node_images: frozenset[str] = _NO_IMAGES,
         accelerators: tuple[KernelDevices, ...] = (),
         storage: StorageNeed | None = None,
     ) -> None:
@@ -59,7 +60,7 @@ class Request:
         self.kernels = kernels
         self.architecture = architecture
         self.designated = designated
-        self.node_image = node_image
+        self.node_images = node_images
         self.accelerators = accelerators
         self.items = tuple(wanted.items())
         self.names = frozenset(wanted)
@@ -98,7 +99,7 @@ def demand_keys(sessions: Iterable[SessionView]) -> list[DemandKey]:
         (kernels[0].slots, kernels[0].architecture)
         if len(kernels := session.kernels) == 1
         and not session.designated
-        and not session.node_image
+        and not kernels[0].node_image
         and session.storage is None
         else _unusual_key(session)
         for session in sessions
@@ -108,20 +109,25 @@ def demand_keys(sessions: Iterable[SessionView]) -> list[DemandKey]:
 def demand_of(session: SessionView) -> Demand:
     """Return the requests of the session, in the order of its kernels."""
     flaw = next((flaw for kernel in session.kernels if (flaw := flaw_of(kernel.slots.items()))), None)
-    wishes = session.designated, session.node_image
     if session.multi_node:
-        return Demand(
-            tuple(
-                Request(kernel.slots, 1, kernel.architecture, *wishes, _accelerators((kernel,)), session.storage)
-                for kernel in session.kernels
-            ),
-            flaw,
-        )
-    architecture = next(iter(architectures_of(session.kernels)), "")
+        return Demand(tuple([_request(session, (kernel,), kernel.slots) for kernel in session.kernels]), flaw)
     kernels = session.kernels
     wanted = kernels[0].slots if len(kernels) == 1 else session.total
-    request = Request(wanted, len(kernels), architecture, *wishes, _accelerators(kernels), session.storage)
-    return Demand((request,), flaw)
+    return Demand((_request(session, kernels, wanted),), flaw)
+
+
+def _request(session: SessionView, kernels: tuple[KernelView, ...], wanted: Slots) -> Request:
+    """Return what one agent must give for these kernels together."""
+    images = {kernel.node_image for kernel in kernels if kernel.node_image}
+    return Request(
+        wanted,
+        len(kernels),
+        next(iter(architectures_of(kernels)), ""),
+        session.designated,
+        frozenset(images) if images else _NO_IMAGES,
+        _accelerators(kernels),
+        session.storage,
+    )
 
 
 def architectures_of(kernels: tuple[KernelView, ...]) -> list[str]:
@@ -130,11 +136,11 @@ def architectures_of(kernels: tuple[KernelView, ...]) -> list[str]:
 
 
 def _unusual_key(session: SessionView) -> DemandKey:
-    asked = tuple([(kernel.slots, kernel.architecture) for kernel in session.kernels])
+    asked = tuple([kernel[1:] for kernel in session.kernels])
     if not session.multi_node or len(session.kernels) == 1:
-        return False, asked, session.designated, session.node_image, session.storage
+        return False, asked, session.designated, session.storage
     tastes = session.placement, session.launch if session.placement else "", session.avoid_agents
-    return True, asked, session.designated, session.node_image, session.storage, tastes
+    return True, asked, session.designated, session.storage, tastes
 
 
 def _accelerators(kernels: Iterable[KernelView]) -> tuple[KernelDevices, ...]:

@@ -183,22 +183,23 @@ def _other_architecture(agent: Room, request: Request) -> Reason:
 
 
 def _has_image(agent: Room, request: Request) -> bool:
-    return not request.node_image or request.node_image in agent.images
+    return request.node_images <= agent.images
 
 
 def _image_missing(agent: Room, request: Request) -> Reason:
-    details: dict[str, object] = {"agent": agent.name, "image": request.node_image}
+    image = ", ".join(sorted(request.node_images - agent.images))
+    details: dict[str, object] = {"agent": agent.name, "image": image}
     if agent.low_disk:
         message = Message(
             "Agent {agent} is short of disk space and fetches nothing; it lacks image {node_image}.",
             agent=agent.name,
-            node_image=request.node_image,
+            node_image=image,
         )
         return Reason("disk-low", message, details)
     message = Message(
         "Agent {agent} does not have image {node_image}, and it cannot be fetched from elsewhere.",
         agent=agent.name,
-        node_image=request.node_image,
+        node_image=image,
     )
     return Reason("image-not-on-agent", message, details)
 
@@ -261,7 +262,7 @@ DESIGNATED_FILTER = Filter("designated", _is_designated, _not_designated, lambda
 ALIVE_FILTER = Filter("alive", _is_alive, _not_alive)
 SCHEDULABLE_FILTER = Filter("schedulable", _is_schedulable, _not_schedulable)
 ARCHITECTURE_FILTER = Filter("architecture", _has_architecture, _other_architecture)
-IMAGE_FILTER = Filter("node-image", _has_image, _image_missing, lambda request: bool(request.node_image))
+IMAGE_FILTER = Filter("node-image", _has_image, _image_missing, lambda request: bool(request.node_images))
 STORAGE_FILTER = Filter("storage", _can_mount, _mounts_nothing, lambda request: request.storage is not None)
 KERNELS_FILTER = Filter("max-kernels", _has_kernels_left, _too_many_kernels)
 SLOTS_FILTER = Filter("slots", _has_slots, _insufficient)

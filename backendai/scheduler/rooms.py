@@ -42,7 +42,7 @@ class Rooms:
         self.ranking = selection.ranking(self.packing, own_options(selection.options, rules.options))
         self._next_agent = rules.next_agent
         self.launches = Launches(by_name)
-        self._having: dict[str, list[Room]] = {}
+        self._having: dict[frozenset[str], list[Room]] = {}
         self._mounting: dict[frozenset[str], list[Room]] = {}
         self._nearest: Nearest | None = None
         self.takes_turns = isinstance(self.ranking, InTurn)
@@ -144,11 +144,11 @@ class Rooms:
             self._nearest = Nearest(room for room in self.all if room.shelf is not None)
         return self._nearest.closest(request, suits)
 
-    def having_image(self, image: str) -> list[Room]:
-        """Return the agents that have an image, by name."""
-        having = self._having.get(image)
+    def having_images(self, images: frozenset[str]) -> list[Room]:
+        """Return the agents that have all of these images, by name."""
+        having = self._having.get(images)
         if having is None:
-            having = self._having[image] = [room for room in self.all if image in room.images]
+            having = self._having[images] = [room for room in self.all if images <= room.images]
         return having
 
     def mounting(self, features: frozenset[str]) -> list[Room]:

@@ -67,7 +67,7 @@ def passed_steps(request: Request, rooms: Rooms) -> tuple[Step, ...]:
 
 
 def _fixed_counts(request: Request, rooms: Rooms) -> Counts:
-    key = request.designated, request.architecture, request.node_image, request.storage
+    key = request.designated, request.architecture, request.node_images, request.storage
     counts = rooms.fixed_counts.get(key)
     if counts is None:
         counts = rooms.fixed_counts[key] = _removed(request, rooms.all)
@@ -208,7 +208,7 @@ def _unsuitable(request: Request, rooms: Rooms, last: str, removed: int) -> Reas
 
 
 def _without_image(request: Request, rooms: Rooms, which: Message) -> Reason:
-    image = request.node_image
+    image = ", ".join(sorted(request.node_images))
     if not (short := _short_of_disk(request, rooms)):
         message = Message(
             "None of the {which} has image {image}, and it cannot be fetched from elsewhere.", which=which, image=image
@@ -222,7 +222,7 @@ def _without_image(request: Request, rooms: Rooms, which: Message) -> Reason:
 
 
 def _short_of_disk(request: Request, rooms: Rooms) -> int:
-    return sum(room.low_disk and request.node_image not in room.images for room in rooms.all)
+    return sum(room.low_disk and not request.node_images <= room.images for room in rooms.all)
 
 
 def _agents(request: Request) -> str:

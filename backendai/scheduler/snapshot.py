@@ -76,11 +76,12 @@ class StorageNeed:
 
 
 class KernelView(NamedTuple):
-    """One kernel to place."""
+    """One kernel to place. ``node_image``: the reference of an image that its agent must have already."""
 
     id: UUID
     slots: Slots
     architecture: str = ""
+    node_image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class SessionView(NamedTuple):
 
     ``designated``: the only agents it may run on (empty: any). ``placement`` (``spread``, ``pack`` or empty) says how
     the sessions of its ``launch`` lie. ``longest_run``: it ends that long after its start at the latest.
-    ``overtaken_since``: when others first passed it. ``node_image``: a reference that an agent must have already.
+    ``overtaken_since``: when others first passed it.
     """
 
     id: UUID
@@ -154,7 +155,6 @@ class SessionView(NamedTuple):
     launch: str = ""
     longest_run: timedelta | None = None
     overtaken_since: datetime | None = None
-    node_image: str = ""
     storage: StorageNeed | None = None
 
     @property

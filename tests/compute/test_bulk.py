@@ -89,8 +89,9 @@ def test_nothing_is_a_value_among_others(cast: Cast) -> None:
     insert_rows(
         Kernel._meta.db_table,
         dict.fromkeys(("role", "status_reason", "status_message", "container_id", "moved_from"), "")
+        | dict.fromkeys(("image_digest", "startup_command"), "")
         | dict.fromkeys(("created_at", "changed_at"), timezone.now())
-        | dict.fromkeys(("slots", "devices"), "{}")
+        | dict.fromkeys(("slots", "devices", "environ"), "{}")
         | {
             "id": [uuid4(), uuid4()], "session_id": [one.pk for one in sessions], "index": 1, "rank": 7,
             "hostname": "sub7", "status": "PENDING", "exit_code": [None, 3], "generation": 0, "steps": "[]",

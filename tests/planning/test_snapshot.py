@@ -90,7 +90,7 @@ def test_an_image_that_no_registry_has_ties_a_session_to_the_nodes_that_have_it(
     make_session(cast.alice, image="for-containers")
     ImageOnAgent.objects.create(agent=having, reference="local/python:latest")
     snapshot = look()
-    tied_to = [session.node_image for session in snapshot.pending]
+    tied_to = [session.kernels[0].node_image for session in snapshot.pending]
     assert tied_to == ["local/python:latest", "", "local/for-containers:latest"]
     images = {agent.name: agent.images for agent in snapshot.agents}
     assert images == {"having": {"local/python:latest"}, "without": frozenset(), native.name: {"local/python:latest"}}
@@ -120,7 +120,9 @@ def test_an_agent_short_of_disk_space_takes_only_sessions_whose_image_it_has(cas
     assert {name: reason.code for name, reason in reasons.items()} == {"s-moved": "disk-low", "s-away": "disk-low"}
     assert "1 is short of disk space and fetches nothing" in reasons["s-away"].message
     Agent.objects.filter(pk=full.pk).update(low_disk=False)
-    assert {session.node_image for session in look().pending} == {""}, "it matters only while somebody is short"
+    assert {session.kernels[0].node_image for session in look().pending} == {""}, (
+        "it matters only while somebody is short"
+    )
     assert queries() == few - 1
     assert len(decide(look()).placements) == 3
 

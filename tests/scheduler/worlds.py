@@ -27,9 +27,10 @@ def a_session(name: str = "train", asks: dict[str, Any] | None = None, *, age: i
     """One kernel that asks for ``asks``; ``age`` in minutes; ``kernels`` may list the amounts of several."""
     amounts = changes.pop("kernels", [{"cpu": 1} if asks is None else asks])
     architectures = changes.pop("architectures", ["x86_64"] * len(amounts))
+    images = changes.pop("node_images", [changes.pop("node_image", "")] * len(amounts))
     kernels = tuple(
-        KernelView(uuid5(_IDS, f"{name}/{index}"), Slots.parse(each), architecture)
-        for index, (each, architecture) in enumerate(zip(amounts, architectures, strict=True))
+        KernelView(uuid5(_IDS, f"{name}/{index}"), Slots.parse(each), architecture, image)
+        for index, (each, architecture, image) in enumerate(zip(amounts, architectures, images, strict=True))
     )
     changes.setdefault("priority", 10)
     return SessionView(uuid5(_IDS, name), name, NOW - timedelta(minutes=age), kernels=kernels, **changes)

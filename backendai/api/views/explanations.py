@@ -15,8 +15,8 @@ from rest_framework.response import Response
 from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
 from backendai.api.explanation_bodies import ExplanationBody
+from backendai.api.launch_bodies import LaunchRequest
 from backendai.api.parsing import StrictJSONParser
-from backendai.api.session_bodies import LaunchRequest
 from backendai.compute.models import ComputeSession
 from backendai.planning.explain import explain
 from backendai.planning.preview import preview

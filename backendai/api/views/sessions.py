@@ -20,12 +20,12 @@ from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker, signing_pair
 from backendai.api.filters import FiltersAskedFor, HistoryFilter, SessionFilter
 from backendai.api.idempotency import idempotency_key
+from backendai.api.launch_bodies import LaunchRequest
 from backendai.api.paging import NewestFirst
 from backendai.api.parsing import StrictJSONParser
 from backendai.api.session_bodies import (
     EndedManyBody,
     KernelBody,
-    LaunchRequest,
     PriorityRequest,
     RecordBody,
     RenameRequest,

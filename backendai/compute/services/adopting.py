@@ -21,7 +21,7 @@ from backendai.compute.models import (
     UnknownKernel,
     history_entry,
 )
-from backendai.compute.services.manifests import mounts_of, row_of
+from backendai.compute.services.manifests import OWN, mounts_of, row_of
 from backendai.compute.services.mounts import ready_folders
 from backendai.compute.services.place import Assignment, place_sessions
 from backendai.compute.status import LIVE, Outcome, Phase, Status
@@ -106,6 +106,8 @@ def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetim
             session=session,
             generation=row.generation - 1,
             slots=row.manifest["kernel_slots"],
+            image=_own_image(row.manifest),
+            **{name: row.manifest["own"][name] for name in OWN if "own" in row.manifest},
             **{name: row.manifest[name] for name in ("rank", "role", "index", "hostname")},
         )
         for row in rows
@@ -114,6 +116,16 @@ def _write(manifest: dict[str, Any], rows: Sequence[UnknownKernel], now: datetim
     first = {"phase": Phase.SCHEDULE, "result": Outcome.SUCCESS, "to_status": Status.PENDING} | said
     SchedulingRecord.objects.bulk_create([history_entry(session=session, **first)])
     return session
+
+
+def _own_image(manifest: dict[str, Any]) -> Image | None:
+    """Return the image of this kernel alone; None: its session's."""
+    named = manifest.get("own", {}).get("image")
+    if not named:
+        return None
+    reference, architecture = named
+    image: Image = _found(Image.objects.filter(reference=reference, architecture=architecture), "image", reference)
+    return image
 
 
 def _found(rows: Any, kind: str, name: str) -> Any:

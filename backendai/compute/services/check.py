@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -10,12 +10,12 @@ from django.utils import timezone
 
 from backendai.accounts.models import KeyPair, Project, User
 from backendai.accounts.policies import Limited
-from backendai.accounts.prepared import Prepared
 from backendai.catalog.models import Image
 from backendai.cluster.groups import group_for_launch
 from backendai.cluster.models import ResourceGroup
 from backendai.cluster.session_defaults import SessionDefaults, parse_session_defaults
-from backendai.compute.services.check_amounts import check_bounds, check_reach, preset_of, shm_of, slots_of
+from backendai.compute.services.check_amounts import check_reach, preset_of
+from backendai.compute.services.check_roles import CheckedRole, check_roles, roles_of, total_of, with_size
 from backendai.compute.services.check_wishes import (
     agents_of,
     check_agent_loss,
@@ -40,9 +40,6 @@ from backendai.core.slots import Slots
 
 LARGEST_CLUSTER = 16
 _LONGEST_VALUE = 8192
-_NAMED = Prepared(
-    lambda user, domain_id, name: Image.objects.usable_by(user).usable_in(domain_id).named(name)[:1],
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +50,7 @@ class Checked:
     spec: SessionSpec
     project: Project
     group: ResourceGroup
-    image: Image
-    slots: Slots
-    shm_bytes: int
+    roles: list[CheckedRole]
     access_key: str
     priority: int
     depends_on: list[UUID]
@@ -63,6 +58,27 @@ class Checked:
     limited: list[Limited]
     mounts: list[ResolvedMount] = field(default_factory=list)
     start_in: str = ""
+
+    @property
+    def image(self) -> Image:
+        """The image of the main kernel."""
+        return self.roles[0].image
+
+    @property
+    def slots(self) -> Slots:
+        """The amounts of the main kernel."""
+        return self.roles[0].slots
+
+    @property
+    def all_mounts(self) -> list[ResolvedMount]:
+        """The folders that every kernel mounts, and those of single roles."""
+        own = [replace(mount, role=role.name) for role in self.roles for mount in role.mounts]
+        return [*self.mounts, *own]
+
+    @property
+    def total(self) -> Slots:
+        """The amounts of all kernels together."""
+        return total_of(self.roles)
 
 
 def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> Checked:
@@ -72,7 +88,9 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
         check_session_name(spec.name)
     _check_type(spec)
     check_batch_timeout(spec)
-    _check_environ(spec)
+    for environ in (spec.environ, *(role.environ for role in spec.roles.values())):
+        _check_environ(environ)
+    spec = with_size(spec)
     _check_cluster(spec)
     check_placement(spec)
     check_agent_loss(spec)
@@ -84,21 +102,17 @@ def check_spec(user: User, spec: SessionSpec, *, actor: User | None = None) -> C
     usual = parse_session_defaults(group.session_defaults)
     spec = _with_defaults(spec, usual)
     _check_type_in(group, spec)
-    image = _image(user, spec, project)
-    check_preopen_ports(spec.preopen_ports, service_ports_of(image.effective_labels))
-    preset = preset_of(user, spec, group)
-    slots = slots_of(spec, preset, image)
-    check_bounds(slots, image)
-    shm_bytes = shm_of(spec, preset, slots, usual.shm)
+    roles = check_roles(user, spec, project, preset_of(user, spec, group), usual.shm)
+    check_preopen_ports(spec.preopen_ports, service_ports_of(roles[0].image.effective_labels))
     agents = agents_of(spec, group)
-    check_reach(slots, group, 1 if spec.cluster_mode == ClusterMode.MULTI_NODE else spec.cluster_size, agents)
+    _check_reach(spec, roles, group, agents)
     depends_on = dependencies_of(user, spec, actor=actor)
     access_key = key_pair.access_key if key_pair else ""
     limited = limits_on(user, project, key_pair)
     check_kernels(spec, limited)
-    _check_limits(slots * spec.cluster_size, limited)
+    _check_limits(total_of(roles), limited)
     priority = priority_of(spec, limited, usual.priority)
-    checked = Checked(spec, project, group, image, slots, shm_bytes, access_key, priority, depends_on, agents, limited)
+    checked = Checked(spec, project, group, roles, access_key, priority, depends_on, agents, limited)
     mounts = resolve_mounts(user, project, spec)
     return replace(checked, mounts=mounts, start_in=start_of(spec, mounts))
 
@@ -131,15 +145,17 @@ def _check_type(spec: SessionSpec) -> None:
             code="invalid-type",
         )
     runs_program = KINDS[spec.session_type].runs_program
-    if runs_program and not spec.startup_command.strip():
+    commands = [spec.startup_command, *(role.startup_command for role in spec.roles.values())]
+    runs = spec.startup_command.strip() or all(role.startup_command.strip() for role in roles_of(spec).values())
+    if runs_program and not runs:
         raise UserError("A batch session needs a command to run.", field="startup_command", code="missing-command")
-    if not KINDS[spec.session_type].takes_command and spec.startup_command.strip():
+    if not KINDS[spec.session_type].takes_command and any(command.strip() for command in commands):
         raise UserError("Only batch sessions run a command.", field="startup_command", code="batch-only")
     if not runs_program and spec.starts_at:
         raise UserError("Only batch sessions have a start time.", field="starts_at", code="batch-only")
     if spec.starts_at and spec.starts_at <= timezone.now():
         raise UserError("The start time is in the past.", field="starts_at", code="invalid-date")
-    if len(spec.startup_command) > 2**16:
+    if any(len(command) > 2**16 for command in commands):
         raise UserError("The command is longer than 64 KiB.", field="startup_command", code="too-long")
 
 
@@ -164,8 +180,15 @@ def _check_cluster(spec: SessionSpec) -> None:
         )
 
 
-def _check_environ(spec: SessionSpec) -> None:
-    for name, value in spec.environ.items():
+def _check_reach(spec: SessionSpec, roles: Sequence[CheckedRole], group: ResourceGroup, agents: Sequence[str]) -> None:
+    """Refuse what no agent of the group could ever give: all kernels at once, or each where they may lie apart."""
+    together = spec.cluster_mode != ClusterMode.MULTI_NODE
+    for slots in [total_of(roles)] if together else dict.fromkeys(role.slots for role in roles):
+        check_reach(slots, group, agents)
+
+
+def _check_environ(environ: Mapping[str, str]) -> None:
+    for name, value in environ.items():
         check_variable_name(name)
         if len(value) > _LONGEST_VALUE or "\0" in value:
             raise UserError(
@@ -242,20 +265,3 @@ def _check_limits(total: Slots, limited: list[Limited]) -> None:
     if reason is not None:
         field = f"resources.{reason.details['slot']}"
         raise UserError(reason.message, field=field, code=reason.code, **reason.details)
-
-
-def _image(user: User, spec: SessionSpec, project: Project) -> Image:
-    """Return the image of this name, other name or reference: the one place where a launch finds out which it is."""
-    found: Image | None = _NAMED.first(user, project.domain_id, spec.image)
-    if found is None:
-        images = Image.objects.usable_by(user).usable_in(project.domain_id)
-        known = list(images.values_list("name", flat=True)[:10])
-        raise UserError(
-            "There is no image {image} for project {project}; there are: {known}.",
-            image=repr(spec.image),
-            project=project.name,
-            known=known or Message("none"),
-            field="image",
-            code="unknown-image",
-        )
-    return found

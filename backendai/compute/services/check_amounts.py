@@ -141,13 +141,12 @@ def automatic_shm(memory: int, usual: str = "") -> int:
     return min(next(shm for least, shm in usual_shm(usual) if memory >= least), memory // 2)
 
 
-def check_reach(slots: Slots, group: ResourceGroup, cluster_size: int, designated: Collection[str] = ()) -> None:
+def check_reach(total: Slots, group: ResourceGroup, designated: Collection[str] = ()) -> None:
     """Refuse what no registered agent could ever give, also a lost one; with no agent at all the session may wait.
     When agents are ``designated`` (ids), only they count. One whose engine never answered may have anything."""
     chosen = list_of([UUID(one) for one in designated]) if designated else None
     # Many machines are alike.
     capacities = [stored_slots(text) for text in _CAPACITIES.rows(group.pk, chosen)]
-    total = slots * cluster_size
     if not capacities or any(total.fits(capacity) for capacity in capacities):
         return
     where = (

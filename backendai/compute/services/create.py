@@ -19,6 +19,7 @@ from backendai.activity.services import audit
 from backendai.catalog.models import Image
 from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord, history_entry
 from backendai.compute.services.check import Checked, check_spec
+from backendai.compute.services.check_roles import CheckedRole
 from backendai.compute.services.disk_reserve import check_disk
 from backendai.compute.services.limits import check_pending
 from backendai.compute.services.mounts import take_mounts, write_mounts
@@ -146,6 +147,7 @@ def _digest(spec: SessionSpec) -> str:
 
 _LATER = frozenset(
     {
+        "roles",
         "priority",
         "batch_timeout",
         "depends_on",
@@ -162,7 +164,7 @@ _LATER = frozenset(
         "start_in",
     }
 )
-_UNUSED: tuple[Any, ...] = (None, "", (), [], ClusterMode.SINGLE_NODE)
+_UNUSED: tuple[Any, ...] = (None, "", (), [], {}, ClusterMode.SINGLE_NODE)
 
 
 def _is_unused(value: Any) -> bool:
@@ -178,8 +180,8 @@ def _generated_name(image: Image) -> str:
 
 
 def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, idempotency_key: str | None) -> Launched:
-    spec, slots = checked.spec, checked.slots.to_json()
-    names, mounts = both_names(actor, owner), take_mounts(checked.mounts)
+    spec, alike = checked.spec, len({role.slots for role in checked.roles}) == 1
+    names, mounts = both_names(actor, owner), take_mounts(checked.all_mounts)
     session: ComputeSession = ComputeSession.objects.create(
         name=name,
         owner=owner,
@@ -191,8 +193,9 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
         access_key=checked.access_key,
         session_type=spec.session_type,
         priority=checked.priority,
-        slots=slots,
-        shm_bytes=checked.shm_bytes,
+        slots=checked.slots.to_json(),
+        total_slots=None if alike else checked.total.to_json(),
+        shm_bytes=checked.roles[0].shm_bytes,
         cluster_size=spec.cluster_size,
         cluster_mode=spec.cluster_mode,
         environ=dict(spec.environ),
@@ -210,7 +213,7 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
         mount_count=len(mounts),
         start_in=checked.start_in,
     )
-    kernels = Kernel.objects.bulk_create(_kernel(session.pk, rank, slots) for rank in range(spec.cluster_size))
+    kernels = Kernel.objects.bulk_create(kernels_of(session, checked.roles))
     _write_dependencies(session.pk, checked.depends_on)
     write_files(session.pk, spec.files)
     write_mounts(session, mounts)
@@ -230,9 +233,27 @@ def _tell(session: ComputeSession, actor: User, names: Mapping[str, str]) -> Non
     publish_on_commit([SessionEvent(str(session.pk), str(session.owner_id), session.status, 0)])
 
 
-def _kernel(session_id: UUID, rank: int, slots: dict[str, str]) -> Kernel:
-    role, index = ("main", 1) if rank == 0 else ("sub", rank)
-    return Kernel(session_id=session_id, rank=rank, role=role, index=index, hostname=f"{role}{index}", slots=slots)
+def kernels_of(session: ComputeSession, roles: Sequence[CheckedRole]) -> list[Kernel]:
+    """Return the unsaved kernels of a new session: each with what is its own."""
+    seats = [(role, index) for role in roles for index in range(1, role.count + 1)]
+    return [_kernel(session, rank, role, index) for rank, (role, index) in enumerate(seats)]
+
+
+def _kernel(session: ComputeSession, rank: int, role: CheckedRole, index: int) -> Kernel:
+    own_image = role.image if role.image.pk != session.image_id else None
+    return Kernel(
+        session=session,
+        rank=rank,
+        role=role.name,
+        index=index,
+        hostname=f"{role.name}{index}",
+        slots=role.slots.to_json(),
+        image=own_image,
+        image_digest=own_image.digest if own_image else "",
+        shm_bytes=role.shm_bytes if role.shm_bytes != session.shm_bytes else None,
+        environ=dict(role.environ),
+        startup_command=role.startup_command,
+    )
 
 
 def _write_dependencies(session_id: UUID, depends_on: Sequence[UUID]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import ceil
 
 from backendai.cluster.site import SiteSettings
@@ -17,7 +18,7 @@ THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict[str, str]:
     """Return the variables of one kernel; what the user set wins, except for the platform's own names."""
-    session, owner, image = kernel.session, kernel.session.owner, kernel.session.image
+    session, owner, image = kernel.session, kernel.session.owner, kernel.started_image
     cores = str(max(1, ceil(kernel.amounts["cpu"] / MILLI)))
     named = [name.strip() for name in image.labels.get(_CORE_COUNTS, "").split(",")]
     counts = {name: cores for name in (*THREAD_COUNTS, *named) if name}
@@ -31,7 +32,7 @@ def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict
         "BACKENDAI_USER_NAME": owner.display_name,
         "BACKENDAI_ACCESS_KEY": session.access_key,
         "BACKENDAI_CLUSTER_SIZE": str(session.cluster_size),
-        "BACKENDAI_CLUSTER_REPLICAS": _replicas(session.cluster_size),
+        "BACKENDAI_CLUSTER_REPLICAS": _replicas(hostnames),
         "BACKENDAI_CLUSTER_HOSTS": ",".join(hostnames),
         "BACKENDAI_CLUSTER_HOST": kernel.hostname,
         "BACKENDAI_CLUSTER_ROLE": kernel.role,
@@ -43,11 +44,13 @@ def environ_of(kernel: Kernel, hostnames: list[str], site: SiteSettings) -> dict
         platform["BACKENDAI_PREOPEN_PORTS"] = ",".join(map(str, session.preopen_ports))
     if session.kind.is_served:
         platform["BACKENDAI_SERVING_PORT"] = session.environ.get("PORT", "")
-    if session.startup_command:
+    if kernel.command:
         platform["_BACKEND_BATCH_MODE"] = "1"
-    chosen: dict[str, str] = session.environ
+    chosen = kernel.variables
     return counts | outside_environ(site, hostnames, chosen) | chosen | platform
 
 
-def _replicas(cluster_size: int) -> str:
-    return "main:1" if cluster_size == 1 else f"main:1,sub:{cluster_size - 1}"
+def _replicas(hostnames: list[str]) -> str:
+    """Return how many kernels each role has; their names are made of role and number."""
+    roles = Counter(hostname.rstrip("0123456789") for hostname in hostnames)
+    return ",".join(f"{role}:{count}" for role, count in roles.items())

@@ -36,6 +36,7 @@ _COLUMNS = (
     "session__started_at",
     "session__resource_group__max_retries",
     "session__image__is_built_here",
+    "image__is_built_here",
     "rank",
     "hostname",
     "agent_id",
@@ -196,7 +197,7 @@ def _on_their_way_out(some: Sequence[_Followed], reasons: Mapping[UUID, Why]) ->
 
 def _of_live(sessions: str) -> QuerySet[Kernel]:
     rows = Kernel.objects.filter(session__in=listed(sessions), session__status__in=LIVE - {Status.PENDING})
-    related = rows.select_related("session__image", "session__resource_group").only(*_COLUMNS)
+    related = rows.select_related("image", "session__image", "session__resource_group").only(*_COLUMNS)
     return related.order_by("session_id", "rank")
 
 

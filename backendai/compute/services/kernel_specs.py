@@ -28,6 +28,7 @@ from backendai.core.errors import NotFound
 from backendai.wire.capabilities import Capability
 from backendai.wire.messages import HomeFile, KernelSpec, mode_of
 
+_IMAGE_COLUMNS = ("reference", "process_reference", "architecture", "labels", "services", "is_built_here", "digest")
 # Of a row for one kernel the many columns take longest; all that a spec is made of is here.
 _SPEC_COLUMNS = (
     "generation",
@@ -37,10 +38,17 @@ _SPEC_COLUMNS = (
     "hostname",
     "slots",
     "devices",
+    "image_digest",
+    "shm_bytes",
+    "environ",
+    "startup_command",
+    *(f"image__{name}" for name in _IMAGE_COLUMNS),
+    *(f"session__image__{name}" for name in _IMAGE_COLUMNS),
     "session__name",
     "session__session_type",
     "session__access_key",
     "session__slots",
+    "session__total_slots",
     "session__shm_bytes",
     "session__priority",
     "session__batch_timeout",
@@ -54,12 +62,6 @@ _SPEC_COLUMNS = (
     "session__mount_count",
     "session__start_in",
     "session__preopen_ports",
-    "session__image__reference",
-    "session__image__process_reference",
-    "session__image__architecture",
-    "session__image__labels",
-    "session__image__services",
-    "session__image__is_built_here",
     "session__image_digest",
     "session__owner__email",
     "session__project__name",
@@ -102,7 +104,9 @@ def specs_for(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
     rows = Kernel.objects.filter(pk__in=among(list(agents)), status__in=STARTING).select_related("session")
     kernels = [kernel for kernel in rows.order_by() if kernel.agent_id == agents[kernel.pk].pk]
     sessions = [kernel.session for kernel in kernels]
-    images = Image.objects.in_bulk({session.image_id for session in sessions})
+    images = Image.objects.in_bulk(
+        {session.image_id for session in sessions} | {kernel.image_id for kernel in kernels if kernel.image_id}
+    )
     owners = User.objects.in_bulk({session.owner_id for session in sessions})
     groups = ResourceGroup.objects.in_bulk({session.resource_group_id for session in sessions})
     projects = Project.objects.select_related("domain").in_bulk({session.project_id for session in sessions})
@@ -112,6 +116,8 @@ def specs_for(agents: Mapping[UUID, Agent]) -> dict[UUID, KernelSpec]:
         session.project = projects[session.project_id]
         session.image, session.owner = images[session.image_id], owners[session.owner_id]
         session.resource_group = groups[session.resource_group_id]
+    for kernel in kernels:
+        kernel.image = images[kernel.image_id] if kernel.image_id else None
     residents = {session.pk: _residents(session, session.project.domain_id) for session in sessions}
     homes = homes_of(set(residents.values()))
     siblings = siblings_of({session.pk for session in sessions if session.cluster_size > 1})
@@ -140,7 +146,8 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
     session, group = kernel.session, kernel.session.resource_group
     network = network_for(agent, kernel, around.siblings)
     peers = peers_of(agent, kernel, around.siblings, network)
-    native = Capability.NATIVE in capabilities_of(agent) and session.image.process_reference
+    image = kernel.started_image
+    native = Capability.NATIVE in capabilities_of(agent) and image.process_reference
     return KernelSpec(
         deployment=settings.DEPLOYMENT,
         kernel_id=kernel.pk,
@@ -149,19 +156,19 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         agent=agent.name,
         session_name=session.name,
         session_type=mode_of(runs_program=session.kind.takes_command),
-        image=session.image.process_reference if native else session.image.reference,
-        digest="" if native or session.image.is_built_here else session.image_digest,
-        architecture=session.image.architecture,
+        image=image.process_reference if native else image.reference,
+        digest="" if native or image.is_built_here else kernel.started_digest,
+        architecture=image.architecture,
         role=kernel.role,
         index=kernel.index,
         hostname=kernel.hostname,
         slots=kernel.slots,
         devices=kernel.devices,
-        shm_bytes=session.shm_bytes,
+        shm_bytes=session.shm_bytes if kernel.shm_bytes is None else kernel.shm_bytes,
         scratch_bytes=settings.SCRATCH_BYTES,
         environ=environ_of(kernel, [peer.hostname for peer in peers], around.site),
         authorities=around.site.session_authorities,
-        command=session.startup_command,
+        command=kernel.command,
         files=over(around.files, around.home.files),
         bootstrap=around.home.bootstrap,
         peers=peers,
@@ -170,15 +177,15 @@ def _spec(agent: Agent, kernel: Kernel, around: _Around) -> KernelSpec:
         pull_timeout=group.pull_timeout.total_seconds(),
         create_timeout=group.create_timeout.total_seconds(),
         manifest=manifest_of(kernel, agent, around.mounts.of_session(session.pk)),
-        mounts=around.mounts.specs_for(session.pk, agent.pk),
-        start_in=around.mounts.start_for(session.pk, agent.pk, session.start_in),
+        mounts=around.mounts.specs_for(session.pk, agent.pk, kernel.role),
+        start_in=around.mounts.start_for(session.pk, agent.pk, session.start_in, kernel.role),
     )
 
 
 def _wanted(agent: Agent, kernel_id: UUID) -> QuerySet[Kernel]:
     rows = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING | {Status.RUNNING})
     related = rows.select_related(
-        "session__image", "session__owner", "session__resource_group", "session__project__domain"
+        "image", "session__image", "session__owner", "session__resource_group", "session__project__domain"
     )
     return related.only(*_SPEC_COLUMNS).order_by()[:1]
 

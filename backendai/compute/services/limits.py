@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, Q, QuerySet, Sum, TextField, Value
+from django.db.models import Count, F, Q, QuerySet, Sum, TextField, Value
 from django.db.models.functions import Cast
 
 from backendai.accounts.models import ResourcePolicy
@@ -63,18 +63,13 @@ def beyond_limits(limited: Sequence[Limited], asked: Slots) -> Reason | None:
 def waiting_of(keys: Collection[str]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
     """Return by holder what its pending sessions ask for together, and how many they are; one query."""
     columns, condition = _columns_and_condition(keys, "")
-    rows = (
-        ComputeSession.objects.pending()
-        .filter(condition)
-        .order_by()
-        .values_list(*columns, Cast("slots", TextField()), "cluster_size")
-    )
+    rows = ComputeSession.objects.pending().filter(condition).order_by().values_list(*columns, *_AMOUNTS)
     slots: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     sessions: dict[str, int] = defaultdict(int)
-    for *identities, text, size, number in rows.annotate(number=Count("pk")):
+    for *identities, text, size, of_all, number in rows.annotate(number=Count("pk")):
         for key in _keys(identities):
             sessions[key] += number
-            for slot, amount in _total(text, size):
+            for slot, amount in _total(text, size, of_all):
                 slots[key][slot] += amount * number
     return slots, sessions
 
@@ -105,10 +100,8 @@ def recheck(session_ids: Sequence[UUID]) -> set[UUID]:
     lock_holders(holder.key for holder in limited)
     columns, theirs = _columns_and_condition([holder.key for holder in limited], "")
     asking = {
-        pk: (_holder_of(*identities), _total(slots, size))
-        for pk, slots, size, *identities in pending.filter(theirs).values_list(
-            "pk", Cast("slots", TextField()), "cluster_size", *columns
-        )
+        pk: (_holder_of(*identities), _total(slots, size, of_all))
+        for pk, slots, size, of_all, *identities in pending.filter(theirs).values_list("pk", *_AMOUNTS, *columns)
     }
     limits, left_out = Limits(limit_views(limited)), set()
     for session_id in filter(asking.__contains__, session_ids):
@@ -252,8 +245,13 @@ def _holder_of(access_key: str, owner_id: UUID | str, project_id: UUID | str, do
 
 
 @lru_cache(maxsize=4096)
-def _total(slots: str, kernels: int) -> tuple[tuple[str, int], ...]:
-    return tuple((slots_of(slots) * kernels).items())
+def _total(slots: str, kernels: int, of_all: str | None) -> tuple[tuple[str, int], ...]:
+    # An empty column is SQL's NULL, or JSON's in what an older release wrote.
+    return tuple((slots_of(of_all) if of_all not in (None, "null") else slots_of(slots) * kernels).items())
+
+
+# What all kernels of a session ask for together: of each and how many, or the sum where they differ.
+_AMOUNTS = (Cast("slots", TextField()), F("cluster_size"), Cast("total_slots", TextField()))
 
 
 def _limits_pending(policy: ResourcePolicy) -> bool:
@@ -270,8 +268,8 @@ def _check_pending_of(holder: Limited, owner_id: UUID) -> None:
     if holder.scope == KEY_PAIR:  # its sessions are its owner's, and those are found by an index
         pending = pending.filter(owner=owner_id)
     # Many sessions ask for the same: one row for each kind of request.
-    rows = list(pending.order_by().values_list("slots", "cluster_size").annotate(number=Count("pk")))
-    number, limit = sum(row[2] for row in rows), holder.policy.max_pending_sessions
+    rows = list(pending.order_by().values_list(*_AMOUNTS).annotate(number=Count("pk")))
+    number, limit = sum(row[-1] for row in rows), holder.policy.max_pending_sessions
     if limit is not None and number > limit:
         text = Message(
             "{number} sessions of {holder} wait already, and at most {limit} may.",
@@ -280,7 +278,7 @@ def _check_pending_of(holder: Limited, owner_id: UUID) -> None:
             limit=limit,
         )
         raise _too_much(holder, text, what="sessions", number=number - 1, limit=limit)
-    waiting = sum((Slots.parse(slots) * (size * count) for slots, size, count in rows), Slots())
+    waiting = sum((Slots(dict(_total(*asked))) * count for *asked, count in rows), Slots())
     for name, most in thousandths(holder.policy.max_pending_slots, field="max_pending_slots").items():
         if waiting[name] > most:
             total, allowed = format_amount(name, waiting[name]), format_amount(name, most)

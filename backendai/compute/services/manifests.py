@@ -15,7 +15,7 @@ from backendai.compute.models import ComputeSession, Kernel, SessionMount
 _SIGNER = signing.Signer(salt="kernel-manifest")
 
 
-MOUNTED = ("folder_name", "sub_path", "target", "rights", "is_automatic")
+MOUNTED = ("folder_name", "sub_path", "target", "rights", "is_automatic", "role")
 
 
 def manifest_of(kernel: Kernel, agent: Agent, mounts: Iterable[SessionMount] = ()) -> str:
@@ -38,6 +38,7 @@ def manifest_of(kernel: Kernel, agent: Agent, mounts: Iterable[SessionMount] = (
         "domain": session.project.domain.name,
         "image": session.image.reference,
         "architecture": session.image.architecture,
+        "own": _own_of(kernel),
         **{name: getattr(session, name) for name in COPIED},
         "batch_timeout": _seconds(session.batch_timeout),
         "mounts": [[str(mount.folder_id), *(getattr(mount, name) for name in MOUNTED)] for mount in mounts],
@@ -50,6 +51,7 @@ COPIED = (
     "access_key",
     "session_type",
     "slots",
+    "total_slots",
     "shm_bytes",
     "cluster_size",
     "cluster_mode",
@@ -60,6 +62,9 @@ COPIED = (
     "priority",
     "start_in",
 )
+
+
+OWN = ("image_digest", "shm_bytes", "startup_command")  # of a kernel
 
 
 def read_manifest(text: str) -> dict[str, Any]:
@@ -87,10 +92,17 @@ def mounts_of(manifest: dict[str, Any], ready: Collection[UUID]) -> list[Session
         SessionMount(
             session_id=UUID(manifest["session"]),
             folder_id=UUID(folder_id) if UUID(folder_id) in ready else None,
-            **dict(zip(MOUNTED, values, strict=True)),
+            **dict(zip(MOUNTED, values, strict=False)),
         )
         for folder_id, *values in manifest.get("mounts", ())
     ]
+
+
+def _own_of(kernel: Kernel) -> dict[str, Any]:
+    """Return what this kernel has and its session has not; no variables."""
+    image = kernel.image
+    own = {name: getattr(kernel, name) for name in OWN}
+    return own | ({"image": [image.reference, image.architecture]} if image else {})
 
 
 def _seconds(value: timedelta | None) -> float | None:

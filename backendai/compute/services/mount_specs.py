@@ -27,21 +27,22 @@ class Mounts:
         """Return the mounts of a session."""
         return self.by_session.get(session_id, ())
 
-    def specs_for(self, session_id: UUID, agent_id: UUID) -> list[MountSpec]:
-        """Return what the agent mounts for the session: automatic ones only where it can, the others in any case."""
-        return [_spec(mount) for mount in self._mounted(session_id, agent_id)]
+    def specs_for(self, session_id: UUID, agent_id: UUID, role: str) -> list[MountSpec]:
+        """Return what the agent mounts for kernels of a role: automatic ones only where it can, the others in any
+        case."""
+        return [_spec(mount) for mount in self._mounted(session_id, agent_id, role)]
 
-    def start_for(self, session_id: UUID, agent_id: UUID, start_in: str) -> str:
-        """Return where programs begin on the agent; empty where that is not mounted."""
-        return start_in if any(one.target == start_in for one in self._mounted(session_id, agent_id)) else ""
+    def start_for(self, session_id: UUID, agent_id: UUID, start_in: str, role: str) -> str:
+        """Return where programs of a role begin on the agent; empty where that is not mounted."""
+        return start_in if any(one.target == start_in for one in self._mounted(session_id, agent_id, role)) else ""
 
     def left_out(self, session_id: UUID, agent_id: UUID) -> list[SessionMount]:
         """Return the automatic mounts that the agent cannot make."""
         mounts = self.of_session(session_id)
         return [mount for mount in mounts if mount.is_automatic and not self._can(mount, agent_id)]
 
-    def _mounted(self, session_id: UUID, agent_id: UUID) -> list[SessionMount]:
-        mounts = self.of_session(session_id)
+    def _mounted(self, session_id: UUID, agent_id: UUID, role: str) -> list[SessionMount]:
+        mounts = [mount for mount in self.of_session(session_id) if mount.role in ("", role)]
         return [mount for mount in mounts if not mount.is_automatic or self._can(mount, agent_id)]
 
     def _can(self, mount: SessionMount, agent_id: UUID) -> bool:

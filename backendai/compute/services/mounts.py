@@ -37,6 +37,7 @@ class ResolvedMount:
     target: str
     rights: str
     is_automatic: bool = False
+    role: str = ""  # empty: every kernel mounts it
 
 
 def resolve_mounts(owner: User, project: Project, spec: SessionSpec) -> list[ResolvedMount]:
@@ -123,6 +124,7 @@ def write_mounts(session: ComputeSession, mounts: Iterable[ResolvedMount]) -> No
             sub_path=mount.sub_path,
             target=mount.target,
             rights=mount.rights,
+            role=mount.role,
             is_automatic=mount.is_automatic,
             created_at=session.created_at,
         )

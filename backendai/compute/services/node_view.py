@@ -113,10 +113,10 @@ def registry_access_for(agent: Agent, kernel_id: UUID) -> RegistryAccess:
     """Return the account for the registry of a kernel's image, which this node is about to pull; NotFound when the
     kernel should not start here (any more)."""
     wanted = Kernel.objects.filter(pk=kernel_id, agent=agent, status__in=STARTING)
-    kernel = wanted.select_related("session__image").first()
+    kernel = wanted.select_related("image", "session__image").first()
     if kernel is None:
         raise NotFound("This kernel does not start on this agent.")
-    return access_for(kernel.session.image)
+    return access_for(kernel.started_image)
 
 
 def _live(which: Q) -> list[_Live]:

@@ -150,7 +150,7 @@ def phase_of(status: str) -> Phase:
 def _may_pass(session: ComputeSession, kernel: Kernel) -> bool:
     # An image that is made on the nodes may be missing on one and there on the next.
     reason = reason_of(kernel.status_reason)
-    return reason.is_retriable or (session.image.is_built_here and reason.kind == ReasonKind.IMAGE)
+    return reason.is_retriable or (kernel.started_image.is_built_here and reason.kind == ReasonKind.IMAGE)
 
 
 def _is_lost(kernel: Kernel) -> bool:

@@ -24,7 +24,7 @@ _MOST_NAMED = 20
 
 def detail_context(session: ComputeSession, user: User, *, in_drawer: bool, now: datetime) -> dict[str, Any]:
     """Return what the panel's templates show of a session that the user may see. ``in_drawer``: it lies over a list."""
-    kernels = list(session.kernels.select_related("agent"))
+    kernels = list(session.kernels.select_related("agent", "image"))
     facts, own = _facts(session, kernels, now), session.owner_id == user.pk
     main = next(iter(kernels), None)
     agent = main.agent if main else None
@@ -97,7 +97,7 @@ def _facts(session: ComputeSession, kernels: Sequence[Kernel], now: datetime) ->
         "ends": ends,
         "ends_soon": ends_soon(ends, now=now),
         "granted": granted if granted is not None and granted != asked_for(kernels) else None,
-        "total_slots": session.kernel_slots * session.cluster_size,
+        "total_slots": session.total,
         "uses": uses_of(kernels),
         "usage": usage_of(session, kernels, {}, now=now),
         "agents": list(agents.values()),

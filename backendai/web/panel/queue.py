@@ -27,7 +27,6 @@ from backendai.cluster.session_defaults import HIGHEST_PRIORITY
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.priorities import front_priorities, set_priority
 from backendai.core.errors import UserError
-from backendai.core.slots import Slots
 from backendai.planning.queue_heads import heads_of
 from backendai.texts.sentences import in_words
 from backendai.texts.translation import gettext as _
@@ -98,11 +97,15 @@ class QueueTable(PanelTable):
 
     def render_asks(self, record: ComputeSession) -> str:
         """Return what each kernel asks for, and how many there are."""
-        each = amounts(Slots.parse(record.slots))
+        if record.total_slots is not None:
+            return amounts(record.total)
+        each = amounts(record.kernel_slots)
         return each if record.cluster_size == 1 else f"{each} × {record.cluster_size}"
 
     def value_asks(self, record: ComputeSession) -> str:
         """Return the amounts of each kernel, and how many there are, as text."""
+        if record.total_slots is not None:
+            return json.dumps(record.total_slots, sort_keys=True)
         return f"{json.dumps(record.slots, sort_keys=True)} × {record.cluster_size}"
 
     def render_reason(self, record: ComputeSession) -> str:

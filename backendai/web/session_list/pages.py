@@ -35,9 +35,10 @@ _OF_A_KERNEL = ("session_id", "rank", "status", "progress")
 # What a row is made of: a list reads only this, for a session and what it points to have a hundred columns.
 _OF_A_ROW = (
     "name", "version", "session_type", "status", "status_reason", "status_message", "status_data", "result", "priority",
-    "slots", "cluster_size", "cluster_mode", "access_key", "preopen_ports", "starts_at", "queue_position", "retries",
-    "created_at", "started_at", "ended_at", "owner__email", "project__name", "resource_group__name",
-    "resource_group__max_retries", "image__name", "image__title", "image__labels", "image__services",
+    "slots", "total_slots", "cluster_size", "cluster_mode", "access_key", "preopen_ports", "starts_at",
+    "queue_position", "retries", "created_at", "started_at", "ended_at", "owner__email", "project__name",
+    "resource_group__name", "resource_group__max_retries", "image__name", "image__title", "image__labels",
+    "image__services",
 )  # fmt: skip
 
 

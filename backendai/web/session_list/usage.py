@@ -43,14 +43,14 @@ def note_usage(sessions: Iterable[Any], *, now: datetime) -> None:
 
 
 def _bars(session: ComputeSession, samples: Collection[UsageSample]) -> list[UseBar]:
-    slots = session.kernel_slots
+    slots, total = session.kernel_slots, session.total
     found = []
     for slot in in_order(slots.keys()):
         each = slots[slot] / MILLI
         values = [value for value in (_used(sample, slot, each) for sample in samples) if value is not None]
         if not values or not each:
             continue
-        held = each * session.cluster_size
+        held = total[slot] / MILLI
         words = {"name": name_of_slot(slot), "used": amount_text(slot, sum(values)), "held": amount_text(slot, held)}
         title = _("%(name)s: %(used)s of %(held)s used") % words
         found.append(UseBar(_short(slot), min(round(100 * sum(values) / held), 100), title))

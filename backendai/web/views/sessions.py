@@ -80,7 +80,7 @@ def sessions_usage(request: PageRequest) -> HttpResponse:
     """Return the bars of what the named sessions use, each to be put into its row."""
     ids = ids_in(request.GET.getlist("session")[: max(SIZES)])
     visible = ComputeSession.objects.visible_to(request.user).running().filter(pk__in=ids)
-    found = list(visible.only("status", "slots", "cluster_size"))
+    found = list(visible.only("status", "slots", "total_slots", "cluster_size"))
     note_usage(found, now=timezone.now())
     return render(request, "web/_session_uses.html", {"sessions": found})
 

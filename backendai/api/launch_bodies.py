@@ -1,0 +1,143 @@
+"""What a launch looks like in a request. These names are a contract: add, never rename."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from backendai.api.parsing import AmountsField, StrictSerializer
+from backendai.compute.spec import BroughtFile, MountWish, RoleSpec, SessionSpec
+from backendai.core.session_kinds import USUAL_KIND, launched_kinds
+
+# The rule is the service's, which refuses a longer name in its own words; this only keeps the answer short.
+LONGEST_NAME_READ = 200
+NAME_RULE = "4 to 64 letters, digits, dots, dashes and underscores; begins and ends with a letter or a digit."
+
+
+class BroughtFileBody(StrictSerializer):
+    """A text file for the home folder of the session."""
+
+    path = serializers.CharField(max_length=255, trim_whitespace=False, help_text="Relative to the home folder.")
+    content = serializers.CharField(max_length=2**18, allow_blank=True, trim_whitespace=False)
+
+
+class MountBody(StrictSerializer):
+    """A folder to mount."""
+
+    folder = serializers.CharField(max_length=64, help_text="Its id or name.")
+    path = serializers.CharField(
+        max_length=1024, default="", allow_blank=True, trim_whitespace=False, help_text="A part of it; empty: all."
+    )
+    target = serializers.CharField(
+        max_length=255,
+        default="",
+        allow_blank=True,
+        trim_whitespace=False,
+        help_text="Where: absolute, or relative to /home/work. Empty: by its name there.",
+    )
+    rights = serializers.CharField(
+        max_length=8, default="", allow_blank=True, help_text="view or edit; empty: all that you have."
+    )
+
+
+class RoleBody(StrictSerializer):
+    """Kernels of a session that differ from the others; what is left out is as the session says."""
+
+    count = serializers.IntegerField(default=1)
+    image = serializers.CharField(max_length=255, default="", allow_blank=True)
+    resources = AmountsField(default=dict)
+    shm = serializers.CharField(max_length=40, default="", allow_blank=True)
+    environ = serializers.DictField(
+        child=serializers.CharField(max_length=8192, allow_blank=True, trim_whitespace=False), default=dict
+    )
+    startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
+    mounts = MountBody(many=True, default=list, help_text="Folders beside those that every kernel mounts.")
+
+
+class LaunchRequest(StrictSerializer):
+    """A launch; what is left out gets the default."""
+
+    name = serializers.CharField(
+        max_length=LONGEST_NAME_READ, default="", allow_blank=True, help_text=f"{NAME_RULE} Left out: generated."
+    )
+    type = serializers.ChoiceField(choices=launched_kinds(), default=USUAL_KIND.name)
+    image = serializers.CharField(max_length=255)
+    resources = AmountsField(default=dict)
+    preset = serializers.CharField(max_length=64, default="", allow_blank=True)
+    resource_group = serializers.CharField(max_length=63, default="", allow_blank=True)
+    project = serializers.CharField(max_length=64, default="", allow_blank=True, help_text="Its id or name.")
+    shm = serializers.CharField(max_length=40, default="", allow_blank=True)
+    environ = serializers.DictField(
+        child=serializers.CharField(max_length=8192, allow_blank=True, trim_whitespace=False), default=dict
+    )
+    startup_command = serializers.CharField(max_length=2**16, default="", allow_blank=True, trim_whitespace=False)
+    preopen_ports = serializers.ListField(
+        child=serializers.IntegerField(), default=list, help_text="1024 to 65535; opened as apps, 20 at most."
+    )
+    starts_at = serializers.DateTimeField(default=None, allow_null=True)
+    cluster_size = serializers.IntegerField(default=1)
+    cluster_mode = serializers.CharField(
+        max_length=16, default="single-node", help_text="single-node: all kernels on one agent; multi-node: on any."
+    )
+    priority = serializers.IntegerField(
+        default=None, allow_null=True, help_text="0 to 100; usually 10. Policies may set a lower limit."
+    )
+    batch_timeout = serializers.DurationField(
+        default=None,
+        allow_null=True,
+        help_text="In seconds, or as hh:mm:ss. A batch session that runs longer is ended.",
+    )
+    depends_on = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        default=list,
+        help_text="Ids or names of own sessions that must have ended well first. Batch only.",
+    )
+    agents = serializers.ListField(
+        child=serializers.CharField(max_length=64), default=list, help_text="The only agents it may run on."
+    )
+    placement = serializers.CharField(
+        max_length=16, default="", allow_blank=True, help_text="How sessions of one launch lie: spread or pack."
+    )
+    retry_on_agent_loss = serializers.BooleanField(
+        default=False, help_text="Wait again and run from the start when its node is lost. Batch only."
+    )
+    launch_id = serializers.UUIDField(
+        default=None, allow_null=True, help_text="Sessions launched with the same id belong together."
+    )
+    owner = serializers.CharField(
+        max_length=254,
+        default="",
+        allow_blank=True,
+        help_text="Administrators: the e-mail address of whom it is launched for. Left out: oneself.",
+    )
+    files = BroughtFileBody(
+        many=True,
+        default=list,
+        help_text="In the home folder before anything runs: 10 text files of 256 KiB together at most.",
+    )
+
+    mounts = MountBody(many=True, default=list, help_text="Folders that every kernel mounts: 32 at most.")
+    roles = serializers.DictField(
+        child=RoleBody(),
+        default=dict,
+        help_text="Kernels that differ, by the name of their role; there is one main kernel. Instead of cluster_size.",
+    )
+    start_in = serializers.CharField(
+        max_length=255,
+        default="",
+        allow_blank=True,
+        help_text="A folder of the mounts, or its path, where programs begin. Empty: in /home/work.",
+    )
+
+    def spec(self) -> SessionSpec:
+        """Return the validated request as the services take it."""
+        values = dict(self.validated_data)
+        files = [BroughtFile(**each) for each in values.pop("files")]
+        mounts = [MountWish(**each) for each in values.pop("mounts")]
+        roles = {name: RoleSpec(**_with_mounts(each)) for name, each in values.pop("roles").items()}
+        return SessionSpec(session_type=values.pop("type"), files=files, mounts=mounts, roles=roles, **values)
+
+
+def _with_mounts(values: dict[str, Any]) -> dict[str, Any]:
+    return values | {"mounts": [MountWish(**each) for each in values["mounts"]]}

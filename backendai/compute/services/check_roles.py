@@ -1,0 +1,147 @@
+"""The roles of a launch request: kernels with an image, amounts, variables, a command and folders of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backendai.accounts.models import Project, User
+from backendai.accounts.prepared import Prepared
+from backendai.catalog.models import Image, ResourcePreset
+from backendai.compute.services.check_amounts import check_bounds, shm_of, slots_of
+from backendai.compute.services.mounts import ResolvedMount, resolve_mounts
+from backendai.compute.spec import RoleSpec, SessionSpec
+from backendai.core.errors import UserError
+from backendai.core.messages import Message
+from backendai.core.slots import Slots
+
+MAIN, SUB = "main", "sub"
+MOST_ROLES = 16
+# It ends with a letter: the number of the kernel comes behind it, and makes its host name.
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z])?", re.ASCII)
+_NAMED = Prepared(
+    lambda user, domain_id, name: Image.objects.usable_by(user).usable_in(domain_id).named(name)[:1],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRole:
+    """What each kernel of a role gets, with every name resolved. ``mounts``: those that other roles do not have."""
+
+    name: str
+    count: int
+    image: Image
+    slots: Slots
+    shm_bytes: int
+    environ: Mapping[str, str]
+    startup_command: str
+    mounts: Sequence[ResolvedMount] = ()
+
+
+def roles_of(spec: SessionSpec) -> dict[str, RoleSpec]:
+    """Return the roles with the main one first: those of the request, or a main kernel and so many sub kernels that
+    there are as many as it asks for."""
+    if spec.roles:
+        return {MAIN: spec.roles.get(MAIN, RoleSpec())} | dict(spec.roles)
+    return {MAIN: RoleSpec()} | ({SUB: RoleSpec(count=spec.cluster_size - 1)} if spec.cluster_size > 1 else {})
+
+
+def with_size(spec: SessionSpec) -> SessionSpec:
+    """Return the request with the number of kernels that its roles have. Raises a UserError for
+    roles that cannot be."""
+    if not spec.roles:
+        return spec
+    if len(spec.roles) > MOST_ROLES:
+        raise UserError("A session has at most {limit} roles.", field="roles", code="too-many-roles", limit=MOST_ROLES)
+    for name, role in spec.roles.items():
+        if not _NAME.fullmatch(name):
+            raise UserError(
+                "{name} is not a role: use up to 15 lower-case letters, digits and dashes, a letter last.",
+                name=repr(name[:32]),
+                field="roles",
+                code="invalid-role",
+            )
+        if role.count < 1 or (name == MAIN and role.count != 1):
+            text = Message("Role {name} needs at least 1 kernel.", name=name)
+            text = Message("There is one main kernel.") if name == MAIN else text
+            raise UserError(text, field=f"roles.{name}.count", code="invalid-cluster-size")
+    size = sum(role.count for role in roles_of(spec).values())
+    if spec.cluster_size not in (1, size):
+        raise UserError(
+            "The roles have {size} kernels, but cluster_size is {given}: leave cluster_size out.",
+            size=size,
+            given=spec.cluster_size,
+            field="cluster_size",
+            code="invalid-cluster-size",
+        )
+    return replace(spec, cluster_size=size)
+
+
+def check_roles(
+    user: User, spec: SessionSpec, project: Project, preset: ResourcePreset | None, usual_shm: str
+) -> list[CheckedRole]:
+    """Return the roles, the main one first. Raises a UserError at the field, of the role where the role names it."""
+    checked: list[CheckedRole] = []
+    images: dict[str, Image] = {}
+    for name, role in roles_of(spec).items():
+        with _fields_of(name, role):
+            own = _as_spec(spec, role)
+            image = images.get(own.image) or image_of(user, own, project)
+            images[own.image] = image
+            slots = slots_of(own, None if role.resources else preset, image)
+            check_bounds(slots, image)
+            shm = shm_of(own, None if role.resources else preset, slots, usual_shm)
+            mounts = own_mounts(user, project, spec, role)
+        checked.append(CheckedRole(name, role.count, image, slots, shm, role.environ, role.startup_command, mounts))
+    return checked
+
+
+def total_of(roles: Sequence[CheckedRole]) -> Slots:
+    """Return the amounts of all their kernels together."""
+    return sum((role.slots * role.count for role in roles), Slots())
+
+
+def own_mounts(user: User, project: Project, spec: SessionSpec, role: RoleSpec) -> list[ResolvedMount]:
+    """Return the folders that only this role mounts, beside those of every kernel."""
+    if not role.mounts:
+        return []
+    found = resolve_mounts(user, project, replace(spec, mounts=[*spec.mounts, *role.mounts]))
+    return found[len(spec.mounts) : len(spec.mounts) + len(role.mounts)]
+
+
+def image_of(user: User, spec: SessionSpec, project: Project) -> Image:
+    """Return the image of this name, other name or reference: the one place where a launch finds out which it is."""
+    found: Image | None = _NAMED.first(user, project.domain_id, spec.image)
+    if found is None:
+        images = Image.objects.usable_by(user).usable_in(project.domain_id)
+        known = list(images.values_list("name", flat=True)[:10])
+        raise UserError(
+            "There is no image {image} for project {project}; there are: {known}.",
+            image=repr(spec.image),
+            project=project.name,
+            known=known or Message("none"),
+            field="image",
+            code="unknown-image",
+        )
+    return found
+
+
+def _as_spec(spec: SessionSpec, role: RoleSpec) -> SessionSpec:
+    return replace(
+        spec, image=role.image or spec.image, resources=role.resources or spec.resources, shm=role.shm or spec.shm
+    )
+
+
+@contextmanager
+def _fields_of(name: str, role: RoleSpec) -> Iterator[None]:
+    """Name the role in the field of an error, where the role has said what is wrong."""
+    said: dict[str, Any] = {field: getattr(role, field) for field in ("image", "resources", "shm", "mounts")}
+    try:
+        yield
+    except UserError as error:
+        if error.field and said.get(error.field.partition(".")[0]):
+            error.field = f"roles.{name}.{error.field}"
+        raise
