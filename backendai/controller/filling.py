@@ -160,4 +160,4 @@ def _left_out(told: dict[str, object]) -> str:
         return ""
     names = ", ".join(str(one.get("path", "")) for one in refused[:_MOST_NAMED])
     more = f" and {len(refused) - _MOST_NAMED} more" if len(refused) > _MOST_NAMED else ""
-    return f"Not copied, because they are neither files nor links inside the folder: {names}{more}."
+    return f"Not copied, as devices, sockets, links that lead out, or files that the agent may not read: {names}{more}."

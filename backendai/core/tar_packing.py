@@ -59,25 +59,31 @@ def select(data: int, paths: list[Parts]) -> Iterator[Packed]:
 
 
 def tar_stream(data: int, paths: list[Parts]) -> Iterator[bytes]:
-    """Give a tar archive; closes ``data`` at its end. A file that shrinks meanwhile is filled up with zeros."""
+    """Give a tar archive; closes ``data`` at its end. A file that shrinks meanwhile is filled up with zeros. What this
+    process may not read is in it as a pipe of its name, which no receiver makes and each one reports."""
     try:
         for one in select(data, paths):
-            info = tarfile.TarInfo(one.name.decode("utf-8", "surrogateescape"))
-            info.mode, info.mtime, info.size = stat.S_IMODE(one.found.st_mode), int(one.found.st_mtime), one.size
-            if one.is_directory:
-                info.type = tarfile.DIRTYPE
-            elif stat.S_ISLNK(one.found.st_mode):
-                info.type, info.linkname = tarfile.SYMTYPE, _link_target(data, one)
-            yield info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-            if one.size:
-                left = one.size
-                for piece in content_of(data, one):
-                    left -= len(piece)
-                    yield piece
-                while left:
-                    yield bytes(min(left, _CHUNK))
-                    left -= min(left, _CHUNK)
-                yield bytes(-one.size % tarfile.BLOCKSIZE)
+            try:
+                content = _open(data, one)
+            except FileNotFoundError:
+                continue  # gone since it was listed
+            except PermissionError:
+                yield _header(one, tarfile.FIFOTYPE)
+                continue
+            if stat.S_ISLNK(one.found.st_mode):
+                yield _header(one, tarfile.SYMTYPE, target=_link_target(data, one))
+                continue
+            yield _header(one, tarfile.DIRTYPE if one.is_directory else tarfile.REGTYPE, size=one.size)
+            if content is None:
+                continue
+            left = one.size
+            for piece in read_content(content, one.size):
+                left -= len(piece)
+                yield piece
+            while left:
+                yield bytes(min(left, _CHUNK))
+                left -= min(left, _CHUNK)
+            yield bytes(-one.size % tarfile.BLOCKSIZE)
         yield bytes(2 * tarfile.BLOCKSIZE)
     finally:
         os.close(data)
@@ -95,14 +101,31 @@ def gather(stream: Iterator[bytes], size: int = _CHUNK) -> bytes:
 
 def content_of(data: int, one: Packed) -> Iterator[bytes]:
     """Give the bytes of a file, at most as many as it had when it was selected."""
-    left = one.size
-    descriptor = beneath.open_file(data, one.parts, follow=False)
+    return read_content(beneath.open_file(data, one.parts, follow=False), one.size)
+
+
+def read_content(descriptor: int, size: int) -> Iterator[bytes]:
+    """Give at most so many bytes of an open file, and close it."""
     try:
-        while left and (piece := os.read(descriptor, min(_CHUNK, left))):
-            left -= len(piece)
+        while size and (piece := os.read(descriptor, min(_CHUNK, size))):
+            size -= len(piece)
             yield piece
     finally:
         os.close(descriptor)
+
+
+def _open(data: int, one: Packed) -> int | None:
+    """Return the open file if it has bytes; None for anything else, directories being tried. Raises OSError."""
+    if one.is_directory:
+        os.close(beneath.open_directory(data, one.parts, follow=False))
+    return beneath.open_file(data, one.parts, follow=False) if one.size else None
+
+
+def _header(one: Packed, kind: bytes, *, size: int = 0, target: str = "") -> bytes:
+    info = tarfile.TarInfo(one.name.decode("utf-8", "surrogateescape"))
+    info.mode, info.mtime, info.size = stat.S_IMODE(one.found.st_mode), int(one.found.st_mtime), size
+    info.type, info.linkname = kind, target
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
 def _link_target(data: int, one: Packed) -> str:

@@ -10,11 +10,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from backendai.core import tar_packing
+from backendai.files.owner import acting_as
+from tests.agent.prerequisites import need_root
 from tests.agent.test_gateway import setting
 
-pytestmark = pytest.mark.asyncio
 
-
+@pytest.mark.asyncio
 async def test_it_sends_the_home_folder_as_a_tar(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of the machine")
@@ -38,6 +40,7 @@ async def test_it_sends_the_home_folder_as_a_tar(tmp_path: Path) -> None:
                 assert answer.status == 403
 
 
+@pytest.mark.asyncio
 async def test_a_home_that_is_not_there_is_said(tmp_path: Path) -> None:
     async with setting() as here:
         address, ticket = f"/kernels/{here.kernel_id}/files", here.ticket(purpose="files")
@@ -52,10 +55,11 @@ async def test_a_home_that_is_not_there_is_said(tmp_path: Path) -> None:
             assert answer.status == 404
 
 
+@pytest.mark.asyncio
 async def test_an_archive_that_breaks_off_does_not_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_bytes(b"a" * 3_000_000)
     (tmp_path / "b").write_bytes(b"b")
-    monkeypatch.setattr("backendai.core.tar_packing.content_of", _broken)
+    monkeypatch.setattr("backendai.core.tar_packing.read_content", _broken)
     async with setting() as here:
         here.backend.home_folders[here.kernel_id] = tmp_path
         with pytest.raises(aiohttp.ClientError):
@@ -66,6 +70,23 @@ async def test_an_archive_that_breaks_off_does_not_end_well(tmp_path: Path, monk
                 await answer.read()
 
 
-def _broken(data: int, one: object) -> object:
+def _broken(descriptor: int, size: int) -> object:
+    os.close(descriptor)
     yield b"x" * 2_000_000
     raise PermissionError(13, "Permission denied")
+
+
+def test_what_may_not_be_read_is_named_and_not_left_out_silently(tmp_path: Path) -> None:
+    need_root("only root can be somebody else")
+    for name in ("open", "closed", "shut/inside"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    tmp_path.chmod(0o755)
+    (tmp_path / "closed").chmod(0)
+    (tmp_path / "shut").chmod(0)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    with acting_as(1000):
+        archive = b"".join(tar_packing.tar_stream(directory, [()]))
+    with tarfile.open(fileobj=io.BytesIO(archive)) as found:
+        kinds = {one.name: one.type for one in found}
+    assert kinds == {"open": tarfile.REGTYPE, "closed": tarfile.FIFOTYPE, "shut": tarfile.FIFOTYPE}

@@ -149,7 +149,7 @@ def test_a_copy_that_breaks_off_goes_on_with_the_rest(
 ) -> None:
     folder = keep_home(cast.alice, session, name="kept", now=timezone.now())
     with monkeypatch.context() as patch:
-        patch.setattr("backendai.core.tar_packing.content_of", _break_off)
+        patch.setattr("backendai.core.tar_packing.read_content", _break_off)
         filling.fill_all()
     folder.refresh_from_db()
     assert folder.status == FolderStatus.CREATING
@@ -246,6 +246,7 @@ def test_one_worker_has_a_copy_until_it_is_silent(local: StorageHost, session: C
     assert take_fill(due_fills(later)[0], "two", now=later)
 
 
-def _break_off(data: int, one: Any) -> Iterator[bytes]:
+def _break_off(descriptor: int, size: int) -> Iterator[bytes]:
+    os.close(descriptor)
     yield b"x" * 100
     raise PermissionError(13, "Permission denied")

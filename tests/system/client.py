@@ -77,6 +77,16 @@ class Client:
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
+    def keep_home(self, session_id: str, **wish: Any) -> Body:
+        """Begin to keep the home folder of a session; returns the new folder."""
+        answer = self._send("POST", f"sessions/{session_id}/keep-home/", json=wish)
+        assert answer.status_code == 202, answer.text
+        return dict(answer.json())
+
+    def folder(self, folder_id: str) -> Body:
+        """Return a folder as it is now."""
+        return dict(self._get(f"folders/{folder_id}/").json())
+
     def idle(self, session_id: str) -> list[Body]:
         """Return what the idle checkers say of a session."""
         return list(self._get(f"sessions/{session_id}/idle/").json()["results"])

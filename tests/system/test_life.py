@@ -52,6 +52,26 @@ def test_it_takes_a_session_from_launch_to_the_last_trace(platform: Platform) ->
     platform.audit()
 
 
+def test_a_kept_home_is_mounted_by_another_session(platform: Platform) -> None:
+    client = platform.client
+    session = client.wait_until_running(client.launch("keeper")["id"])
+    with client.terminal(session["id"]) as terminal:
+        terminal.run(
+            "mkdir -p d; echo precious > d/results; head -c 5000000 /dev/zero > d/large; echo $((6*7))", r"\b42\b"
+        )
+    kept = client.keep_home(session["id"], name="kept", ends_session=True)
+    assert kept["status"] == "CREATING"
+    until(lambda: client.folder(kept["id"])["status"] == "READY", 90, "the home is copied")
+    ended = client.wait_for(session["id"], *TERMINAL)
+    assert (ended["status"], ended["status_reason"]) == ("TERMINATED", "user-requested")
+    other = client.wait_until_running(client.launch("reader", mounts=[{"folder": "kept"}])["id"])
+    with client.terminal(other["id"]) as terminal:
+        terminal.run("cat /home/work/kept/d/results", "precious")
+        terminal.run("wc -c < /home/work/kept/d/large; touch /home/work/kept/new && echo made", "5000000[^0-9]+made")
+    client.end(other["id"])
+    platform.audit()
+
+
 def test_it_takes_away_the_network_of_a_cluster_with_its_last_kernel(platform: Platform) -> None:
     client = platform.client
     session = client.wait_until_running(client.launch(cluster_size=2)["id"])
