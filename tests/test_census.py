@@ -33,6 +33,7 @@ from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
 from backendai.compute.models import ComputeSession, Kernel, LaunchRecord, UnknownKernel
 from backendai.realtime.routing import websocket_urlpatterns
+from backendai.serving.models import Endpoint, EndpointToken
 from backendai.serving.services.endpoints import create_endpoint
 from backendai.serving.services.tokens import create_token as create_endpoint_token
 from backendai.serving.spec import EndpointSpec, RevisionSpec
@@ -502,7 +503,7 @@ SOCKETS = {
 HARMLESS = {"api/v1/session-preview/", "api/v1/check-presets/", "api/^"}
 WATCHED = [
     ComputeSession, Kernel, Agent, User, BackgroundJob, Project, Membership, Invitation, Folder, FolderGrant,
-    StorageHost,
+    StorageHost, Endpoint, EndpointToken,
 ]  # fmt: skip
 QUERIES = [
     *(f"SELECT {model._meta.pk.column}, every.* FROM {model._meta.db_table} every" for model in WATCHED),

@@ -15,6 +15,7 @@ _CONTAINERS = frozenset(
         Capability.IMAGES,
         Capability.LISTED_IMAGES,
         Capability.APPS,
+        Capability.SERVING,
         Capability.COMMIT,
         Capability.PUSH,
         Capability.OWN_NETWORK,
@@ -63,6 +64,11 @@ def why_not(agent: Agent, capability: Capability) -> str:
         return (
             "Sessions on this node are native processes and share its network: anybody on that machine could open the "
             "app."
+        )
+    if capability == Capability.SERVING and Capability.NATIVE in has:
+        return (
+            f"Sessions on agent {agent.name} are native processes and share its network: anybody on that machine could "
+            "send requests to a model."
         )
     if capability == Capability.APPS and Capability.SIMULATED in has:
         return "This node is simulated: nothing really runs there."

@@ -9,10 +9,17 @@ from datetime import datetime
 from backendai.activity.retention import forget_audit
 from backendai.compute.services.retention import forget_history, forget_logs, forget_logs_beyond_share
 from backendai.controller.outages import log_failure
+from backendai.serving.services.readings import forget_readings
 
 logger = logging.getLogger(__name__)
 
-RULES: tuple[Callable[[datetime], int], ...] = (forget_logs, forget_logs_beyond_share, forget_history, forget_audit)
+RULES: tuple[Callable[[datetime], int], ...] = (
+    forget_logs,
+    forget_logs_beyond_share,
+    forget_history,
+    forget_audit,
+    forget_readings,
+)
 
 
 def forget(now: datetime) -> int:

@@ -13,6 +13,7 @@ class Capability(StrEnum):
     NATIVE = "native"  # kernels are processes of the machine: they run an image's native program, on its network
     SIMULATED = "simulated"  # kernels run nothing
     APPS = "apps"  # ports of kernels are reached through the gateway and kept from others
+    SERVING = "serving"  # ports of inference sessions are reached through the gateway
     COMMIT = "commit"  # makes images of kernels
     PUSH = "push"  # brings those to a registry
     OWN_NETWORK = "own-network"  # each session has a network of its own

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.status import LIVE
+from backendai.controller.serving import run_serving
 from backendai.core.errors import Conflict, UserError
-from backendai.serving.models import Endpoint, Revision, State, Wish
+from backendai.serving.models import Endpoint, ProxyReading, Revision, State, Wish
 from backendai.serving.moves import set_desired
 from backendai.serving.reading import read_picture
 from backendai.serving.services.endpoints import change_endpoint, create_endpoint, roll_back, set_wish, update_endpoint
+from backendai.serving.services.readings import forget_readings
 from backendai.serving.spec import EndpointSpec
 from tests.cast import Cast
+from tests.factories import make_agent
 from tests.serving.world import World, a_revision, codes_of, make_endpoint, states_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.postgres]
@@ -223,3 +229,25 @@ def test_a_plan_from_an_old_picture_changes_no_number(cast: Cast) -> None:
     change_endpoint(fresh(endpoint), cast.alice, maximum=2)
     assert not set_desired(old, 3, now=world.now, panic_until=None, code="load-grew")
     assert fresh(endpoint).desired == 1
+
+
+def test_agents_that_reach_no_ports_are_left_out_or_named(cast: Cast) -> None:
+    World(cast.alice)
+    make_agent("native", backend="process")
+    endpoint = make_endpoint(cast.alice)
+    run_serving(timezone.now())
+    able = Agent.objects.get(name="a1")
+    assert endpoint.replicas.get().session.designated_agents == [str(able.pk)]
+    able.delete()
+    with pytest.raises(UserError, match="native processes") as refused:
+        make_endpoint(cast.alice, "other")
+    assert refused.value.code == "apps-impossible"
+
+
+def test_readings_are_thinned_to_minutes_and_kept_for_a_week(cast: Cast) -> None:
+    endpoint, now = make_endpoint(cast.alice), timezone.now().replace(second=0, microsecond=0)
+    for seconds in (*range(0, 120, 2), 20 * 60, 20 * 60 + 2, 20 * 60 + 4, 8 * 86400):
+        at = now - timedelta(seconds=seconds)
+        ProxyReading.objects.create(proxy="p", boot="b", endpoint=endpoint, at=at, uptime=1e6 - seconds)
+    assert forget_readings(now) == 2
+    assert ProxyReading.objects.count() == 62

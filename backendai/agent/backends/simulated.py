@@ -35,7 +35,8 @@ from backendai.agent.backends.base import (
     Terminal,
 )
 from backendai.agent.backends.simulated_guest import SimulatedGuests
-from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of
+from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of, serving_port
+from backendai.agent.backends.simulated_ports import SimulatedPorts
 from backendai.agent.backends.simulated_terminal import EchoTerminal
 from backendai.agent.backends.simulated_usage import reading_of
 from backendai.agent.readings import Reading
@@ -68,7 +69,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
     """A node of any size. With a ``journal`` its kernels outlive the agent. ``clock`` gives seconds since the epoch."""
 
     name = "simulated"
-    capabilities = frozenset(map(Capability, ("simulated", "images", "cluster-network", "devices")))
+    capabilities = frozenset(map(Capability, ("simulated", "images", "cluster-network", "devices", "serving")))
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         self._terminals: dict[UUID, set[EchoTerminal]] = {}
         self._changed = threading.Condition()
         self._closed = False
+        self.services = self._ports = SimulatedPorts(self._port_of)
         self.guests = self._guests = SimulatedGuests(self._check_runs)
 
     def capacity(self) -> Slots:
@@ -168,6 +170,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         with self._changed:
             if kernel := self._kernels.get(kernel_id):
                 self._enter(kernel.stop(self._clock()))
+        self._ports.close(kernel_id)
         self._hang_up(kernel_id)
 
     def ended(self, kernel_id: UUID) -> Ended | None:
@@ -185,6 +188,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
             if self._kernels.pop(kernel_id, None):
                 self._journal.forget(kernel_id)
                 self._changed.notify_all()
+        self._ports.close(kernel_id)
         self._hang_up(kernel_id)
         self._guests.remove(kernel_id)
 
@@ -242,6 +246,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        self._ports.close_all()
         for kernel_id in list(self._terminals):
             self._hang_up(kernel_id)
         self._guests.close()
@@ -262,6 +267,7 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
                 exit_code=exit_code_of(spec),
                 slots=spec.slots,
                 devices=spec.devices,
+                serves_port=serving_port(spec),
             )
         )
 
@@ -281,6 +287,13 @@ class SimulatedBackend(Imaging, Committing, Streaming, Measuring):
         with self._changed:
             if not self._here(kernel_id).running(self._clock()):
                 raise KernelGone(f"The kernel {kernel_id} does not run any more.")
+
+    def _port_of(self, kernel_id: UUID) -> int:
+        with self._changed:
+            kernel = self._here(kernel_id)
+            if not kernel.running(self._clock()):
+                raise KernelGone(f"The kernel {kernel_id} does not run any more.")
+            return kernel.serves_port
 
     def _ended_now(self) -> set[UUID]:
         now = self._clock()

@@ -34,6 +34,7 @@ class SimulatedKernel:
     stopped_at: float | None = None
     slots: dict[str, str] = field(default_factory=dict)
     devices: dict[str, dict[str, str]] = field(default_factory=dict)
+    serves_port: int = 0
 
     def ends_at(self) -> float:
         """Return when it ends or ended; infinity when nothing ends it."""
@@ -91,10 +92,16 @@ class SimulatedKernel:
 
 def duration_of(spec: KernelSpec, batch_seconds: float) -> float | None:
     """Return how many seconds the main process takes: what its command sleeps, else ``batch_seconds``."""
-    if not spec.runs_program:
+    if not spec.runs_program or (serving_port(spec) and not _EXIT.search(spec.command)):
         return None
     sleeps = [float(seconds) for seconds in _SLEEP.findall(spec.command)]
     return sum(sleeps) if sleeps or _EXIT.search(spec.command) else batch_seconds
+
+
+def serving_port(spec: KernelSpec) -> int:
+    """Return the port at which an inference session answers, 0 for other sessions."""
+    port = spec.environ.get("BACKENDAI_SERVING_PORT", "")
+    return int(port) if port.isdecimal() and 0 < int(port) < 2**16 else 0
 
 
 def exit_code_of(spec: KernelSpec) -> int:

@@ -21,7 +21,7 @@ from backendai.scheduler.serving.snapshot import EndpointView
 from backendai.serving.models import Endpoint, Replica, Revision, State
 from backendai.serving.moves import move_replicas, note, set_desired
 from backendai.serving.reading import Picture
-from backendai.serving.services.checks import session_spec
+from backendai.serving.services.checks import agents_that_serve, session_spec
 from backendai.serving.services.following import count_failed_start
 from backendai.serving.spec import RevisionSpec
 
@@ -98,6 +98,7 @@ def start_replica(endpoint: Endpoint, revision: Revision, *, now: datetime) -> R
                 _spec_of(revision),
                 project=str(endpoint.project_id),
                 resource_group=endpoint.resource_group.name,
+                agents=agents_that_serve(endpoint.resource_group),
                 name=f"{endpoint.name}-{endpoint.pk.hex[:6]}-{number}",
             )
             launched = launch_session(endpoint.owner, spec, idempotency_key=f"endpoint:{endpoint.pk}:{number}")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from math import isfinite
 
 from django.conf import settings
 
 from backendai.accounts.models import User
+from backendai.cluster.capabilities import why_not
+from backendai.cluster.models import Agent, ResourceGroup
 from backendai.compute.services.check import Checked, check_spec
+from backendai.compute.services.check_wishes import MOST_AGENTS
 from backendai.compute.spec import SessionSpec
 from backendai.core.errors import UserError
 from backendai.core.session_kinds import kinds_with
 from backendai.serving.models import MOST_REPLICAS
 from backendai.serving.spec import EndpointSpec, RevisionSpec
+from backendai.wire.capabilities import Capability
 
 (SESSION_TYPE,) = kinds_with("is_served")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?\Z")
@@ -67,10 +72,26 @@ def check_revision(user: User, spec: RevisionSpec, *, project: str, resource_gro
     for name, seconds in (("startup_timeout", spec.startup_timeout), ("drain_timeout", spec.drain_timeout)):
         if not 1 <= seconds <= _LONGEST:
             raise UserError("Enter 1 second to 6 hours.", field=name, code="invalid-time")
-    return check_spec(user, session_spec(spec, project=project, resource_group=resource_group))
+    checked = check_spec(user, session_spec(spec, project=project, resource_group=resource_group))
+    agents_that_serve(checked.group)
+    return checked
 
 
-def session_spec(spec: RevisionSpec, *, project: str, resource_group: str, name: str = "") -> SessionSpec:
+def agents_that_serve(group: ResourceGroup) -> list[str]:
+    """Return the ids of the group's agents that reach ports of sessions; empty where all do, or none is registered.
+    Raises UserError where none does."""
+    agents = list(Agent.objects.registered().filter(resource_group=group).order_by("name"))
+    faults = [why_not(agent, Capability.SERVING) for agent in agents]
+    able = [str(agent.pk) for agent, fault in zip(agents, faults, strict=True) if not fault]
+    if agents and not able:
+        text = f"No agent of resource group {group.name} can serve requests. {faults[0]} Choose another group."
+        raise UserError(text, field="resource_group", code="apps-impossible")
+    return able[:MOST_AGENTS] if len(able) < len(agents) else []
+
+
+def session_spec(
+    spec: RevisionSpec, *, project: str, resource_group: str, name: str = "", agents: Sequence[str] = ()
+) -> SessionSpec:
     """Return the launch of one replica."""
     return SessionSpec(
         image=spec.image,
@@ -84,4 +105,5 @@ def session_spec(spec: RevisionSpec, *, project: str, resource_group: str, name:
         startup_command=spec.command,
         cluster_size=spec.cluster_size,
         cluster_mode=spec.cluster_mode,
+        agents=agents,
     )
