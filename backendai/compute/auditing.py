@@ -7,7 +7,7 @@ Run by ``manage.py audit`` on a live installation, and by the tests after every 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -214,7 +214,12 @@ CHECKS: dict[str, Check] = {
 
 def run_checks(world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
     """Return the violations of each check that has any (of the named checks only, when names are given)."""
-    found = {name: check(world) for name, check in CHECKS.items() if not names or name in names}
+    return violations_of(CHECKS, world, names)
+
+
+def violations_of(checks: Mapping[str, Check], world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the violations of each of these checks that has any (of the named ones only, when names are given)."""
+    found = {name: check(world) for name, check in checks.items() if not names or name in names}
     return {name: violations for name, violations in found.items() if violations}
 
 

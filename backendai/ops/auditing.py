@@ -1,5 +1,18 @@
-"""Where the commands and the tests find the invariants; the pages of the portal look at them as well."""
+"""Where the commands and the tests find the invariants of all rooms."""
 
-from backendai.compute.auditing import CHECKS, Check, Sighted, World, run_checks
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backendai.compute.auditing import CHECKS as OF_SESSIONS
+from backendai.compute.auditing import Check, Sighted, World, violations_of
+from backendai.serving.auditing import SERVING_CHECKS
 
 __all__ = ["CHECKS", "Check", "Sighted", "World", "run_checks"]
+
+CHECKS: dict[str, Check] = OF_SESSIONS | SERVING_CHECKS
+
+
+def run_checks(world: World, names: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Return the violations of each check that has any (of the named checks only, when names are given)."""
+    return violations_of(CHECKS, world, names)

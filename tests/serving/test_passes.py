@@ -15,6 +15,8 @@ from backendai.compute.services.ending import terminate_session
 from backendai.compute.status import LIVE
 from backendai.controller.serving import run_serving
 from backendai.core.errors import Conflict, UserError
+from backendai.ops.auditing import World as AuditWorld
+from backendai.ops.auditing import run_checks
 from backendai.serving.models import Endpoint, ProxyReading, Revision, State, Wish
 from backendai.serving.moves import set_desired
 from backendai.serving.reading import read_picture
@@ -251,3 +253,19 @@ def test_readings_are_thinned_to_minutes_and_kept_for_a_week(cast: Cast) -> None
         ProxyReading.objects.create(proxy="p", boot="b", endpoint=endpoint, at=at, uptime=1e6 - seconds)
     assert forget_readings(now) == 2
     assert ProxyReading.objects.count() == 62
+
+
+def test_the_audit_sees_a_replica_that_outlives_its_session_or_drains_for_ever(cast: Cast) -> None:
+    endpoint, world = make_endpoint(cast.alice), World(cast.alice)
+    world.until(lambda: all_ready(endpoint, 1))
+    late = AuditWorld(world.now + timedelta(hours=1))
+    assert run_checks(late, ["S-01", "S-02", "S-03", "S-04"]) == {}
+    replica = endpoint.replicas.get()
+    endpoint.replicas.update(state=State.DRAINING, drain_by=world.now)
+    Endpoint.objects.update(desired=5)
+    assert set(run_checks(late, ["S-02", "S-03"])) == {"S-02", "S-03"}
+    ComputeSession.objects.filter(pk=replica.session_id).update(status="TERMINATED", ended_at=world.now)
+    assert "S-01" in run_checks(late, ["S-01"])
+    endpoint.replicas.update(state=State.ENDED)
+    ComputeSession.objects.filter(pk=replica.session_id).update(status="RUNNING")
+    assert "S-01" in run_checks(late, ["S-01"])

@@ -14,6 +14,9 @@ from backendai.compute.services.reports import kernel_reported
 from backendai.compute.status import Status
 from backendai.controller import loops
 from backendai.controller.serving import run_serving
+from backendai.ops.auditing import World as AuditWorld
+from backendai.ops.auditing import run_checks
+from backendai.serving.auditing import SERVING_CHECKS
 from backendai.serving.models import Endpoint, Replica, ScalingRecord, State
 from backendai.serving.services.endpoints import create_endpoint
 from backendai.serving.services.readings import Sight, Tally, record
@@ -66,6 +69,7 @@ class World:
             run_serving(self.now)
             loops.run_pass(self.now)
             self._node_works()
+            assert run_checks(AuditWorld(self.now), list(SERVING_CHECKS)) == {}
 
     def until(self, condition: Any, most: int = 200) -> None:
         """Let steps pass until something is so."""

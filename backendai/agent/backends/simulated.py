@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
@@ -36,6 +35,7 @@ from backendai.agent.backends.base import (
 )
 from backendai.agent.backends.simulated_guest import SimulatedGuests
 from backendai.agent.backends.simulated_kernel import Journal, SimulatedKernel, duration_of, exit_code_of, serving_port
+from backendai.agent.backends.simulated_kernel import Pace as Pace
 from backendai.agent.backends.simulated_ports import SimulatedPorts
 from backendai.agent.backends.simulated_terminal import EchoTerminal
 from backendai.agent.backends.simulated_usage import reading_of
@@ -52,17 +52,6 @@ _LABELS = {"ai.backend.kernelspec": "1", "ai.backend.features": "batch query tty
 MADE_BYTES = 512 * 2**20
 _LOOK_INTERVAL = 0.1
 _LONGEST_WAIT = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long things take, in simulated seconds; ``time_scale`` real seconds pass in each (0: no time at all)."""
-
-    start_seconds: float = 1.0
-    batch_seconds: float = 60.0
-    line_seconds: float = 1.0
-    pull_seconds: float = 5.0
-    time_scale: float = 1.0
 
 
 class SimulatedBackend(Imaging, Committing, Streaming, Measuring):

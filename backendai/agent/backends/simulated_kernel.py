@@ -19,6 +19,17 @@ _EXIT = re.compile(r"\bexit\s+(\d{1,3})")
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things take, in simulated seconds; ``time_scale`` real seconds pass in each (0: no time at all)."""
+
+    start_seconds: float = 1.0
+    batch_seconds: float = 60.0
+    line_seconds: float = 1.0
+    pull_seconds: float = 5.0
+    time_scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class SimulatedKernel:
     """Times are seconds of the clock, ``lasts`` (None: until stopped) and ``line_every`` already scaled."""
 
