@@ -74,6 +74,21 @@ def test_an_outcome_that_the_portal_did_not_hear_is_told_again_and_not_worked_ou
     assert node.portal.jobs == {}
 
 
+def test_outcomes_that_nobody_asks_for_again_make_room_for_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backendai.agent.jobs.running._MOST_UNTOLD", 1)
+    node = MovingNode()
+    node.handler.during = lambda: setattr(node.portal, "down", True)
+    first, second = node.want(), node.want()
+    for job_id in (first, second):
+        node.portal.down = False
+        node.begin(job_id)
+    node.portal.down, node.handler.during = False, lambda: None
+    node.begin(second)
+    assert (node.handler.moved, node.said()[-1]) == (["it", "it"], ("DONE", "moved"))
+    node.begin(first)
+    assert node.handler.moved == ["it", "it", "it"], "its outcome was forgotten: it is worked out again"
+
+
 def test_a_kind_that_cannot_be_repeated_fails_after_the_agent_was_restarted() -> None:
     node = MovingNode()
     node.begin(node.want(has_begun=True))

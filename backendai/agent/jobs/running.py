@@ -106,12 +106,17 @@ class NodeJobs:
         except PlatformError as error:
             logger.info("job %s: %s is not reported: %s", report.job_id, report.state, error.message)
             with self._changed:
-                if is_over and len(self._untold) < _MOST_UNTOLD:
-                    self._untold[key] = report
+                if is_over:
+                    self._keep(key, report)
             return True
         with self._changed:
             self._untold.pop(key, None)
         return is_wanted
+
+    def _keep(self, key: _Key, report: NodeJobReport) -> None:
+        if len(self._untold) >= _MOST_UNTOLD:  # the portal may have given up the oldest, and names it no more
+            del self._untold[next(iter(self._untold))]
+        self._untold[key] = report
 
     def _finish(self, spec: NodeJobSpec, outcome: Outcome) -> None:
         if not self.report(_report(spec, JobState.DONE, outcome.message, result=outcome.result)):
