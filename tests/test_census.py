@@ -32,6 +32,7 @@ from backendai.catalog.models import ImageShare, Registry, ResourcePreset
 from backendai.cluster.joining import create_join_token
 from backendai.cluster.models import Agent, Announcement, IdleChecker, JoinToken, SlotType
 from backendai.compute.models import ComputeSession, Kernel, LaunchRecord, UnknownKernel
+from backendai.compute.mount_models import SessionMount
 from backendai.realtime.routing import websocket_urlpatterns
 from backendai.serving.models import Endpoint, EndpointToken
 from backendai.serving.services.endpoints import create_endpoint
@@ -604,6 +605,8 @@ def made_world(cast: Cast) -> Iterator[World]:
         browsers = {"nobody": Client()} | {who: signed_in(getattr(cast, who)) for who in PEOPLE}
         agent, more = Agent.objects.get(), environments(cast, project, empty) | folders(cast, files)
         more |= endpoints(cast)
+        held = {"folder_id": more["<uuid:folder_id>"], "folder_name": PRIVATE_NAME, "rights": "edit"}
+        SessionMount.objects.create(session=session, target="/home/work/data", **held)
         yield World(cast, session, kernel, token, agent, job, preset, invitation, empty, browsers, more)
 
 

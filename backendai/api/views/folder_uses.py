@@ -13,6 +13,7 @@ from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from backendai.accounts.scopes import Scope
 from backendai.api.authentication import asker
 from backendai.api.folder_bodies import FolderSizeBody, FolderUsageBody, FolderUseBody
 from backendai.api.paging import NewestFirst
@@ -49,6 +50,7 @@ class FolderUses(ListAPIView[SessionMount]):
 class FolderCutOff(GenericAPIView[SessionMount]):
     """Cutting a session off."""
 
+    token_scopes = (Scope.FOLDERS,)
     queryset = SessionMount.objects.none()
     serializer_class = FolderUseBody
 
