@@ -103,8 +103,12 @@ def _check_age(date: str, now: datetime, window: timedelta) -> None:
         side = "ahead of" if apart > timedelta() else "behind"
         minutes = int(window.total_seconds() // 60)
         raise SignatureRefused(
-            f"The header Date is {abs(apart).total_seconds():.0f} s {side} the portal's clock; {minutes} minutes are "
-            f"allowed. Here it is {now.astimezone(UTC).isoformat(timespec='seconds')}.",
+            "The header Date is {seconds} s {side} the portal's clock; {minutes} minutes are "
+            "allowed. Here it is {utc}.",
+            seconds=f"{abs(apart).total_seconds():.0f}",
+            side=side,
+            minutes=minutes,
+            utc=now.astimezone(UTC).isoformat(timespec="seconds"),
             code="signature-expired",
         )
 

@@ -22,7 +22,7 @@ from backendai.core.database_faults import is_away, is_busy, is_full
 from backendai.core.errors import Conflict, NotAllowed, NotFound, PlatformError, StorageFull, UserError
 from backendai.planning.turns import Busy
 from backendai.storage.file_server import FileServerError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 
 logger = logging.getLogger(__name__)
 

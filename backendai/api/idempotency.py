@@ -13,5 +13,7 @@ def idempotency_key(request: Request) -> str | None:
     """Return the request's ``Idempotency-Key``, None without one; raises a UserError for one that cannot be."""
     key = request.headers.get("Idempotency-Key", "").strip()
     if len(key) > _LONGEST or not key.isprintable():
-        raise UserError(f"An Idempotency-Key has at most {_LONGEST} printable characters.", code="invalid-key")
+        raise UserError(
+            "An Idempotency-Key has at most {longest} printable characters.", longest=_LONGEST, code="invalid-key"
+        )
     return key or None

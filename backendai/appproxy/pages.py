@@ -9,7 +9,7 @@ from aiohttp import web
 from django.conf import settings
 from django.template.loader import render_to_string
 
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 
 OWN = "/.backendai/"
 _SAID = {"title", "message"}

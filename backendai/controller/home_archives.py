@@ -30,15 +30,15 @@ def receive_home(kernel: Kernel, generation: int) -> Iterator[bytes]:
     try:
         answer = _pool.request("GET", address.url, headers=address.headers, preload_content=False)
     except urllib3.exceptions.HTTPError as error:
-        raise StorageSilent(f"Agent {kernel.agent.name} does not answer.") from error
+        raise StorageSilent("Agent {agent} does not answer.", agent=kernel.agent.name) from error
     try:
         if answer.status == 404:
             raise HomeGone(f"Agent {kernel.agent.name} does not send the home folder: the session has ended there, or "
                            "the agent is older than the portal.")  # fmt: skip
         if answer.status != 200:
-            raise StorageSilent(f"Agent {kernel.agent.name} answered {answer.status}.")
+            raise StorageSilent("Agent {agent} answered {answer}.", agent=kernel.agent.name, answer=answer.status)
         yield from answer.stream(PIECE)
     except urllib3.exceptions.HTTPError as error:
-        raise StorageSilent(f"Agent {kernel.agent.name} has broken the copy off.") from error
+        raise StorageSilent("Agent {agent} has broken the copy off.", agent=kernel.agent.name) from error
     finally:
         answer.close()

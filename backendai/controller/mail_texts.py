@@ -11,7 +11,7 @@ from backendai.accounts.models import User
 from backendai.activity.notices import NoticeKind
 from backendai.compute.notice_models import SessionNotice
 from backendai.compute.services.unknown_news import UnknownOn
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
 

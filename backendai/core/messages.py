@@ -1,7 +1,7 @@
 """Messages as data: an English template with named gaps, the values of the gaps, and a stable code.
 
 A ``Message`` is its English text, so logs, REST and older peers read a plain string. Doors render it in the reader's
-language (``texts.messages.render``); a template that their catalogue does not have is rendered in English.
+language (``texts.messages.in_words``); a template that their catalogue does not have is rendered in English.
 """
 
 from __future__ import annotations

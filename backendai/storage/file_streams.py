@@ -28,7 +28,7 @@ def receive_folder(folder: Folder) -> Iterator[bytes]:
             raise _refusal(folder, answer.status, answer.read(_LARGEST_ANSWER))
         yield from answer.stream(PIECE)
     except urllib3.exceptions.HTTPError as error:
-        raise StorageSilent(f"Storage host {folder.host.name} has broken the copy off.") from error
+        raise StorageSilent("Storage host {host} has broken the copy off.", host=folder.host.name) from error
     finally:
         answer.close()
 
@@ -40,7 +40,7 @@ def send_folder(folder: Folder, archive: Iterable[bytes]) -> dict[str, Any]:
     try:
         content = answer.read(_LARGEST_ANSWER)
     except urllib3.exceptions.HTTPError as error:
-        raise StorageSilent(f"Storage host {folder.host.name} has broken the copy off.") from error
+        raise StorageSilent("Storage host {host} has broken the copy off.", host=folder.host.name) from error
     finally:
         answer.close()
     if answer.status != 200:
@@ -65,7 +65,7 @@ def _ask(
     try:
         return _pool.request(method, url, body=body, headers=headers, preload_content=False)
     except urllib3.exceptions.HTTPError as error:
-        raise StorageSilent(f"Storage host {folder.host.name} does not answer.") from error
+        raise StorageSilent("Storage host {host} does not answer.", host=folder.host.name) from error
 
 
 def _refusal(folder: Folder, status: int, content: bytes) -> FileServerError:
@@ -75,5 +75,5 @@ def _refusal(folder: Folder, status: int, content: bytes) -> FileServerError:
     except (ValueError, KeyError, TypeError):
         message, code = f"The file server answered {status}.", "storage-refused"
     if status in (401, 500, 502, 503, 504):
-        return StorageSilent(f"Storage host {folder.host.name}: {message}", code=code)
+        return StorageSilent("Storage host {host}: {problem}", host=folder.host.name, problem=message, code=code)
     return FileServerError(message, status=status, code=code)

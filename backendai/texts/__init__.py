@@ -1,1 +1,1 @@
-"""English sentences of the other rooms, in the language of the page or of the answer."""
+"""Messages of the other rooms in the language of the page or of the answer."""

@@ -18,7 +18,7 @@ from backendai.texts.isolation import isolated
 _LIST = ", "
 
 
-def render(text: object) -> str:
+def in_words(text: object) -> str:
     """Return a message in the language of the page; markup and what the catalogue does not have stay as they are."""
     if not text or isinstance(text, SafeData):
         return str(text)
@@ -27,12 +27,12 @@ def render(text: object) -> str:
     return filled(translated, message.values, _shown) if message.values else translated
 
 
-render_lazy = lazy(render, str)
+in_words_lazy = lazy(in_words, str)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, Message):
-        return render(value)
+        return in_words(value)
     if isinstance(value, tuple):
         return _LIST.join(map(_shown, value))
     if isinstance(value, str):

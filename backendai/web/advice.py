@@ -12,7 +12,7 @@ from django.utils.translation import gettext_noop as _noop
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession, Kernel
 from backendai.compute.status import STARTING, TERMINAL, Status
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
 # What no wait ends, by the reason's code.

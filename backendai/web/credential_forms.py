@@ -10,7 +10,7 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _l
 
 from backendai.accounts.scopes import WORDS, Scope
-from backendai.texts.sentences import in_words_lazy
+from backendai.texts.messages import in_words_lazy
 
 _VALIDITIES = [("30", _l("30 days")), ("90", _l("90 days")), ("365", _l("a year")), ("0", _l("never expires"))]
 _PERMISSIONS = [

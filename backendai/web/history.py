@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 
 from backendai.compute.models import ComputeSession, SchedulingRecord
 from backendai.compute.status import Outcome, Phase, Status
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.web.statuses import appearance_of
 
 PAGE_SIZE = 10

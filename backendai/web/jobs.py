@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.utils.translation import gettext_noop as _noop
 
 from backendai.activity.models import BackgroundJob
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
 _KINDS = {

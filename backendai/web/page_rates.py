@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from backendai.accounts.models import User
 from backendai.accounts.rates import TooFast, check_page_rate, check_stranger_rate
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 
 _NOT_COUNTED = ("/api/", "/node/", "/static/", "/healthz", "/readyz")
 

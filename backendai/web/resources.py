@@ -10,7 +10,7 @@ from backendai.cluster.slot_types import in_order, look_of, shown_amount
 from backendai.compute.services.openings import groups_open
 from backendai.core.slots import Slots
 from backendai.planning.room import use_of
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import pytest
 from django.template import Context, Engine
 from django.utils.translation import override
 
+from backendai.core.messages import Message
 from backendai.texts.isolation import isolated
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext, ngettext
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,13 +57,14 @@ def test_a_translated_sentence_keeps_what_is_filled_in_apart(language: str) -> N
 
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_a_sentence_of_a_room_below_keeps_its_names_apart(language: str) -> None:
-    sentence = "0 of 3 designated agents are in resource group {} (a, {})."
+    names = [HEBREW, "a", OVERRIDE]
+    sentence = Message("{number} agents of {group} ({names}).", number=3, group=HEBREW, names=names)
     with override(language):
-        said = in_words(sentence.format(HEBREW, OVERRIDE))
+        said = in_words(sentence)
         assert in_words(HEBREW) == HEBREW, "alone it turns nothing"
     assert f"{BEGIN}{HEBREW}{END}" in said and f"{BEGIN}{OVERRIDE}{END}" in said
     if language == "en":
-        assert said.replace(BEGIN, "").replace(END, "") == sentence.format(HEBREW, OVERRIDE)
+        assert said.replace(BEGIN, "").replace(END, "") == sentence
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from backendai.core.messages import gaps
 from backendai.ops.texts.found import MESSAGES
 
 ROOT = Path(__file__).resolve().parents[2]
-_NOT_VALUES = {"code", "field", "status"}
+_REFUSALS = {"UserError", "NotFound", "Conflict", "NotAllowed", "StorageFull", "StorageSilent", "SignatureRefused"}
+_WITHOUT_PEOPLE = {"agent", "files", "wire"}  # their refusals are for administrators of machines
 
 
 def test_each_gap_of_a_template_has_a_value() -> None:
@@ -37,3 +38,14 @@ def message_calls() -> Iterator[tuple[str, ast.Call]]:
                 and node.args
             ):
                 yield path.relative_to(ROOT).as_posix(), node
+
+
+def test_no_refusal_of_a_person_is_an_f_string() -> None:
+    found = [
+        f"{path}:{call.lineno}"
+        for path, call in message_calls()
+        if isinstance(call.args[0], ast.JoinedStr)
+        and ast.unparse(call.func) in _REFUSALS
+        and path.split("/")[1] not in _WITHOUT_PEOPLE
+    ]
+    assert not found, "name the gaps: UserError('{name} is taken.', name=name)"

@@ -180,7 +180,9 @@ class JoinTokenDetail(GenericAPIView[JoinToken]):
 def _group(name: str) -> ResourceGroup:
     found = ResourceGroup.objects.filter(name=name).first()
     if found is None:
-        raise UserError(f"There is no resource group {name!r}.", field="resource_group", code="unknown-resource-group")
+        raise UserError(
+            "There is no resource group {name}.", name=repr(name), field="resource_group", code="unknown-resource-group"
+        )
     return found
 
 

@@ -84,5 +84,7 @@ def _domains_named(names: list[str]) -> list[Any]:
     found = {domain.name: domain for domain in Domain.objects.filter(name__in=names)}
     unknown = sorted(set(names) - found.keys())
     if unknown:
-        raise UserError(f"There is no domain {unknown[0]!r}.", field="domains", code="unknown-domain")
+        raise UserError(
+            "There is no domain {unknown}.", unknown=repr(unknown[0]), field="domains", code="unknown-domain"
+        )
     return list(found.values())

@@ -119,5 +119,7 @@ def _group_named(name: str | None) -> ResourceGroup | None:
         return None
     group = ResourceGroup.objects.filter(name=name).first()
     if group is None:
-        raise UserError(f"There is no resource group {name!r}.", field="resource_group", code="unknown-resource-group")
+        raise UserError(
+            "There is no resource group {name}.", name=repr(name), field="resource_group", code="unknown-resource-group"
+        )
     return group

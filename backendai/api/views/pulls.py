@@ -91,6 +91,9 @@ def _named(rows: Any, names: list[str], field: str) -> list[Any]:
     found = {row.name: row for row in rows.filter(name__in=names)}
     if unknown := sorted(set(names) - found.keys()):
         raise UserError(
-            f"There is none of the name {unknown[0]!r}.", field=field, code=f"unknown-{field[:-1].replace('_', '-')}"
+            "There is none of the name {unknown}.",
+            unknown=repr(unknown[0]),
+            field=field,
+            code=f"unknown-{field[:-1].replace('_', '-')}",
         )
     return list(found.values())

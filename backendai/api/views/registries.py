@@ -167,5 +167,7 @@ def _values(data: dict[str, Any]) -> dict[str, Any]:
     found = {domain.name: domain for domain in Domain.objects.filter(name__in=data["domains"])}
     unknown = sorted(set(data["domains"]) - found.keys())
     if unknown:
-        raise UserError(f"There is no domain {unknown[0]!r}.", field="domains", code="unknown-domain")
+        raise UserError(
+            "There is no domain {unknown}.", unknown=repr(unknown[0]), field="domains", code="unknown-domain"
+        )
     return data | {"domains": list(found.values())}

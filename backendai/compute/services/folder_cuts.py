@@ -28,7 +28,9 @@ def mount_to_cut(actor: User, folder: Folder, session_id: UUID) -> SessionMount:
     rows = SessionMount.objects.filter(folder=folder, session=session_id, released_at=None, session__status__in=LIVE)
     mount: SessionMount | None = rows.select_related("session__owner").first()
     if mount is None:
-        raise NotFound(f"No live session with this id mounts the folder {folder.name}.", code="not-mounted")
+        raise NotFound(
+            "No live session with this id mounts the folder {folder}.", folder=folder.name, code="not-mounted"
+        )
     owner = mount.session.owner
     if allows(rights_of(owner, folder), mount.rights):
         text = f"{owner.email} still has the rights to {folder.name}. Stop sharing the folder with them first."

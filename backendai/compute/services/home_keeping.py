@@ -35,8 +35,9 @@ def keep_home(
     kernel = kernel_with_home(session)
     if keep := home_under_way(session):
         raise Conflict(
-            f"The home of this session is being copied into the folder {keep.folder.name}. Wait until that is done, or "
-            "cancel it under the bell.",
+            "The home of this session is being copied into the folder {folder}. Wait until "
+            "that is done, or cancel it under the bell.",
+            folder=keep.folder.name,
             code="home-being-kept",
         )
 
@@ -65,7 +66,7 @@ def kernel_with_home(session: ComputeSession) -> Kernel:
     if Capability.SIMULATED in capabilities_of(kernel.agent):
         raise Conflict("A simulated session has no home folder.", code="no-home")
     if kernel.agent.status not in (Agent.Status.ALIVE, Agent.Status.DRAINING):
-        raise Conflict(f"Agent {kernel.agent.name} does not answer.", code="agent-silent")
+        raise Conflict("Agent {agent} does not answer.", agent=kernel.agent.name, code="agent-silent")
     return kernel
 
 
@@ -85,8 +86,9 @@ def refuse_while_home_is_kept(session: ComputeSession) -> None:
     """Raise Conflict while the home of the session is being copied: its end would break that off."""
     if keep := home_under_way(session):
         raise Conflict(
-            f"The home of this session is being copied into the folder {keep.folder.name}. Wait for it, cancel it "
-            "under the bell, or end the session by force.",
+            "The home of this session is being copied into the folder {folder}. Wait for it, "
+            "cancel it under the bell, or end the session by force.",
+            folder=keep.folder.name,
             code="home-being-kept",
             job=str(keep.folder.fill.job_id),
         )

@@ -31,7 +31,9 @@ def check_files(files: Sequence[BroughtFile]) -> None:
         raise UserError(text, field=_FIELD, code="too-many-files", limit=MOST_FILES)
     for number, file in enumerate(files):
         if problem := path_problem(file.path):
-            raise UserError(f"{file.path[:64]!r}: {problem}", field=_FIELD, code="invalid-path")
+            raise UserError(
+                "{path}: {problem}", path=repr(file.path[:64]), problem=problem, field=_FIELD, code="invalid-path"
+            )
         if is_reserved(file.path):
             text = Message("{path} is written by the platform: choose another name.", path=file.path)
             raise UserError(text, field=_FIELD, code="reserved-path")

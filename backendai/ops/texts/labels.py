@@ -29,6 +29,14 @@ _MORE = (
     "user",
     "users",
     "nobody",
+    "key pair",
+    "key pairs",
+    "project",
+    "projects",
+    "domain",
+    "domains",
+    "invitation",
+    "invitations",
 )
 
 

@@ -52,9 +52,14 @@ def check_public(is_public: bool) -> None:
 def check_numbers(minimum: int, maximum: int, target: float) -> None:
     """Refuse numbers of replicas that make no sense together."""
     if not 1 <= maximum <= MOST_REPLICAS:
-        raise UserError(f"Choose 1 to {MOST_REPLICAS} replicas.", field="maximum", code="invalid-maximum")
+        raise UserError(
+            "Choose 1 to {most_replicas} replicas.",
+            most_replicas=MOST_REPLICAS,
+            field="maximum",
+            code="invalid-maximum",
+        )
     if not 0 <= minimum <= maximum:
-        raise UserError(f"Choose 0 to {maximum}, the maximum.", field="minimum", code="invalid-minimum")
+        raise UserError("Choose 0 to {maximum}, the maximum.", maximum=maximum, field="minimum", code="invalid-minimum")
     if not isfinite(target) or not 0 < target <= 10_000:
         raise UserError("Enter a number above 0, at most 10000.", field="target", code="invalid-target")
 

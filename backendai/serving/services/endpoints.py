@@ -102,7 +102,11 @@ def roll_back(endpoint: Endpoint, user: User, number: int) -> None:
     if revision is None:
         known = ", ".join(str(one) for one in endpoint.revisions.values_list("number", flat=True)[:10])
         raise UserError(
-            f"There is no revision {number}; there are: {known}.", field="revision", code="unknown-revision"
+            "There is no revision {number}; there are: {known}.",
+            number=number,
+            known=known,
+            field="revision",
+            code="unknown-revision",
         )
     now = timezone.now()
     with transaction.atomic():
@@ -114,7 +118,7 @@ def change_endpoint(endpoint: Endpoint, user: User, **values: Any) -> None:
     """Change limits, numbers and access. Raises UserError."""
     _refuse_deleted(endpoint)
     if unknown := sorted(values.keys() - SETTABLE):
-        raise UserError(f"{unknown[0]} cannot be changed.", field=unknown[0], code="not-changeable")
+        raise UserError("{unknown} cannot be changed.", unknown=unknown[0], field=unknown[0], code="not-changeable")
     after = {name: values.get(name, getattr(endpoint, name)) for name in SETTABLE}
     check_numbers(after["minimum"], after["maximum"], after["target"])
     check_public(bool(values.get("is_public")))

@@ -12,7 +12,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.apps import has_apps
 from backendai.compute.services.commits import obstacle_to_commit
 from backendai.compute.status import STARTING, Status
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from backendai.compute.models import ComputeSession, Kernel, SchedulingRecord
 from backendai.compute.services.steps import Step
 from backendai.compute.status import Outcome, Status
 from backendai.planning.steps import shown_steps
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.web.advice import wait_of, what_helps, what_to_change
 from backendai.web.exits import was_stopped
 from backendai.web.resources import name_of_slot

@@ -15,7 +15,7 @@ from backendai.core.errors import UserError
 from backendai.serving.models import EndpointToken, Revision, Wish
 from backendai.serving.services.endpoints import change_endpoint, retry_now, roll_back, set_wish, update_endpoint
 from backendai.serving.services.tokens import create_token, revoke_token
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import blame
 from backendai.web.endpoints.forms import RevisionForm, ScaleForm, TokenForm, initial_of
@@ -90,7 +90,9 @@ def state(request: PageRequest, endpoint_id: UUID) -> HttpResponse:
         elif order == "gap":
             change_endpoint(found, request.user, max_unavailable=max(found.max_unavailable, 1))
         else:
-            raise UserError(f"{order[:32]!r} is not an order: choose start, stop, delete, retry or gap.")
+            raise UserError(
+                "{order} is not an order: choose start, stop, delete, retry or gap.", order=repr(order[:32])
+            )
     except UserError as error:
         messages.error(request, in_words(error.message))
     if order == "delete":

@@ -19,7 +19,7 @@ from backendai.storage.models import Folder
 from backendai.storage.permissions import allows, file_rights
 from backendai.storage.querysets import MANAGE
 from backendai.storage.status import FolderStatus, QuotaMode
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.web.app_reach import why_out_of_reach
 from backendai.web.requests import PageRequest
 

@@ -138,5 +138,10 @@ def _checked(name: str) -> str:
 def _sources(request: PageRequest) -> list[str]:
     found = [path for path in map(path_in, request.POST.getlist("path")) if path]
     if not 1 <= len(found) <= _MOST_AT_ONCE:
-        raise UserError(f"Choose 1 to {_MOST_AT_ONCE} entries; {len(found)} are chosen.", field="path")
+        raise UserError(
+            "Choose 1 to {most_at_once} entries; {number} are chosen.",
+            most_at_once=_MOST_AT_ONCE,
+            number=len(found),
+            field="path",
+        )
     return found

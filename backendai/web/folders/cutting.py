@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 from backendai.compute.services.folder_cuts import cut_off, mount_to_cut
 from backendai.core.errors import UserError
 from backendai.storage.querysets import MANAGE
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.folders.access import find_folder
 from backendai.web.requests import PageRequest

@@ -19,7 +19,7 @@ from backendai.core.errors import UserError
 from backendai.storage.entries import open_folder
 from backendai.storage.file_origins import make_file_entry
 from backendai.storage.models import Folder
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.web.folders.access import back_to, find_folder, folder_page, may_change_files
 from backendai.web.folders.paths import directory_of, entry_in, is_raw, name_of, path_in, places_of
 from backendai.web.folders.writers import note_changes

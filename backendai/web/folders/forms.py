@@ -15,7 +15,7 @@ from backendai.storage.models import Folder, StorageHost
 from backendai.storage.querysets import MANAGE
 from backendai.storage.services import create_folder
 from backendai.storage.status import Rights, Usage
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
 _NAME_HELP = _l("1 to 64 letters, digits, '.', '_' or '-'. Sessions mount it under this name.")

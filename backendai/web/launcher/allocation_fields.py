@@ -18,7 +18,7 @@ from backendai.compute.services.openings import groups_open, projects_open
 from backendai.compute.status import ClusterMode
 from backendai.core.errors import UserError
 from backendai.core.slots import Slots
-from backendai.texts.sentences import in_words_lazy
+from backendai.texts.messages import in_words_lazy
 from backendai.texts.translation import gettext_lazy as _
 from backendai.web.launcher.allocation_checks import wrong_amounts
 from backendai.web.launcher.choices import RowsField, offer_agents, offer_groups

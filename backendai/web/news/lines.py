@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 from backendai.activity.notices import NoticeKind
 from backendai.compute.models import ComputeSession
 from backendai.compute.notice_models import SessionNotice
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 
 _TONES = {NoticeKind.FAILED: "bad", NoticeKind.ENDED: "wait", NoticeKind.ENDING: "wait", NoticeKind.IDLE: "wait"}
 _ICONS = {

@@ -18,7 +18,7 @@ from backendai.catalog.models import ResourcePreset
 from backendai.cluster.models import Agent
 from backendai.compute.models import ComputeSession
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage
 

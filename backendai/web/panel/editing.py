@@ -20,7 +20,7 @@ from django.views.generic import TemplateView
 from backendai.activity.changes import delete_object, save_form
 from backendai.cluster.slot_types import unheard_of
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 from backendai.web.panel.access import PanelPage

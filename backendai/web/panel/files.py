@@ -23,7 +23,7 @@ from backendai.accounts.services.environments import (
     size_of,
 )
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.credential_forms import DotfileForm
 from backendai.web.panel.access import PanelPage

@@ -17,7 +17,7 @@ from django.forms.models import model_to_dict
 from django.forms.utils import pretty_name
 from django.utils.functional import Promise
 
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 
 

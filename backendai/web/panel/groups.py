@@ -21,7 +21,7 @@ from backendai.cluster.rules import SEQUENCE, strategies
 from backendai.cluster.session_defaults import LONGEST_RUN, parse_session_defaults
 from backendai.compute.models import ComputeSession
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.deleting import DeleteUnlessUsed
 from backendai.web.panel.editing import FormPage

@@ -19,7 +19,7 @@ from backendai.catalog.models import Image, ImageOnAgent
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.native_sessions import allow_native_sessions, end_native_sessions, runs_natively
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.web.jobs import percent_of
 from backendai.web.panel.access import PanelPage
 

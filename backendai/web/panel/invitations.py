@@ -20,7 +20,7 @@ from backendai.accounts.models import Invitation, Project, User
 from backendai.accounts.roles import chooses_members, rules_people
 from backendai.accounts.services import Invitee, invite, revoke_invitation
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage, show_error
 from backendai.web.panel.forms import EditForm

@@ -16,7 +16,7 @@ from backendai.activity.models import BackgroundJob
 from backendai.catalog.builds import failed_builds, retry_build
 from backendai.catalog.services import BUILD_JOB
 from backendai.catalog.tags import tags_that_stayed, try_removal_again
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.jobs import percent_of, title_of
 from backendai.web.panel.editing import ConfirmPage

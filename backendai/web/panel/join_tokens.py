@@ -17,7 +17,7 @@ from backendai.accounts.duration_field import TimeSpanField
 from backendai.cluster.agents import guessed_address, join_command, make_join_token, revoke_join_token
 from backendai.cluster.models import JoinToken, ResourceGroup
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.editing import DeletePage, FormPage, show_error
 from backendai.web.panel.forms import EditForm

@@ -22,7 +22,7 @@ from django_tables2.paginators import LazyPaginator
 from django_tables2.views import SingleTableMixin
 
 from backendai.core.csv_cells import csv_lines
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.forms import say_in_words
 

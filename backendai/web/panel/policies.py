@@ -17,7 +17,7 @@ from backendai.accounts.policies import HOLDER_WORDS, held_text, holders_text
 from backendai.accounts.policy_form import PolicyForm
 from backendai.accounts.services.policies import delete_policy
 from backendai.core.slots import INFINITY
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.deleting import DeleteUnlessUsed, Use
 from backendai.web.panel.editing import FormPage, notes_on_slots

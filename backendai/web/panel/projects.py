@@ -19,7 +19,7 @@ from backendai.accounts.querysets import number_of
 from backendai.accounts.roles import Deed, chooses_members, may_project, rules_people
 from backendai.accounts.services import add_member, remove_member, set_member_role
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.access import PanelPage
 from backendai.web.panel.editing import show_error

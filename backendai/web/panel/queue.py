@@ -28,7 +28,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.priorities import front_priorities, set_priority
 from backendai.core.errors import UserError
 from backendai.planning.queue_heads import heads_of
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 from backendai.web.addresses import addresses_of

@@ -22,7 +22,7 @@ from backendai.activity.models import BackgroundJob
 from backendai.catalog.models import Registry
 from backendai.catalog.registries import SCAN_JOB, delete_registry, start_scan, write_registry
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.panel.access import panel_page
 from backendai.web.panel.editing import DeletePage, FormPage

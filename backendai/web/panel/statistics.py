@@ -14,7 +14,7 @@ from django.views.generic import TemplateView
 from backendai.accounts.models import User
 from backendai.core.csv_cells import csv_lines
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words, in_words_lazy
+from backendai.texts.messages import in_words, in_words_lazy
 from backendai.usage.statistics import GROUPINGS, Line, Statistics, statistics, unit_of, usual_first
 from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
 from backendai.web.panel.access import PanelPage

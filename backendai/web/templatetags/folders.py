@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 
 from backendai.storage.models import Folder
 from backendai.storage.status import FolderStatus, QuotaMode
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.folders.access import used_percent
 from backendai.web.folders.forms import rights_words

@@ -27,7 +27,7 @@ from backendai.compute.services.steps import Step
 from backendai.core.slots import Slots, decimal_text, format_size, is_size, limit_text
 from backendai.planning.steps import shown_steps
 from backendai.texts.isolation import isolated
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.web.advice import try_text
 from backendai.web.exits import exit_words
 from backendai.web.kind_words import word_of

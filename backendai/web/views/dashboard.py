@@ -23,7 +23,7 @@ from backendai.core.errors import UserError
 from backendai.core.session_kinds import KINDS
 from backendai.planning.allowances import own_limits
 from backendai.planning.cluster_now import cluster_now
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.usage.statistics import statistics, unit_of
 from backendai.web.charts import HEIGHT, STEP, columns_of, usual_slot
 from backendai.web.gauges import gauges_of, own_use_in, tightest

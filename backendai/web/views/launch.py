@@ -137,7 +137,9 @@ def _create(request: PageRequest, form: LaunchForm) -> list[ComputeSession]:
         if replaced and replaced.status == Status.PENDING:
             terminate_session(replaced, request.user)
         elif replaced and not replaced.is_terminal:
-            raise UserError(f"{replaced.name} does not wait any more: it has started.", field="replaces")
+            raise UserError(
+                "{replaced} does not wait any more: it has started.", replaced=replaced.name, field="replaces"
+            )
     return [one.session for one in launched]
 
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from backendai.activity.notices import CHANNELS, CHOSEN, NoticeKind, choices_of, choose, sends_mail
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.web.account_pages import account_page
 from backendai.web.requests import PageRequest
 

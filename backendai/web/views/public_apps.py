@@ -69,7 +69,10 @@ def by_label(request: PageRequest, label: str) -> HttpResponse:
 def _length(text: str) -> PublicFor:
     if text not in PublicFor.values:
         raise UserError(
-            f"{text[:32]!r} is not allowed: choose one of {', '.join(PublicFor.values)}.", field="public_for"
+            "{text} is not allowed: choose one of {values}.",
+            text=repr(text[:32]),
+            values=PublicFor.values,
+            field="public_for",
         )
     return PublicFor(text)
 

@@ -18,7 +18,7 @@ from backendai.compute.models import ComputeSession
 from backendai.compute.services.home_keeping import home_under_way, keep_home, kernel_with_home
 from backendai.core.errors import UserError
 from backendai.storage.models import StorageHost
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.web.account_pages import blame
 from backendai.web.folders.forms import SizeField

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_POST
 from backendai.compute.services.idle import extend_idle
 from backendai.compute.services.idle_keeping import Kept, keep_running
 from backendai.core.errors import UserError
-from backendai.texts.sentences import in_words
+from backendai.texts.messages import in_words
 from backendai.texts.translation import gettext as _
 from backendai.texts.translation import ngettext
 from backendai.web.detail.context import detail_context

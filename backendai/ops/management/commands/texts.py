@@ -17,9 +17,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Write the files; the translations of texts that stay are kept."""
+        found = texts()
         for language in languages():
-            for domain, found in (("django", texts()),):
-                missing = bring_up(language, domain, found)
-                for key in missing:
-                    self.stdout.write(f"{language}/{domain}: {key.text}")
-                self.stdout.write(f"{language}/{domain}: {len(missing)} missing of {len(found)}")
+            missing = bring_up(language, found)
+            for key in missing:
+                self.stdout.write(f"{language}: {key.text}")
+            self.stdout.write(f"{language}: {len(missing)} missing of {len(found)}")
