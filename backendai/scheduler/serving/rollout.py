@@ -38,8 +38,9 @@ def decide_rollout(endpoint: EndpointView, desired: int, now: datetime) -> Rollo
     if endpoint.next is not None and (why := _why_roll_back(endpoint, live)) is not None:
         return Rollout(reason=why, rolls_back=True)
     newest = endpoint.newest
-    staying = [one for one in live if one.revision == newest and _stays(one)]
-    leaving = [one for one in live if one not in staying]
+    staying, leaving = list[ReplicaView](), list[ReplicaView]()
+    for one in live:
+        (staying if one.revision == newest and _stays(one) else leaving).append(one)
     if not leaving and len(staying) <= desired:
         starts, held = _starts(endpoint, newest, desired - len(staying), live, now)
         return Rollout(starts, reason=held, finishes=endpoint.next is not None and _is_done(staying, desired, now))
