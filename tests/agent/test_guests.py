@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -14,7 +15,7 @@ from backendai.agent.backends.process import IMAGE, ProcessBackend
 from backendai.agent.backends.process_sandbox import Isolation
 from backendai.agent.backends.simulated import Pace, SimulatedBackend
 from backendai.core.slots import Slots
-from tests.agent.guest_contract import GuestContract, ProgramContract
+from tests.agent.guest_contract import Asker, GuestContract, ProgramContract, text_of
 from tests.agent.specs import make_spec
 from tests.agent.test_process_backend import data, isolation  # noqa: F401
 
@@ -46,3 +47,16 @@ class TestNative(ProgramContract):
         backend = ProcessBackend(data / "agent", deployment="test", agent="n1")
         yield backend
         backend.close()
+
+    @pytest.mark.long
+    def test_a_million_flushed_lines_arrive(self, asker: Asker) -> None:
+        async def walk() -> None:
+            told = await asker.ask("run", code="for n in range(1_000_000): print('line', n, flush=True)")
+            text, after = [], 0
+            while told["state"] not in ("FINISHED", "LOST") or after < told["end"]:
+                told = await asker.ask("read", run_id=told["run_id"], after=after, wait=20)
+                text.append(text_of(told))
+                after = told["offset"]
+            assert "".join(text) == "".join(f"line {n}\n" for n in range(1_000_000))
+
+        asyncio.run(walk())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import Any, Awaitable, Callable  # noqa: UP035
 
@@ -219,7 +220,8 @@ class Context:
 
     async def _listen(self, interpreter: Interpreter) -> None:
         while (message := await interpreter.next()) is not None:
-            self._take(message)
+            with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):  # forged by people's code
+                self._take(message)
         if self.interpreter is interpreter:
             self.interpreter = None
         if self._done is not None and not self._done.done():

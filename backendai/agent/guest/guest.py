@@ -58,7 +58,7 @@ class Guest:
                 await self._dispatch(dict(order), reader, writer)
             except (Refused, files.FileRefused) as error:
                 _send(writer, {"error": {"code": error.code, "message": error.message}})
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 _send(writer, {"error": {"code": "bad-request", "message": f"The request cannot be read: {error}"}})
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):

@@ -64,7 +64,7 @@ class ProgramInterpreter:
             line = await self._reader.readline()
             self._program.drain()  # what it wrote before it said this
             return dict(json.loads(line)) if line.endswith(b"\n") else None
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
 
     def tell(self, order: dict[str, Any]) -> None:

@@ -102,6 +102,7 @@ class RunLog:
         if self._file is not None and os.fstat(self._file).st_size >= SEGMENT_BYTES:
             self.close()
         if self._file is None:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # somebody may have deleted it
             self._file = os.open(self._path(self.end), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             if self.end not in self._starts:
                 self._starts.append(self.end)
@@ -156,7 +157,7 @@ class Journal:
         """Return the log of a run, made if needed."""
         folder = self.folder / run_id
         with contextlib.suppress(OSError):
-            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return RunLog(folder)
 
     def save(self, record: dict[str, Any]) -> None:
