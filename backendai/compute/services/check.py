@@ -70,6 +70,11 @@ class Checked:
         return self.roles[0].slots
 
     @property
+    def shm_bytes(self) -> int:
+        """The bytes of shared memory of the main kernel."""
+        return self.roles[0].shm_bytes
+
+    @property
     def all_mounts(self) -> list[ResolvedMount]:
         """The folders that every kernel mounts, and those of single roles."""
         own = [replace(mount, role=role.name) for role in self.roles for mount in role.mounts]
