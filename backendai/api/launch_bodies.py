@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from backendai.api.parsing import AmountsField, StrictSerializer
 from backendai.compute.spec import BroughtFile, MountWish, RoleSpec, SessionSpec
+from backendai.compute.spec_document import VERSION
 from backendai.core.session_kinds import USUAL_KIND, launched_kinds
 
 # The rule is the service's, which refuses a longer name in its own words; this only keeps the answer short.
@@ -58,6 +59,9 @@ class RoleBody(StrictSerializer):
 class LaunchRequest(StrictSerializer):
     """A launch; what is left out gets the default."""
 
+    version = serializers.IntegerField(
+        default=VERSION, min_value=VERSION, max_value=VERSION, help_text="Of the document: 1."
+    )
     name = serializers.CharField(
         max_length=LONGEST_NAME_READ, default="", allow_blank=True, help_text=f"{NAME_RULE} Left out: generated."
     )
@@ -133,6 +137,7 @@ class LaunchRequest(StrictSerializer):
     def spec(self) -> SessionSpec:
         """Return the validated request as the services take it."""
         values = dict(self.validated_data)
+        del values["version"]
         files = [BroughtFile(**each) for each in values.pop("files")]
         mounts = [MountWish(**each) for each in values.pop("mounts")]
         roles = {name: RoleSpec(**_with_mounts(each)) for name, each in values.pop("roles").items()}

@@ -14,6 +14,7 @@ from rest_framework.parsers import JSONParser
 from rest_framework.utils.serializer_helpers import BindingDict
 
 from backendai.api.errors import BodyTooLarge
+from backendai.core.nearest import nearest_to
 
 LARGEST_BODY = 2**20
 _LONGEST_AMOUNT = 40
@@ -50,10 +51,19 @@ class StrictSerializer(serializers.Serializer[Any]):
         if isinstance(data, Mapping):
             known = sorted(self.fields)
             text = f"There is no such field; there are: {', '.join(known)}."
-            unknown = {name: [ErrorDetail(text, "unknown-field")] for name in data if name not in known}
+            unknown = {
+                name: [ErrorDetail(_nearest(str(name), known) or text, "unknown-field")]
+                for name in data
+                if name not in known
+            }
             if unknown:
                 raise ValidationError(unknown)
         return super().to_internal_value(data)
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = nearest_to(name, known)
+    return f"There is no such field; use {near}." if near else ""
 
 
 @cache

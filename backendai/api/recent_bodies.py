@@ -14,7 +14,7 @@ class RecentLaunchBody(Answer[LaunchRecord]):
     """A launch by the form."""
 
     parameters = serializers.JSONField(
-        help_text="What was asked for, beyond what is usual. Variables that look like secrets are null."
+        source="said", help_text="What was asked for, beyond what is usual. Variables that look like secrets are null."
     )
 
     class Meta:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
@@ -10,6 +11,7 @@ from django.db import models
 from django.utils import timezone
 
 from backendai.compute.querysets import LaunchRecordQuerySet
+from backendai.compute.spec_document import upgraded
 from backendai.core.messages import Message
 
 
@@ -33,6 +35,11 @@ class LaunchRecord(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The request as a document of the newest version."""
+        return upgraded(self.parameters)
 
 
 class SessionFile(models.Model):

@@ -131,6 +131,7 @@ class ComputeSession(models.Model):
     retries = models.PositiveSmallIntegerField(default=0, help_text="Starts that failed so far.")
     version = models.PositiveBigIntegerField(default=0)
     idempotency_key = models.CharField(max_length=128, null=True, blank=True)  # noqa: DJ001  (null: no key; unique)
+    spec = models.JSONField(default=dict, editable=False, help_text="The request as a document, without secrets.")
     request_digest = models.CharField(max_length=64, blank=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now)
     scheduled_at = models.DateTimeField(null=True, blank=True)

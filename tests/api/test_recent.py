@@ -20,7 +20,7 @@ def test_one_lists_renames_pins_and_deletes_ones_own(cast: Cast) -> None:
     alice, address = Caller(cast.alice), f"{RECENT}{old.pk}/"
     changed = alice.patch(address, {"name": "kept", "is_pinned": True}).json()
     assert (changed["name"], changed["is_pinned"]) == ("kept", True)
-    assert changed["parameters"] == parameters | {"name": "kept"}
+    assert changed["parameters"] == parameters | {"name": "kept", "version": 1}
     assert [row["name"] for row in alice.get(RECENT).json()] == ["kept", "new"]
     refused = alice.patch(address, {"is_pinned": False, "name": "x"}).json()
     assert (refused["code"], refused["field"]) == ("invalid-name", "name")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -26,7 +24,8 @@ from backendai.compute.services.mounts import take_mounts, write_mounts
 from backendai.compute.services.notices import note_launch
 from backendai.compute.services.session_files import write_files
 from backendai.compute.spec import SessionSpec
-from backendai.compute.status import LIVE, ClusterMode, Outcome, Phase, Status
+from backendai.compute.spec_document import digest_of, kept_document
+from backendai.compute.status import LIVE, Outcome, Phase, Status
 from backendai.core.errors import Conflict, UserError
 from backendai.core.messages import Message
 from backendai.core.names import check_session_name
@@ -64,7 +63,7 @@ def launch_session(user: User, spec: SessionSpec, *, idempotency_key: str | None
     name = spec.name or _generated_name(checked.image)
     try:
         with transaction.atomic():
-            launched = _write(owner, user, checked, name, _digest(spec) if idempotency_key else "", idempotency_key)
+            launched = _write(owner, user, spec, checked, name, idempotency_key)
             check_pending(checked.limited, owner.pk)  # last: its locks are held for the moment of the commit only
             hint_on_commit("controller.schedule_group", checked.group.pk, queue=CONTROL_QUEUE)
     except IntegrityError as error:
@@ -129,7 +128,8 @@ def _names(name: str, count: int) -> list[str]:
 
 def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
     found: ComputeSession | None = ComputeSession.objects.filter(owner=owner, idempotency_key=key[:128]).first()
-    if found and found.request_digest != _digest(spec):
+    # A session of a release before documents has another digest: its key decides alone.
+    if found and found.spec and found.request_digest != digest_of(spec):
         raise Conflict(
             "This idempotency key belongs to another request, which made session {found}.",
             found=repr(found.name),
@@ -137,38 +137,6 @@ def _earlier(owner: User, spec: SessionSpec, key: str) -> ComputeSession | None:
             session=str(found.pk),
         )
     return found
-
-
-def _digest(spec: SessionSpec) -> str:
-    # A field that came later and was not used leaves the digests of earlier requests as they were.
-    values = {name: value for name, value in asdict(spec).items() if name not in _LATER or not _is_unused(value)}
-    return hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
-
-
-_LATER = frozenset(
-    {
-        "roles",
-        "priority",
-        "batch_timeout",
-        "depends_on",
-        "agents",
-        "placement",
-        "launch_id",
-        "owner",
-        "cluster_mode",
-        "preopen_ports",
-        "retry_on_agent_loss",
-        "access_key",
-        "files",
-        "mounts",
-        "start_in",
-    }
-)
-_UNUSED: tuple[Any, ...] = (None, "", (), [], {}, ClusterMode.SINGLE_NODE)
-
-
-def _is_unused(value: Any) -> bool:
-    return value is False or value in _UNUSED
 
 
 def _generated_name(image: Image) -> str:
@@ -179,7 +147,7 @@ def _generated_name(image: Image) -> str:
     return f"{stem}-{secrets.token_hex(3)}"
 
 
-def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, idempotency_key: str | None) -> Launched:
+def _write(owner: User, actor: User, asked: SessionSpec, checked: Checked, name: str, key: str | None) -> Launched:
     spec, alike = checked.spec, len({role.slots for role in checked.roles}) == 1
     names, mounts = both_names(actor, owner), take_mounts(checked.all_mounts)
     session: ComputeSession = ComputeSession.objects.create(
@@ -207,9 +175,9 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
         designated_agents=checked.agents,
         placement=spec.placement,
         launch_id=spec.launch_id or uuid.uuid4(),
-        idempotency_key=(idempotency_key or "")[:128] or None,
         retry_on_agent_loss=spec.retry_on_agent_loss,
-        request_digest=digest,
+        spec=kept_document(asked),
+        **_marks_of(asked, key),
         mount_count=len(mounts),
         start_in=checked.start_in,
     )
@@ -219,6 +187,11 @@ def _write(owner: User, actor: User, checked: Checked, name: str, digest: str, i
     write_mounts(session, mounts)
     _tell(session, actor, names)
     return Launched(session, kernels)
+
+
+def _marks_of(asked: SessionSpec, key: str | None) -> dict[str, Any]:
+    """Return by what the same request is known when it comes again."""
+    return {"idempotency_key": key[:128], "request_digest": digest_of(asked)} if key else {}
 
 
 def _tell(session: ComputeSession, actor: User, names: Mapping[str, str]) -> None:

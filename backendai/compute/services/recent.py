@@ -6,8 +6,7 @@ person comes here to find.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -20,14 +19,12 @@ from backendai.compute.models import ComputeSession, LaunchRecord
 from backendai.compute.services.check_wishes import USUAL_PRIORITY
 from backendai.compute.services.create import Launched, launch_many
 from backendai.compute.spec import SessionSpec
+from backendai.compute.spec_document import USUAL, VERSION, kept_document
 from backendai.core.errors import Conflict, NotFound
 from backendai.core.names import check_session_name
-from backendai.core.secret_names import looks_secret
 
 KEPT = 5
 MOST_PINNED = 20
-_USUAL = {field.name: field.default for field in fields(SessionSpec)}
-_NOT_KEPT = {"owner", "launch_id", "files"}
 
 
 def launch_and_remember(
@@ -42,7 +39,7 @@ def launch_and_remember(
             for_other = {} if session.owner_id == user.pk else {"owner": str(session.owner_id)}
             parameters = kept_parameters(spec) | for_other | ({"count": count} if count > 1 else {})
             if spec.files:  # by name: their texts are kept with the session alone
-                parameters |= {"files": [file.path for file in spec.files], "files_of": str(session.pk)}
+                parameters["files_of"] = str(session.pk)
             if spec.preset:
                 parameters["resources"] = session.slots  # for the day on which the preset is gone
             LaunchRecord.objects.create(
@@ -53,20 +50,16 @@ def launch_and_remember(
 
 
 def kept_parameters(spec: SessionSpec) -> dict[str, Any]:
-    """Return what a request says beyond what is usual, without the values of variables that look like secrets: theirs
-    are None. An owner is not among it: addresses of others are not kept."""
-    said = {name: value for name, value in asdict(spec).items() if name not in _NOT_KEPT and not _usual(name, value)}
-    if "environ" in said:
-        said["environ"] = without_secrets(said["environ"])
-    return said
+    """Return the document of a request, without what belongs to that launch alone and addresses of others."""
+    return kept_document(replace(spec, owner="", launch_id=None))
 
 
 def parameters_of(session: ComputeSession) -> dict[str, Any]:
-    """Return a session as a request that would make another one like it, in the same words. Its variables are all
-    there: it is for its owner alone."""
+    """Return a session as the document of a request that would make another one like it. Its variables are all there:
+    it is for its owner alone."""
     said = {
         "image": session.image.name,
-        "session_type": session.session_type,
+        "type": session.session_type,
         "resources": session.slots,
         "resource_group": session.resource_group.name,
         "project": str(session.project_id),
@@ -76,11 +69,12 @@ def parameters_of(session: ComputeSession) -> dict[str, Any]:
         "cluster_size": session.cluster_size,
         "cluster_mode": session.cluster_mode,
         "priority": None if session.priority == USUAL_PRIORITY else session.priority,
-        "batch_timeout": session.batch_timeout,
+        "batch_timeout": session.batch_timeout.total_seconds() if session.batch_timeout else None,
         "retry_on_agent_loss": session.retry_on_agent_loss,
         **_mounts_of(session),
     }
-    return {name: value for name, value in said.items() if not _usual(name, value)}
+    asked = {name: session.spec[name] for name in ("roles", "placement") if name in session.spec}
+    return {"version": VERSION, **{name: value for name, value in said.items() if not _usual(name, value)}, **asked}
 
 
 def _mounts_of(session: ComputeSession) -> dict[str, Any]:
@@ -96,11 +90,6 @@ def _mounts_of(session: ComputeSession) -> dict[str, Any]:
         for one in mounts
     ]
     return {"mounts": said, "start_in": session.start_in if said else ""}
-
-
-def without_secrets(environ: Mapping[str, str]) -> dict[str, str | None]:
-    """Return variables by name with their values; None stands for what looks like a secret."""
-    return {name: None if looks_secret(name, value) else value for name, value in environ.items()}
 
 
 def recent_launches(user: User) -> list[LaunchRecord]:
@@ -154,7 +143,7 @@ def forget_launch(user: User, record: LaunchRecord) -> None:
 
 
 def _usual(name: str, value: Any) -> bool:
-    return value in (None, "", (), [], {}) or value == _USUAL[name]
+    return value in (None, "", (), [], {}) or value == USUAL[name]
 
 
 def _forget_old(user: User) -> None:

@@ -33,9 +33,8 @@ class RecentLaunch:
 
     @property
     def said(self) -> dict[str, Any]:
-        """What was asked for, in the words of ``SessionSpec``."""
-        parameters: dict[str, Any] = self.record.parameters
-        return parameters
+        """What was asked for, as a document."""
+        return self.record.said
 
     @property
     def amounts(self) -> Slots:
@@ -61,10 +60,10 @@ def recent_list(user: User) -> list[RecentLaunch]:
     known = {"resource_group": set(groups.values_list("name", flat=True))}
     known["preset"] = set(presets.order_by().values_list("name", flat=True))
     known["image"] = set(titles)
-    folders = {one["folder"] for record in records for one in record.parameters.get("mounts", ())}
+    folders = {one["folder"] for record in records for one in record.said.get("mounts", ())}
     known["folder"] = _folders_there(user, folders)
     return [
-        RecentLaunch(record, titles.get(name := record.parameters.get("image", ""), name), _missing(record, known))
+        RecentLaunch(record, titles.get(name := record.said.get("image", ""), name), _missing(record, known))
         for record in records
     ]
 
@@ -85,11 +84,11 @@ def _folders_there(user: User, named: set[str]) -> set[str]:
 
 
 def _said(records: Iterable[LaunchRecord], name: str) -> set[str]:
-    return {value for record in records if (value := record.parameters.get(name))}
+    return {value for record in records if (value := record.said.get(name))}
 
 
 def _missing(record: LaunchRecord, known: dict[str, set[str]]) -> tuple[str, ...]:
-    said = record.parameters
+    said = record.said
     if "owner" in said:
         return ()
     words = {"image": _("image"), "resource_group": _("resource group"), "preset": _("preset")}

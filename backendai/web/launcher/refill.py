@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID
 
@@ -33,7 +34,6 @@ _LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 _AS_THEY_ARE = (
     "image",
     "name",
-    "session_type",
     "startup_command",
     "project",
     "resource_group",
@@ -76,7 +76,7 @@ class Refill:
 
 def refill_of(record: LaunchRecord, actor: User) -> Refill:
     """Return what launches the same again, for whom it was and with a name that is free now."""
-    said: Mapping[str, Any] = record.parameters
+    said: Mapping[str, Any] = record.said
     owner = _owner(said, actor)
     gone = gone_in(said, actor, owner or actor)
     if owner is None:
@@ -89,13 +89,15 @@ def refill_of(record: LaunchRecord, actor: User) -> Refill:
 
 
 def initial_of(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the initial values of the form's fields for a request in the words of ``SessionSpec``. A start time is
+    """Return the initial values of the form's fields for a request as a document. A start time is
     left out: it belongs to the launch that was."""
     values = {name: said[name] for name in _AS_THEY_ARE if name in said}
+    if "type" in said:
+        values["session_type"] = said["type"]
     if isinstance(span := said.get("batch_timeout"), str):
-        values["batch_timeout"] = parse_duration(span)
+        values["batch_timeout"] = parse_duration(span)  # of a document without a version
     elif span:
-        values["batch_timeout"] = span
+        values["batch_timeout"] = timedelta(seconds=span)
     if "environ" in said:
         values["environ"] = {name: value or "" for name, value in said["environ"].items()}
     if agents := said.get("agents"):

@@ -1,0 +1,139 @@
+"""A launch request as a document: the versioned, validated form that REST bodies, sessions and recent launches share.
+
+Version 1 has the names of REST. Older documents are upgraded when they are read, and never rewritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pydantic import TypeAdapter, ValidationError
+
+from backendai.compute.spec import BroughtFile, MountWish, RoleSpec, SessionSpec
+from backendai.core.errors import UserError
+from backendai.core.messages import Message
+from backendai.core.nearest import nearest_to
+from backendai.core.secret_names import looks_secret
+
+VERSION = 1
+_NAMES = {"session_type": "type"}  # of a request's field → in the document
+_KEYS = {_NAMES.get(field.name, field.name): field.name for field in fields(SessionSpec)}
+USUAL: dict[str, Any] = {key: getattr(SessionSpec(image=""), name) for key, name in _KEYS.items()}
+_READER = TypeAdapter(SessionSpec)
+
+
+def document_of(spec: SessionSpec) -> dict[str, Any]:
+    """Return the request as a document of the newest version: what is as usual is left out."""
+    said = {
+        key: _plain(value) for key, name in _KEYS.items() if not _is_usual(value := getattr(spec, name), USUAL[key])
+    }
+    return {"version": VERSION, **said}
+
+
+def kept_document(spec: SessionSpec) -> dict[str, Any]:
+    """Return the document as it may be stored: of variables that look like secrets only the names (None for the value),
+    of files the paths. Their texts are kept with the session alone."""
+    kept = document_of(replace(spec, files=()))
+    if spec.files:
+        kept["files"] = [file.path for file in spec.files]
+    for part in [kept, *kept.get("roles", {}).values()]:
+        if "environ" in part:
+            part["environ"] = without_secrets(part["environ"])
+    return kept
+
+
+def without_secrets(environ: Mapping[str, str]) -> dict[str, str | None]:
+    """Return variables by name with their values; None stands for what looks like a secret."""
+    return {name: None if looks_secret(name, value) else value for name, value in environ.items()}
+
+
+def upgraded(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document in the newest version. Raises a UserError for one that a later release wrote."""
+    version = document.get("version", 0)
+    if not isinstance(version, int) or not 0 <= version <= VERSION:
+        raise UserError(
+            "Version {given} of a launch request is not known here: use version {newest} at most.",
+            given=str(version)[:20],
+            newest=VERSION,
+            field="version",
+            code="unknown-version",
+        )
+    found = dict(document) | {"version": VERSION}
+    if version == 0:  # what recent launches kept before documents had a version
+        for old, new in _NAMES.items():
+            if old in found:
+                found[new] = found.pop(old)
+    return found
+
+
+def spec_of(document: Mapping[str, Any]) -> SessionSpec:
+    """Return the request that a document describes. Raises a UserError at the first wrong key; an unknown one is
+    refused with the nearest that there is."""
+    said = upgraded(document)
+    del said["version"]
+    _check_all_keys(said)
+    try:
+        return _READER.validate_python({_KEYS[key]: value for key, value in said.items()})
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        where = ".".join(str(_NAMES.get(str(part), part)) for part in wrong["loc"])
+        text = Message("{key} cannot be read: {problem}.", key=where, problem=wrong["msg"])
+        raise UserError(text, field=where, code="invalid-document") from None
+
+
+def digest_of(spec: SessionSpec) -> str:
+    """Return what two requests that ask for the same have in common."""
+    return hashlib.sha256(json.dumps(document_of(spec), sort_keys=True).encode()).hexdigest()
+
+
+def _check_all_keys(said: Mapping[str, Any]) -> None:
+    """Refuse keys that there are not, in the parts too; what is no part at all is refused when it is read."""
+    _check_keys(said, _KEYS, "")
+    mounts, roles, files = said.get("mounts"), said.get("roles"), said.get("files")
+    for part, kind, found in (("mounts", MountWish, mounts), ("files", BroughtFile, files)):
+        for one in found if isinstance(found, list | tuple) else ():
+            _check_keys(one, _names_of(kind), f"{part}.")
+    for name, role in roles.items() if isinstance(roles, Mapping) else ():
+        _check_keys(role, _names_of(RoleSpec), f"roles.{name}.")
+
+
+def _check_keys(said: Any, known: Collection[str], where: str) -> None:
+    if not isinstance(said, Mapping):
+        raise UserError("Write keys with their values.", field=where.rstrip("."), code="invalid-document")
+    for key in said:
+        if key not in known:
+            near = nearest_to(str(key), known) or ", ".join(sorted(known))
+            text = Message("A launch request has no key {key}: use {near}.", key=repr(str(key)[:64]), near=near)
+            raise UserError(text, field=f"{where}{str(key)[:64]}", code="unknown-field")
+
+
+def _names_of(kind: Any) -> set[str]:
+    return {field.name for field in fields(kind)}
+
+
+def _is_usual(value: Any, usual: Any) -> bool:
+    return value == usual or (value in (None, "", (), [], {}) and value is not False)
+
+
+def _plain(value: Any) -> Any:
+    """Return the value as JSON has it."""
+    match value:
+        case timedelta():
+            return value.total_seconds()
+        case datetime():
+            return value.isoformat()
+        case UUID():
+            return str(value)
+        case Mapping():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {key: _plain(each) for key, each in asdict(value).items() if each not in (None, "", (), [], {})}
+    return value
