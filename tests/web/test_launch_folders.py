@@ -168,7 +168,8 @@ def test_rest_launches_with_folders_and_tells_them(site: Cast, browse: Browse) -
     made = client.post("/api/v1/sessions/", body, content_type="application/json")
     assert made.status_code == 201, made.content
     mount = {
-        "folder": str(data.pk), "name": "data", "path": "", "target": "/data", "rights": "view", "is_automatic": False
+        "folder": str(data.pk), "name": "data", "path": "", "target": "/data", "rights": "view", "role": "",
+        "is_automatic": False,
     }  # fmt: skip
     assert made.json()["mounts"] == [mount] and made.json()["start_in"] == "/data"
     assert client.get(f"/api/v1/sessions/{made.json()['id']}/").json()["mounts"] == [mount]
