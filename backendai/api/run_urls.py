@@ -15,6 +15,6 @@ urlpatterns = [
     path(f"{_SESSION}contexts/<str:context>/restart/", runs.ContextRestart.as_view(), name="context-restart"),
     path(f"{_SESSION}complete/", runs.Completion.as_view(), name="complete"),
     path(f"{_SESSION}execute/", execute.Execute.as_view(), name="execute"),
-    path(f"{_SESSION}files/", execute.SessionFile.as_view(), name="session-files"),
+    path(f"{_SESSION}files/", execute.SessionFiles.as_view(), name="session-files"),
     path(f"{_SESSION}files/<path:path>", execute.SessionFile.as_view(), name="session-file"),
 ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -15,13 +13,14 @@ from django.utils import timezone
 
 from backendai.accounts.models import Dotfile
 from backendai.compute.models import ComputeSession, SessionMount
-from backendai.compute.services.create import _LATER, _digest, create_session
+from backendai.compute.services.create import create_session
 from backendai.compute.services.ending import terminate_session
 from backendai.compute.services.kernel_specs import spec_for, specs_for
 from backendai.compute.services.manifests import manifest_of, mounts_of, read_manifest
 from backendai.compute.services.mounts import resolve_mounts, take_mounts
 from backendai.compute.services.reports import kernel_reported
 from backendai.compute.spec import BroughtFile, MountWish, SessionSpec
+from backendai.compute.spec_document import digest_of
 from backendai.core.errors import UserError
 from backendai.storage.models import Folder, FolderGrant, HostOnAgent
 from backendai.storage.status import FolderStatus, Rights
@@ -269,12 +268,9 @@ def test_the_manifest_brings_the_mounts_back(cast: Cast) -> None:
     assert row.folder_id is None
 
 
-def test_a_key_used_before_there_were_folders_is_the_same_request(cast: Cast) -> None:
+def test_folders_are_a_part_of_what_makes_two_requests_the_same(cast: Cast) -> None:
     spec = SessionSpec(image="python", resources={"cpu": 1})
-    values = {name: value for name, value in asdict(spec).items() if name not in _LATER}
-    before = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()
-    assert _digest(spec) == before
-    assert _digest(spec) != _digest(SessionSpec(image="python", resources={"cpu": 1}, mounts=[MountWish("data")]))
+    assert digest_of(spec) != digest_of(replace(spec, mounts=[MountWish("data")]))
 
 
 def test_an_administrator_mounts_what_the_owner_may(cast: Cast) -> None:

@@ -119,13 +119,23 @@ class RawParser(BaseParser):
         return stream
 
 
+class SessionFiles(GuestView):
+    """The entries of the session's home folder."""
+
+    @extend_schema(operation_id="v1_sessions_files_list", responses=dict)
+    async def get(self, request: Request, session_id: UUID) -> Response:
+        """Return the entries."""
+        async with file_of(self.target, "") as (about, _content):
+            return Response(about)
+
+
 class SessionFile(GuestView):
     """A file in the session's home folder; the body of PUT and the answer of GET are its bytes."""
 
     parser_classes = [RawParser]
 
     @extend_schema(responses={(200, "application/octet-stream"): OpenApiTypes.BINARY})
-    async def get(self, request: Request, session_id: UUID, path: str = "") -> Response | StreamingHttpResponse:
+    async def get(self, request: Request, session_id: UUID, path: str) -> Response | StreamingHttpResponse:
         """Return the file, or the entries of a folder."""
         opening = AsyncExitStack()
         try:
@@ -142,7 +152,7 @@ class SessionFile(GuestView):
         return answer
 
     @extend_schema(request={"application/octet-stream": OpenApiTypes.BINARY}, responses={201: dict})
-    async def put(self, request: Request, session_id: UUID, path: str = "") -> Response:
+    async def put(self, request: Request, session_id: UUID, path: str) -> Response:
         """Write the file whole or not at all; folders on its way are made."""
         if int(request.META.get("CONTENT_LENGTH") or 0) > LARGEST_FILE:
             raise BodyTooLarge("A file may have 1 GiB at most.")
@@ -150,7 +160,7 @@ class SessionFile(GuestView):
         return Response({"size": size}, status.HTTP_201_CREATED)
 
     @extend_schema(responses={204: None})
-    async def delete(self, request: Request, session_id: UUID, path: str = "") -> Response:
+    async def delete(self, request: Request, session_id: UUID, path: str) -> Response:
         """Delete the file, or the folder with what it holds."""
         await self.ask("delete", path=path)
         return Response(status=status.HTTP_204_NO_CONTENT)

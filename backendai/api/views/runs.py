@@ -60,7 +60,7 @@ class RunList(GuestView):
 
     runs_code = True
 
-    @extend_schema(responses=dict)
+    @extend_schema(operation_id="v1_sessions_runs_list", responses=dict)
     async def get(self, request: Request, session_id: UUID) -> Response:
         """Return the newest runs with the beginning of their code, and the contexts."""
         return Response(await self.ask("runs"))
