@@ -107,7 +107,7 @@ def test_an_end_takes_a_fixed_number_of_statements(
     many = make_running_session(cast.alice, agent, cluster_size=3)
     alice = Caller(cast.alice)
     alice.get(SESSIONS)  # notes that the token was used
-    with django_assert_max_num_queries(21) as first:
+    with django_assert_max_num_queries(22) as first:
         assert alice.post(f"{SESSIONS}{one.pk}/terminate/").status_code == 200
     with django_assert_num_queries(len(first.captured_queries)):
         assert alice.post(f"{SESSIONS}{many.pk}/terminate/").status_code == 200
