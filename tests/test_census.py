@@ -299,7 +299,7 @@ TABLE: dict[str, tuple[Policy, str]] = {
     "api/v1/sessions/<uuid:session_id>/contexts/<str:context>/restart/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/complete/": (P.VISIBLE, "POST"),
     "api/v1/sessions/<uuid:session_id>/execute/": (P.VISIBLE, "POST"),
-    "api/v1/sessions/<uuid:session_id>/files/": (P.VISIBLE, "GET PUT DELETE"),
+    "api/v1/sessions/<uuid:session_id>/files/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/files/<path:path>": (P.VISIBLE, "GET PUT DELETE"),
     "api/v1/sessions/<uuid:session_id>/history/": (P.VISIBLE, "GET"),
     "api/v1/sessions/<uuid:session_id>/kernels/": (P.VISIBLE, "GET"),

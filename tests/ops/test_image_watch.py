@@ -12,7 +12,7 @@ from backendai.activity.jobs import finish_job, start_job, stop_job
 from backendai.activity.models import AuditEntry, BackgroundJob
 from backendai.agent.native_mark import is_marked_native
 from backendai.catalog import builds
-from backendai.catalog.builds import ASKED, is_due, next_try_of, pause_after, request_build, retry_build
+from backendai.catalog.builds import ASKED, begin_build, is_due, next_try_of, pause_after, request_build, retry_build
 from backendai.catalog.models import Image
 from backendai.catalog.services import BUILD_JOB
 from backendai.cluster.native_sessions import allow_native_sessions, runs_natively
@@ -123,7 +123,7 @@ def test_a_new_start_of_the_platform_tries_at_once(site: Site) -> None:
 
 
 def test_what_a_killed_watcher_left_running_is_begun_anew(site: Site) -> None:
-    start_job(BUILD_JOB, site.image.reference, "Building image python.", now=timezone.now())
+    begin_build(site.image, None, now=timezone.now())
     site.look()
     assert site.calls == 1
     assert not BackgroundJob.objects.running().exists()
