@@ -45,11 +45,18 @@ def make_own(cast: Cast, name: str) -> Image:
     return Image.objects.get(pk=commit.pk)
 
 
-def test_the_panel_offers_it_fourth_and_says_why_it_cannot_be_done(cast: Cast) -> None:
+def test_the_panel_offers_it_before_the_end_and_says_why_it_cannot_be_done(cast: Cast) -> None:
     session, waiting = make_running_session(cast.alice), make_session(cast.alice)
     batch = make_running_session(cast.alice, session_type="batch", startup_command="true")
     page = signed_in(cast.alice).get(f"/sessions/{session.pk}/")
-    assert [action.key for action in page.context["actions"]] == ["apps", "terminal", "log", "commit", "terminate"]
+    assert [action.key for action in page.context["actions"]] == [
+        "apps",
+        "terminal",
+        "console",
+        "log",
+        "commit",
+        "terminate",
+    ]
 
     def obstacle(person: Any, about: Any) -> str:
         actions = signed_in(person).get(f"/sessions/{about.pk}/").context["actions"]

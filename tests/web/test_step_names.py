@@ -13,6 +13,7 @@ from django.utils.translation import override
 from backendai.accounts.models import User
 from backendai.compute.services.start_times import STAGES
 from backendai.compute.services.waits import Waiting, note_waits
+from backendai.core.messages import Message
 from backendai.scheduler.feasible import FILTERS
 from backendai.scheduler.plan import Pass, Trail
 from backendai.scheduler.trace import QUEUE_PASSED
@@ -40,9 +41,10 @@ def test_the_history_and_the_info_box_say_them_in_the_language_of_the_page(
     cast: Cast, browse: Callable[[User], Client]
 ) -> None:
     session = make_session(cast.alice)
+    ruled_out = Message("{counts} of {came} agents ruled out.", counts=3, came=3)
     steps = [
         {"step": "limits", "result": "SUCCESS", "message": "The limits leave room for what it asks for."},
-        {"step": "slots", "result": "FAILURE", "message": "3 of 3 agents ruled out.", "error_code": "no-room"},
+        {"step": "slots", "result": "FAILURE", "message": ruled_out.data(), "error_code": "no-room"},
     ]
     note_waits([Waiting(session.pk, "no-room", "No agent has room.", {}, steps=steps)], now=timezone.now())
     client = browse(cast.alice)
