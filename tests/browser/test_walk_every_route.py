@@ -22,6 +22,7 @@ NO_PAGES = {
     "healthz",
     "readyz",
     "login/cancelled/",
+    "sessions/new/folder/",
     "sessions/<uuid:session_id>/row/",
     "sessions/<uuid:session_id>/panel/",
     "sessions/<uuid:session_id>/commit/left-out/",
